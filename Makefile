@@ -16,6 +16,8 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 BUILD = $(DOCKER_BUILD) --file docker/Dockerfile --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION)
 RUN := $(VENV)/.ready-run
 DEV := $(VENV)/.ready-dev
+# With what Python make release tries the wheel.
+release_python ?= $(PY)
 # How many processes share the tests; jobs=0 is none but pytest's own.
 jobs ?= auto
 PYTEST := $(PY) -m pytest --numprocesses $(jobs) --dist loadgroup
@@ -28,7 +30,7 @@ WORDED := README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs carpool watchd
 	templates examples docker scripts benchmarks/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu manifests base-images kubernetes lock clean
+.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs site release images images-gpu manifests base-images kubernetes lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +79,12 @@ bench: $(DEV) ## measure; every number in the documentation comes from here
 docs: $(DEV) ## write the generated parts of the documentation
 	$(PY) docs/generate.py
 
+site: $(DEV) ## build the site of the documentation into build/site; needs no network to be read
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
+release: $(DEV) ## rehearse a release into dist/, and stop before publishing; release_python tries another Python
+	$(PY) scripts/release.py --python $(release_python)
+
 images: ## build the images of sidecar, scaler, provider and functions; needs a Docker Engine
 	for target in sidecar scaler provider function; do $(BUILD) --target $$target --tag carpool/$$target . || exit; done
 	@docker image ls --filter=reference='carpool/*' --format 'table {{.Repository}}\t{{.Tag}}\t{{.Size}}'
@@ -111,5 +119,5 @@ $(RUN): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): $(RUN)
-	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,examples,dev]'
+	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,examples,dev,docs]'
 	@touch $@

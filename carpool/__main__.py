@@ -22,6 +22,11 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "serve real models and compare batching policies",
             "carpool demo",
         ),
+        "new": (
+            "faas_stack.stack.new:main",
+            "create a function from a template",
+            "carpool new NAME --model model.onnx",
+        ),
         "up": (
             "faas_stack.stack.up:main",
             "start a stack file's functions on this machine",

@@ -46,13 +46,15 @@ def main(argv: list[str]) -> int:
     )
     kinds = tuple(_METHODS)
     parser.add_argument(
-        "--kind", choices=kinds, help="only these; with --check: its kind, if several have the name"
+        "--kind",
+        choices=kinds,
+        help="list only policies of this kind; with --check: the policy's kind",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
-        "--check", metavar="POLICY", help="a name or pkg.module:Class: does it keep every promise?"
+        "--check", metavar="POLICY", help="check a policy, by name or as pkg.module:Class"
     )
-    parser.add_argument("--params", default="{}", help="what it is checked with, as JSON")
+    parser.add_argument("--params", default="{}", help="parameters for --check, as JSON")
     arguments = parser.parse_args(argv)
     if arguments.check:
         kind: plugins.Kind = arguments.kind or _kind_of(arguments.check)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from carpool import plugins, setting_spec, settings
+from docs import command_tables, metric_tables
 from faas_stack.doctor import rules
 from sidecar.conformance.promises import PROMISES
 from sidecar.options import Options
@@ -84,6 +85,11 @@ def promises_list() -> str:
     return "".join(f"- {promise}\n" for promise in PROMISES)
 
 
+def metrics_table(rows: Callable[[], list[tuple[str, ...]]]) -> str:
+    """The metrics of one part as a Markdown table, one row each."""
+    return _table(("name", "type", "labels", "meaning"), list(rows()))
+
+
 def checks_table() -> str:
     """What `carpool doctor` checks, one row each."""
     rows = [(f"`{name}`", promise.replace("``", "`")) for name, promise in rules.promises().items()]
@@ -91,6 +97,12 @@ def checks_table() -> str:
 
 
 PAGES: dict[str, list[Callable[[], str]]] = {
+    "commands.md": [command_tables.commands_tables],
+    "metrics.md": [
+        partial(metrics_table, metric_tables.sidecar_metrics),
+        partial(metrics_table, metric_tables.provider_metrics),
+        partial(metrics_table, metric_tables.scaler_metrics),
+    ],
     "settings.md": [settings_table],
     "policies.md": [partial(parameters_table, "batch"), knobs_table, promises_list],
     "scaling.md": [partial(parameters_table, "scale")],

@@ -51,11 +51,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(prog="carpool logs", description=about)
     add = parser.add_argument
-    add("function", help="its name; an instance class of a scaled function is NAME--CLASS")
-    add("-f", "--follow", action="store_true", help="go on with what it prints, until Ctrl-C")
-    add("--tail", type=int, default=0, metavar="N", help="the latest N lines alone")
-    add("--since", metavar="TIME", help="lines of the latest 5m, say")
-    add("--instance", default="", help="of one instance alone")
+    add(
+        "function",
+        help="the function's name; NAME--CLASS for an instance class of a scaled function",
+    )
+    add("-f", "--follow", action="store_true", help="keep printing new lines until Ctrl-C")
+    add("--tail", type=int, default=0, metavar="N", help="only the last N lines")
+    add("--since", metavar="TIME", help="only lines of this period, such as 5m")
+    add("--instance", default="", help="only lines of this instance")
     default = os.environ.get("OPENFAAS_URL") or _GATEWAY
     add("-g", "--gateway", default=default, metavar="URL", help="(default: %(default)s)")
     files = "files basic-auth-user and -password (default: those of a provider started here)"

@@ -52,17 +52,21 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="carpool scaler", description="The external scaler.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     run_command.add_flags(_verb(verbs, "run", "run a scaler", run_command.run))
-    _asking(_verb(verbs, "status", "every function in a line", _status))
-    explain = _asking(_verb(verbs, "explain", "one function: its plan, and why", _explain))
+    _asking(_verb(verbs, "status", "print a line per function", _status))
+    explain = _asking(
+        _verb(verbs, "explain", "print a function's plan and the reasons for it", _explain)
+    )
     explain.add_argument("function")
-    _asking(_verb(verbs, "shadow", "what another policy would have run", _shadow))
+    _asking(_verb(verbs, "shadow", "print what the shadow policy would have run", _shadow))
     for name, about, call in (
-        ("export", "print what the scaler must not forget, as JSON", _export),
-        ("import", "put back what export has printed", _import),
+        ("export", "print the scaler's persistent state as JSON", _export),
+        ("import", "restore what export printed", _import),
     ):
         verb = _verb(verbs, name, about, call)
         expected = f"(default: that of carpool up in this folder, or {_STORE})"
-        verb.add_argument("--store", type=Path, metavar="FILE", help=f"the file {expected}")
+        verb.add_argument(
+            "--store", type=Path, metavar="FILE", help=f"the scaler's state database {expected}"
+        )
         if name == "import":
             verb.add_argument("file", type=Path)
     args = parser.parse_args(argv)
@@ -82,9 +86,9 @@ def _verb(
 
 def _asking(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     add = parser.add_argument
-    add("--url", help=f"of the scaler (default: that of carpool up in this folder, or {_URL})")
+    add("--url", help=f"URL of the scaler (default: that of carpool up in this folder, or {_URL})")
     expected = f"(default: {TOKEN_FILE}, where there is one)"
-    add("--token-file", type=Path, metavar="FILE", help=f"what to present {expected}")
+    add("--token-file", type=Path, metavar="FILE", help=f"file with the token {expected}")
     add("--json", action="store_true", help="print JSON")
     return parser
 

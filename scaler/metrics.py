@@ -76,10 +76,10 @@ class Tally(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families of `render`, as prometheus_client asks for them."""
-        yield _counter("scaler_syncs", "Sync messages taken", "kind", self.syncs)
+        yield _counter("scaler_syncs", "Sync messages accepted", "kind", self.syncs)
         yield _counter("scaler_syncs_refused", "Sync messages refused", "reason", self.refused)
         actions = CounterMetricFamily(
-            "scaler_actions", "Calls of the gateway", labels=["verb", "outcome"]
+            "scaler_actions", "Calls to the gateway", labels=["verb", "outcome"]
         )
         for labels, count in sorted(self.actions.items()):
             actions.add_metric(labels, count)
@@ -93,7 +93,9 @@ class Tally(Collector):
         planning = CounterMetricFamily("scaler_planning_seconds", "Time spent in policies")
         planning.add_metric([], self.planning_s)
         yield planning
-        interval = GaugeMetricFamily("scaler_sync_interval_seconds", "What sidecars are told")
+        interval = GaugeMetricFamily(
+            "scaler_sync_interval_seconds", "Interval between syncs that sidecars are told to keep"
+        )
         interval.add_metric([], self.interval_s)
         yield interval
         yield from self._functions()
@@ -102,13 +104,21 @@ class Tally(Collector):
         one = ["function_name"]
         rate = GaugeMetricFamily("scaler_rate", "Requests per second to plan for", labels=one)
         queued = GaugeMetricFamily("scaler_queued_requests", "Requests waiting", labels=one)
-        troubles = GaugeMetricFamily("scaler_troubles", "What is not as it should be", labels=one)
-        unplaced = GaugeMetricFamily("scaler_unplaced_rate", "Without room", labels=one)
+        troubles = GaugeMetricFamily(
+            "scaler_troubles", "Problems that status marks with !", labels=one
+        )
+        unplaced = GaugeMetricFamily(
+            "scaler_unplaced_rate", "Requests per second that no server has room for", labels=one
+        )
         requests = CounterMetricFamily(
-            "scaler_requests", "Requests by end", labels=["function_name", "state"]
+            "scaler_requests",
+            "Requests by terminal state; late: answered after the deadline",
+            labels=["function_name", "state"],
         )
         instances = GaugeMetricFamily(
-            "scaler_instances", "Instances", labels=["function_name", "class", "state"]
+            "scaler_instances",
+            "Instances by class and state",
+            labels=["function_name", "class", "state"],
         )
         now_s = self._now()
         for controller in self._controls():

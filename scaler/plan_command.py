@@ -46,12 +46,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--policy",
         required=True,
-        help="a name under the scenario's policies, a scaling policy's, or pkg.module:Class",
+        help="an entry under the scenario's policies, a scaling policy's name, or pkg.module:Class",
     )
     parser.add_argument(
-        "--params", default="{}", help="its parameters, before the scenario's; JSON"
+        "--params", default="{}", help="its parameters, as JSON; they override the scenario's"
     )
-    parser.add_argument("--at", type=float, metavar="SECONDS", help="plan for the rates at a time")
+    parser.add_argument(
+        "--at", type=float, metavar="SECONDS", help="plan for the rates at this time of the trace"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     arguments = parser.parse_args(argv)
     scenario = read_scenario(arguments.scenario)

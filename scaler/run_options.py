@@ -52,14 +52,20 @@ _TIME = setting_types.duration("a duration above zero such as 500ms", lambda v: 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options of ``carpool scaler run``."""
     add = parser.add_argument
-    add("--policy", default="", help="for all functions (default: each one's label)")
     add(
-        "--params", default="{}", help="the policy's parameters; they override the scenario's; JSON"
+        "--policy",
+        default="",
+        help="scaling policy for all functions (default: each function's label)",
+    )
+    add(
+        "--params",
+        default="{}",
+        help="the policy's parameters, as JSON; they override the scenario's",
     )
     add("--gateway", default="http://127.0.0.1:8080", metavar="URL", help="(default: %(default)s)")
     files = "files basic-auth-user and -password (default: those of a provider started here)"
     add("--basic-auth", type=Path, metavar="DIR", help=files)
-    add("--namespace", default="", help="of the functions (default: the gateway's own)")
+    add("--namespace", default="", help="namespace of the functions (default: the gateway's own)")
     add(
         "--listen",
         action="append",
@@ -72,12 +78,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="for sidecars alone: answers their syncs and nothing else; may be repeated",
+        help="address for sidecars only: serves syncs and nothing else; may be repeated",
     )
-    shown = f"what sidecars and people must present (default: {TOKEN_FILE}, made if it is missing)"
+    shown = (
+        f"file with the token that callers must present (default: {TOKEN_FILE}, created if missing)"
+    )
     add("--token-file", type=Path, metavar="FILE", help=shown)
-    add("--no-auth", action="store_true", help="ask sidecars and people for no token")
-    names = "another name of this machine that requests may come by; may be repeated"
+    add("--no-auth", action="store_true", help="require no token")
+    names = "accept requests that name this host; may be repeated"
     add("--allow-host", action="append", default=[], metavar="NAME", help=names)
     add("--store", type=Path, default=Path("scaler.db"), metavar="FILE", help="state database")
     add("--scenario", type=Path, metavar="FILE", help="models, servers, prices and parameters")
@@ -86,32 +94,52 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FUNCTION=FILE",
-        help="what carpool register wrote for its model; may be repeated",
+        help="variants that carpool register wrote for a function's model; may be repeated",
     )
-    add("--prewarm", default=PREWARM, help="policy for functions that may have no instances")
-    add("--prewarm-params", default="{}", help="its parameters; JSON")
+    add("--prewarm", default=PREWARM, help="prewarm policy for functions that may scale to zero")
+    add("--prewarm-params", default="{}", help="its parameters, as JSON")
     add(
         "--shadow",
         default="",
         metavar="POLICY",
         help="run a second policy in shadow mode, for comparison",
     )
-    add("--interval", default="500ms", metavar="TIME", help="between rounds (default: %(default)s)")
-    add("--sync", default="500ms", metavar="TIME", help="between syncs (default: %(default)s)")
-    add("--window", default="10s", metavar="TIME", help="of rates (default: %(default)s)")
-    hold = "scale-down stabilization window before any is removed (default: %(default)s)"
+    add(
+        "--interval",
+        default="500ms",
+        metavar="TIME",
+        help="interval between planning rounds (default: %(default)s)",
+    )
+    add(
+        "--sync",
+        default="500ms",
+        metavar="TIME",
+        help="minimum interval between syncs of a sidecar (default: %(default)s)",
+    )
+    add(
+        "--window",
+        default="10s",
+        metavar="TIME",
+        help="period over which rates are averaged (default: %(default)s)",
+    )
+    hold = "scale-down stabilization window (default: %(default)s)"
     add("--hold", default="60s", metavar="TIME", help=hold)
     patience = "how long an instance may take to start (default: %(default)s)"
     add("--patience", default="120s", metavar="TIME", help=patience)
-    add("--prometheus", default="", metavar="URL", help="a second count of requests")
-    cluster = "plan for the nodes of a Kubernetes cluster, and only while holding the Lease"
+    add("--prometheus", default="", metavar="URL", help="Prometheus to compare request counts with")
+    cluster = "plan for the nodes of a Kubernetes cluster while holding the Lease"
     add("--kubernetes", action="store_true", help=cluster)
-    add("--lease", default=LEASE, metavar="[NAMESPACE/]NAME", help="(%(default)s)")
+    add(
+        "--lease",
+        default=LEASE,
+        metavar="[NAMESPACE/]NAME",
+        help="Lease for leader election (%(default)s)",
+    )
     gpus = "what nodes call a GPU, and how many shares of one they offer under that name"
     add("--gpu-resource", default=GPU, metavar="NAME[=SHARES]", help=f"{gpus} (%(default)s)")
-    others = "where other scalers reach this one (default: the first --listen)"
+    others = "address at which other scalers reach this one (default: the first --listen)"
     add("--advertise", default="", metavar="HOST:PORT", help=others)
-    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    add("--dry-run", action="store_true", help="print what would be done, and do nothing")
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,21 +120,29 @@ def _parser() -> argparse.ArgumentParser:
     add("--policy", action="append", required=True, help="a scaling policy; may be repeated")
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
-    add("--rate-level", action="store_true", help="take intervals like others from those; faster")
-    add("--interval", help="from one planning round to the next (500ms, at the rate level 10s)")
-    add("--window", default=_WINDOW, help="how far back arrivals are counted for a plan (10s)")
+    add("--rate-level", action="store_true", help="reuse the outcome of similar intervals; faster")
+    add("--interval", help="interval between planning rounds (500ms; 10s with --rate-level)")
+    add("--window", default=_WINDOW, help="period over which rates are averaged (10s)")
     add("--noise", default="0", help="standard deviation of log execution time (0)")
-    add("--prewarm", default=PREWARM, help="policy for idle functions; none: their plans alone")
-    add("--prewarm-params", default="{}", help="its parameters; JSON")
-    add("--queue-max", help="most requests waiting for a function (no limit but their deadlines)")
-    add("--processes-known", action="store_true", help="tell policies how requests arrive")
-    add("--cold", action="store_true", help="start without instances and measured rates")
-    add("--guarded", action="store_true", help="nothing: plans pass the guard always")
-    add("--as-live", action="store_true", help="nothing, deprecated: it is always so")
-    expected = "parts of a core are handed out so often, as control groups do (evenly)"
+    add(
+        "--prewarm",
+        default=PREWARM,
+        help="prewarm policy; none: functions follow their plans alone",
+    )
+    add("--prewarm-params", default="{}", help="its parameters, as JSON")
+    add("--queue-max", help="maximum number of requests queued per function (unlimited)")
+    add(
+        "--processes-known",
+        action="store_true",
+        help="give policies the arrival processes, not only measured rates",
+    )
+    add("--cold", action="store_true", help="start without instances or measured rates")
+    add("--guarded", action="store_true", help="has no effect: plans always pass the guard")
+    add("--as-live", action="store_true", help="deprecated, has no effect")
+    expected = "period of the CPU quota for fractions of a core, as in control groups (evenly)"
     add("--quota", metavar="PERIOD", help=expected)
-    add("--way", help="what a request takes beside waiting and being executed (nothing)")
-    expected = "share by which executions take longer for each instance that loads beside (0)"
+    add("--way", help="time that a request spends on the network (none)")
+    expected = "slowdown of executions per instance loading on the same server, as a share (0)"
     add("--loading-slows", default="0", metavar="SHARE", help=expected)
     add("--horizon", help="how long to simulate, instead of what the scenario says")
     add("--seed", help="what random numbers begin with, instead of what the scenario says")

@@ -112,14 +112,20 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("scenario", type=Path, help="a scenario file, as of carpool simulate")
     add("--policy", action="append", required=True, help="a scaling policy; may be repeated")
-    expected = "on a running stack; without it this is carpool simulate, with all its flags"
+    expected = "run on real instances; without it, this is carpool simulate with all its flags"
     add("--live", action="store_true", help=expected)
-    add("-f", "--yaml", type=Path, metavar="FILE", help="the stack (default: stand-ins)")
-    expected = "the body of its requests; may be repeated (default: none)"
+    add(
+        "-f",
+        "--yaml",
+        type=Path,
+        metavar="FILE",
+        help="stack file (default: stand-ins for the functions)",
+    )
+    expected = "body of a function's requests; may be repeated (default: none)"
     add("--data", action="append", default=[], metavar="NAME=TEXT|NAME=@FILE", help=expected)
-    expected = "behind /function/NAME, such as /v2/models/NAME/infer"
+    expected = "path after /function/NAME, such as /v2/models/NAME/infer"
     add("--path", action="append", default=[], metavar="NAME=PATH", help=expected)
-    expected = "further options of carpool scaler run, as one argument"
+    expected = "options for carpool scaler run, as one argument"
     add("--scaler", default="", metavar="OPTIONS", help=expected)
     add("--horizon", help="how long to replay, instead of what the scenario says")
     add("--seed", help="what random numbers begin with, instead of what the scenario says")

@@ -44,27 +44,33 @@ def _tell() -> int:
     began = time.monotonic()
     _say("Carpool serves models behind the OpenFaaS API and batches their requests.\n")
     _say("1. Models: building the examples ...")
-    stack.build_models()
-    _say("   filetype  what kind of file is this? (the trained model of Google's Magika)")
-    _say("   resnet50  ResNet-50 with random weights, for its arithmetic")
-    _say("   wide      a 512-4096-4096-512 network with random weights, for its memory traffic\n")
-    _say("2. Functions: starting provider, sidecars and handlers, as `carpool up` does ...")
-    with stack.up() as running:
-        _say(f"   ready at http://{running.address}/function/NAME\n")
-        right = asyncio.run(_show_predictions(running.address))
-        asyncio.run(_show_duels(running.address))
-        _say("\n5. Stopping: answering what is under way, ending every process ...")
+    with stack.models() as examples:
+        right = _serve(examples)
     _say(f"   done after {time.monotonic() - began:.0f} s")
     if not right:
         _say("\nFAILED: at least one prediction was wrong; see section 3.")
     return 0 if right else 1
 
 
-async def _show_predictions(address: str) -> bool:
+def _serve(examples: Path) -> bool:
+    """Everything that is told while models are there; whether each prediction was right."""
+    _say("   filetype  what kind of file is this? (the trained model of Google's Magika)")
+    _say("   resnet50  ResNet-50 with random weights, for its arithmetic")
+    _say("   wide      a 512-4096-4096-512 network with random weights, for its memory traffic\n")
+    _say("2. Functions: starting provider, sidecars and handlers, as `carpool up` does ...")
+    with stack.up(examples) as running:
+        _say(f"   ready at http://{running.address}/function/NAME\n")
+        right = asyncio.run(_show_predictions(running.address, examples))
+        asyncio.run(_show_duels(running.address))
+        _say("\n5. Stopping: answering what is under way, ending every process ...")
+    return right
+
+
+async def _show_predictions(address: str, examples: Path) -> bool:
     _say("3. Predictions, each checked against the magika package or ONNX Runtime itself:")
     files = await predictions.filetypes(address)
-    shown = [*files, await predictions.image(address)]
-    shown.append(await predictions.vectors(address))
+    shown = [*files, await predictions.image(address, examples)]
+    shown.append(await predictions.vectors(address, examples))
     width = max(len(prediction.asked) for prediction in shown)
     for prediction in shown:
         _say(_line(prediction, width))

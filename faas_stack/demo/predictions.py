@@ -12,6 +12,7 @@ from faas_stack.demo.stack import ROOT, DemoFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from carpool.http.client import Response
 
@@ -24,8 +25,11 @@ _FILES = (
     "LICENSE",
     "sidecar/core/batcher.py",
     "examples/stack.yaml",
+    "scaler/dashboard/page.html",
     "templates/python3-batch/Dockerfile",
     "templates/python3-onnx-batch/function/example.onnx",
+    "faas_stack/_templates/python3-batch/Dockerfile",  # these as a wheel has them
+    "faas_stack/_templates/python3-onnx-batch/function/example.onnx",
 )
 _TOLERANCE = 1e-5
 _TIMEOUT_S = 20.0
@@ -62,7 +66,7 @@ async def filetypes(address: str) -> list[Prediction]:
     return predictions
 
 
-async def image(address: str) -> Prediction:
+async def image(address: str, examples: Path) -> Prediction:
     """A generated image through ResNet-50, compared with the model run directly."""
     import numpy as np  # noqa: PLC0415 - the stack itself does without
 
@@ -70,21 +74,25 @@ async def image(address: str) -> Prediction:
     picture = np.stack([np.outer(waves, np.roll(waves, 75 * c)) for c in range(3)])[None]
     (answer,) = await _ask(address, "resnet50", [_tensor("image", picture)])
     said = np.asarray(_output(answer), np.float32).ravel()
-    expected = _run("resnet50", picture).ravel()
+    expected = _run(examples / "resnet50", picture).ravel()
     best = said.argsort()[::-1][:3]
     answered = ", ".join(f"class {c} ({said[c]:.3f})" for c in best)
     right = bool(np.allclose(said, expected, rtol=_TOLERANCE, atol=1e-8))
     return Prediction("a generated image, 224 x 224", answered, right, _batch(answer))
 
 
-async def vectors(address: str, count: int = 64) -> Prediction:
+async def vectors(address: str, examples: Path, count: int = 64) -> Prediction:
     """Many different vectors at once, each compared with the model run on it alone."""
     import numpy as np  # noqa: PLC0415
 
     rows = np.random.default_rng(4).standard_normal((count, 1, 512)).astype(np.float32)
     answers = await _ask(address, "wide", [_tensor("x", row) for row in rows])
     right = sum(
-        bool(np.allclose(_output(a), _run("wide", row).ravel(), rtol=_TOLERANCE, atol=1e-6))
+        bool(
+            np.allclose(
+                _output(a), _run(examples / "wide", row).ravel(), rtol=_TOLERANCE, atol=1e-6
+            )
+        )
         for a, row in zip(answers, rows, strict=True)
     )
     batch = max(map(_batch, answers))
@@ -130,21 +138,20 @@ def _output(answer: Response) -> list[float]:
     return data
 
 
-_sessions: dict[str, Any] = {}
+_sessions: dict[Path, Any] = {}
 
 
-def _run(name: str, array: Any) -> Any:  # noqa: ANN401 - numpy stays optional
+def _run(function: Path, array: Any) -> Any:  # noqa: ANN401 - numpy stays optional
     """The model alone, on one thread as the function has."""
     import onnxruntime  # noqa: PLC0415
 
-    if name not in _sessions:
+    if function not in _sessions:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        path = ROOT / "examples" / name / "model.onnx"
-        _sessions[name] = onnxruntime.InferenceSession(
-            path, options, providers=["CPUExecutionProvider"]
+        _sessions[function] = onnxruntime.InferenceSession(
+            function / "model.onnx", options, providers=["CPUExecutionProvider"]
         )
-    session = _sessions[name]
+    session = _sessions[function]
     return session.run(None, {session.get_inputs()[0].name: array})[0]
 
 

@@ -6,6 +6,7 @@ Everything written goes to a folder that is removed at the end.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,9 +21,10 @@ from faas_stack.stack.stack_process import ROOT, stack_process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ROOT", "DemoFailed", "Running", "build_models", "up"]
+__all__ = ["ROOT", "DemoFailed", "Running", "models", "up"]
 
 _BUILD_S = 60
+_SHIPPED = Path(__file__).resolve().parents[1] / "_examples"  # of a wheel alone
 
 # name -> (folder under examples/, SLO, policy, largest batch)
 _FUNCTIONS = {
@@ -60,19 +62,30 @@ class Running:
     address: str
 
 
-def build_models() -> None:
-    """Build the example models that are not there yet.
+@contextmanager
+def models() -> Iterator[Path]:
+    """The examples with their models, built where they are not there yet.
+
+    Yields:
+        Their folder: a checkout's own, or for a wheel a copy that is removed at the end.
 
     Raises:
-        DemoFailed: no examples beside this package, or a model cannot be built.
+        DemoFailed: a model cannot be built.
     """
-    if not (ROOT / "examples" / "models.py").is_file():
-        msg = "the demonstration runs in a checkout of the repository: its examples are not here"
-        raise DemoFailed(msg)
+    with tempfile.TemporaryDirectory(prefix="carpool-demo-") as folder:
+        root = ROOT
+        if _SHIPPED.is_dir():
+            root = Path(folder)
+            shutil.copytree(_SHIPPED, root / "examples")
+        _build(root)
+        yield root / "examples"
+
+
+def _build(root: Path) -> None:
     names = sorted({folder for folder, *_ in _FUNCTIONS.values()})
     command = [sys.executable, "-m", "examples.models", *names]
     done = subprocess.run(  # noqa: S603 - our own module
-        command, cwd=ROOT, capture_output=True, text=True, timeout=_BUILD_S, check=False
+        command, cwd=root, capture_output=True, text=True, timeout=_BUILD_S, check=False
     )
     if done.returncode:
         msg = f"the example models cannot be built:\n{done.stderr[-2000:]}"
@@ -80,23 +93,26 @@ def build_models() -> None:
 
 
 @contextmanager
-def up() -> Iterator[Running]:
+def up(examples: Path) -> Iterator[Running]:
     """Run the stack for the length of the ``with`` block.
+
+    Args:
+        examples: The folder with the functions.
 
     Raises:
         StackFailed: it does not become ready; carries what it said.
     """
     with tempfile.TemporaryDirectory(prefix="carpool-demo-") as folder:
         stack = Path(folder) / "stack.yaml"
-        stack.write_text(_stack_text(), encoding="utf-8")
+        stack.write_text(_stack_text(examples), encoding="utf-8")
         with stack_process(stack) as found:
             yield Running(str(found["url"]).removeprefix("http://").rstrip("/"))
 
 
-def _stack_text() -> str:
+def _stack_text(examples: Path) -> str:
     parts = ["version: 1.0\nprovider: {name: openfaas}\nfunctions:\n"]
     for name, (folder, slo, policy, batch_max) in _FUNCTIONS.items():
-        handler = json.dumps(str(ROOT / "examples" / folder))  # a JSON string is a YAML string
+        handler = json.dumps(str(examples / folder))  # a JSON string is a YAML string
         parts.append(
             _FUNCTION.format(
                 name=name, handler=handler, slo=slo, policy=policy, batch_max=batch_max

@@ -63,14 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")
     add("--compose", type=Path, metavar="FILE", help="default: the one beside the stack file")
-    add("--gateway", default="", metavar="URL", help="ask a gateway or provider what it is")
+    add("--gateway", default="", metavar="URL", help="check a running gateway or provider")
     files = "files basic-auth-user and -password (default: those of a provider started here)"
     add("--basic-auth", type=Path, metavar="DIR", help=files)
-    add("--gateway-timeout", default="", metavar="TIME", help="its upstream_timeout")
-    add("--prometheus", default="", metavar="URL", help="ask it whether it has an AlertManager")
-    cluster = "ask the cluster of the kubeconfig; NAMESPACE is Carpool's own (%(const)s)"
+    add("--gateway-timeout", default="", metavar="TIME", help="the gateway's upstream_timeout")
+    add("--prometheus", default="", metavar="URL", help="check this Prometheus for an AlertManager")
+    cluster = "check the kubeconfig's cluster; NAMESPACE is where Carpool runs (%(const)s)"
     add("--kubernetes", nargs="?", const="openfaas", default="", metavar="NAMESPACE", help=cluster)
-    add("--ce", action="store_true", help="functions go to OpenFaaS Community Edition")
+    add("--ce", action="store_true", help="apply the limits of OpenFaaS Community Edition")
     add("--json", action="store_true", help="print JSON")
     return parser
 

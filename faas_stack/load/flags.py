@@ -84,8 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="carpool load",
         allow_abbrev=False,
-        description="Sends requests at the times an arrival process sets, however slow the answers"
-        " are (open loop), and prints latency quantiles counted from those times.",
+        description="Send requests at the times an arrival process sets, however slow the responses"
+        " are (open loop), and print latency quantiles counted from those times.",
     )
     add = parser.add_argument
     add("--url", required=True, help="http://HOST:PORT/function/NAME")
@@ -93,16 +93,29 @@ def _parser() -> argparse.ArgumentParser:
     add("--trace", metavar="CSV", help="start_s,requests_per_minute: replay these rates instead")
     add("--scale", default="1", help="multiply the rates of --trace (1)")
     add("--duration", help="how long to send, e.g. 30s (with --trace: as long as the trace)")
-    add("--warmup", default="0", help="send this much longer first, without counting (0)")
-    add("--arrivals", choices=arrivals.KINDS, default="poisson", help="(poisson)")
-    add("--seed", type=int, default=1, help="of the arrivals (1)")
-    add("--slo", help="latency objective, e.g. 200ms: counts what missed it")
+    add("--warmup", default="0", help="first send for this long without counting (0)")
+    add("--arrivals", choices=arrivals.KINDS, default="poisson", help="arrival process (poisson)")
+    add("--seed", type=int, default=1, help="seed of the arrival process (1)")
+    add("--slo", help="latency objective, e.g. 200ms; requests that miss it are counted")
     add("--data", default="", help="body: text, @FILE, or @FOLDER (its files in turn)")
-    add("--method", help="POST with --data, else GET")
-    add("--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated")
-    add("--content-type", help="application/json where the body looks like it, else raw bytes")
-    add("--connections", default="512", help="most connections at once (512)")
-    add("--timeout", default="30s", help="a request without an answer by then has failed (30s)")
+    add("--method", help="HTTP method (POST with --data, otherwise GET)")
+    add(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="request header; may be repeated",
+    )
+    add(
+        "--content-type",
+        help="content type (application/json if the body looks like JSON, otherwise raw bytes)",
+    )
+    add("--connections", default="512", help="maximum number of connections (512)")
+    add(
+        "--timeout",
+        default="30s",
+        help="time after which an unanswered request counts as failed (30s)",
+    )
     add("--json", action="store_true", help="print one JSON object")
     return parser
 

@@ -35,9 +35,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     files = "files basic-auth-user and basic-auth-password, made if there are neither"
     default = "one of your own for each address, in ~/.local/state/carpool/gateways"
     add("--basic-auth", type=Path, metavar="DIR", help=f"{files} (default: {default})")
-    trusted = "ask for no credentials: anyone who reaches it can run anything as you"
+    trusted = "require no credentials: anyone who can reach the port can run any program as you"
     add("--no-auth", action="store_true", help=trusted)
-    names = "another name of this machine that requests may come by; may be repeated"
+    names = "accept requests that name this host; may be repeated"
     add("--allow-host", action="append", default=[], metavar="NAME", help=names)
 
 

@@ -38,12 +38,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     standalone.add_flags(parser)
     add = parser.add_argument
-    add("--stack", default="carpool", help="names its containers (default: %(default)s)")
-    add("--network", help="of its functions; made if missing (default: the stack's name)")
-    gpus = "GPUs for functions: how many, or UUIDs, as of MIG instances (default: %(default)s)"
+    add("--stack", default="carpool", help="prefix of the container names (default: %(default)s)")
+    add(
+        "--network", help="network of the functions; created if missing (default: the stack's name)"
+    )
+    gpus = "GPUs for functions: a number, or UUIDs of GPUs or MIG instances (default: %(default)s)"
     add("--gpus", default="0", metavar="N|UUID,...", help=gpus)
     add("--mps", default="", metavar="DIR", help="pipe folder of the CUDA MPS daemon, if one runs")
-    add("--clear", action="store_true", help="remove the stack's functions and end")
+    add("--clear", action="store_true", help="remove the stack's functions and exit")
     return parser
 
 

@@ -50,14 +50,27 @@ def _parser() -> argparse.ArgumentParser:
     credential_options.add_flags(parser)
     standalone.add_scaler_flag(parser)
     add = parser.add_argument
-    made_from = "with the scaler's token, of which functions get their own"
+    made_from = "the scaler's token; each function gets one derived from it"
     add("--scaler-token-file", type=Path, metavar="FILE", help=made_from)
-    add("--namespace", default=DEFAULT_NAMESPACE, help="of functions (default: %(default)s)")
+    add(
+        "--namespace",
+        default=DEFAULT_NAMESPACE,
+        help="namespace of the functions (default: %(default)s)",
+    )
     where = "default: the pod's service account, else KUBECONFIG, else ~/.kube/config"
     add("--kubeconfig", type=Path, metavar="FILE", help=where)
-    add("--context", help="of the kubeconfig file (default: its current one)")
-    add("--user", type=int, default=1000, help="functions run as (default: %(default)s)")
-    add("--image-pull-policy", choices=_POLICIES, help="default: Kubernetes's own")
+    add("--context", help="context of the kubeconfig file (default: its current one)")
+    add(
+        "--user",
+        type=int,
+        default=1000,
+        help="user ID that functions run as (default: %(default)s)",
+    )
+    add(
+        "--image-pull-policy",
+        choices=_POLICIES,
+        help="pull policy of function images (default: Kubernetes's own)",
+    )
     gpus = "what nodes call a GPU, and how many shares of one they offer under that name"
     add("--gpu-resource", default=f"{GPU_LIMIT}=1", metavar="NAME=SHARES", help=gpus)
     return parser

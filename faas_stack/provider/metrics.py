@@ -34,13 +34,15 @@ class _Replicas:
 
     def collect(self) -> Iterator[Metric]:
         labels = ("function_name",)
-        wanted = GaugeMetricFamily("provider_replicas", "Replicas wanted.", labels=labels)
-        ready = GaugeMetricFamily("provider_replicas_ready", "Replicas ready.", labels=labels)
+        wanted = GaugeMetricFamily("provider_replicas", "Desired replicas.", labels=labels)
+        ready = GaugeMetricFamily("provider_replicas_ready", "Ready replicas.", labels=labels)
         in_flight = GaugeMetricFamily(
-            "provider_requests_in_flight", "Requests being answered.", labels=labels
+            "provider_requests_in_flight", "Requests in flight.", labels=labels
         )
         answers = CounterMetricFamily(
-            "provider_function_invocations", "Calls answered.", labels=(*labels, "code")
+            "provider_function_invocations",
+            "Calls of functions, by status code; 499: the client disconnected.",
+            labels=(*labels, "code"),
         )
         for function in self._orchestrator.all():
             name = [f"{function.deployment.service}.{function.deployment.namespace}"]
@@ -64,7 +66,7 @@ class _Connections:
     def collect(self) -> Iterator[Metric]:
         closed = CounterMetricFamily(
             "provider_connections_closed",
-            "Connections closed for want of room or memory.",
+            "Connections closed because a limit was reached.",
             labels=("reason",),
         )
         for reason in self._servers[0].closed if self._servers else ():
@@ -90,11 +92,14 @@ class Metrics:
         for collector in orchestrator.collectors:
             self._registry.register(collector)
         self._requests = Counter(
-            "provider_http_requests", "Requests answered.", _LABELS, registry=self._registry
+            "provider_http_requests",
+            "Requests by route, method and status code.",
+            _LABELS,
+            registry=self._registry,
         )
         self._seconds = Histogram(
             "provider_http_request_duration_seconds",
-            "Time from a whole request to its answer.",
+            "Time from the complete request to its response.",
             _LABELS,
             registry=self._registry,
         )

@@ -37,7 +37,7 @@ def main(name: str, argv: list[str]) -> int:
         prog=f"carpool provider {name}",
         description=f"run an OpenFaaS provider whose functions run on the backend {name}",
     )
-    parser.add_argument("--params", default="{}", help="of the backend, as JSON")
+    parser.add_argument("--params", default="{}", help="parameters of the backend, as JSON")
     standalone.add_flags(parser)
     args = parser.parse_args(argv)
     backend = _backend(name, args.params)

@@ -47,7 +47,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_listen_flags(parser)
     credential_options.add_flags(parser)
     add = parser.add_argument
-    add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
+    add(
+        "--state",
+        type=Path,
+        default=Path("carpool-state"),
+        metavar="DIR",
+        help="state folder (default: %(default)s)",
+    )
     add_scaler_flag(parser)
 
 
@@ -56,7 +62,12 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
-    add("--calls", default="", metavar="HOST:PORT", help="for functions: answers /function/ alone")
+    add(
+        "--calls",
+        default="",
+        metavar="HOST:PORT",
+        help="second address, for functions; serves only /function/",
+    )
 
 
 def add_scaler_flag(parser: argparse.ArgumentParser) -> None:

@@ -76,7 +76,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options of ``carpool up`` that concern the scaler."""
     add = parser.add_argument
     add("--scaler-port", type=int, default=8090, help="0: any free port (default: %(default)s)")
-    expected = "further options of carpool scaler run, as one argument"
+    expected = "options for carpool scaler run, as one argument"
     add("--scaler", default="", metavar="OPTIONS", help=expected)
 
 

@@ -112,7 +112,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
     add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
-    held = "hold instances to their limits, and refuse more than there is (default: %(default)s)"
+    held = "enforce instances' limits, and refuse to exceed the machine (default: %(default)s)"
     add("--partition", choices=("on", "off"), default="on", help=held)
     credential_options.add_flags(parser)
     add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")

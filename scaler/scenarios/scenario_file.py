@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from carpool.errors import ConfigError
+from carpool.errors import ConfigError, Problem
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
@@ -23,6 +23,7 @@ from scaler.arrivals.processes import Poisson, read_trace
 from scaler.planning import cost
 from scaler.planning.cost import MB_PER_GB, Prices
 from scaler.planning.placement import Node
+from scaler.scenarios import shipped
 from scaler.scenarios.scenario import App, Function, Scenario
 from scaler.scenarios.scenario_validation import SCENARIO
 
@@ -44,12 +45,22 @@ T = TypeVar("T")
 def read_scenario(path: Path) -> Scenario:
     """Read a scenario and the files it names.
 
+    A name without a folder may be that of a scenario that comes with Carpool, such as ``osvt``.
+
     Raises:
         ConfigError: everything that is wrong with them, each with file and line.
     """
-    document = yaml_values.load(path)
+    document = yaml_values.load(_found(path))
     document.check(SCENARIO)
     return _Reader(document).read()
+
+
+def _found(path: Path) -> Path:
+    found = shipped.find(path)
+    if not found.exists():
+        expected = f"a file, or one of the scenarios {', '.join(shipped.names())}"
+        raise ConfigError([Problem("scenario", str(path), expected)])
+    return found
 
 
 class _Reader:

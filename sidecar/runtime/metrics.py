@@ -129,20 +129,26 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families of `render`, as prometheus_client asks for them."""
-        yield _histogram("batch_wait_seconds", "Wait before departure", self.wait)
-        yield _histogram("batch_execution_seconds", "Batch sent to batch answered", self.execution)
+        yield _histogram(
+            "batch_wait_seconds", "Time a request waited before its batch left", self.wait
+        )
+        yield _histogram(
+            "batch_execution_seconds", "Time from sending a batch to its response", self.execution
+        )
         yield _histogram("batch_size", "Requests in a batch", self.size)
-        text = "Finding the variant for a request that says what it needs"
+        text = "Time to choose the variant for a request that states its needs"
         yield _histogram("batch_selection_seconds", text, self.selection)
         yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)
         yield _counter("batch_refusals", "Refused requests by reason", "reason", self.refusals)
-        yield _counter("batch_closed", "Batches by why they closed", "reason", self.closed)
+        yield _counter("batch_closed", "Batches by the reason they closed", "reason", self.closed)
         yield _counter("batch_elements", "Elements of ragged inputs", "kind", self.elements)
         broken = CounterMetricFamily("batch_broken", "Batches that failed as a whole")
         broken.add_metric([], self.broken)
         yield broken
         yield _counter("batch_restarts", "Restarts of the handler", "reason", self.restarts)
-        fallback = CounterMetricFamily("batch_policy_fallback", "Policies replaced after a failure")
+        fallback = CounterMetricFamily(
+            "batch_policy_fallback", "Batch policies replaced by fixed after a failure"
+        )
         fallback.add_metric([], self.policy_failures)
         yield fallback
         if self._batcher:
@@ -150,18 +156,22 @@ class Metrics(Collector):
             late.add_metric([], self._batcher.shedding.late)
             yield late
             times = {id(u.exec_time): u.exec_time for u in self._batcher.upstreams}
-            family = CounterMetricFamily("batch_exec_time_drifts", "Lasting changes of speed seen")
+            family = CounterMetricFamily(
+                "batch_exec_time_drifts", "Lasting changes of execution time detected"
+            )
             family.add_metric([], sum(time.drifts for time in times.values()))
             yield family
             yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
             yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
         refused = self._refused_plans()
-        yield _counter("batch_plans_refused", "Answers of the scaler refused", "reason", refused)
+        yield _counter(
+            "batch_plans_refused", "Responses of the scaler that were refused", "reason", refused
+        )
         held_bytes, closed = 0, dict[str, int]()
         if self._server:
             held_bytes, closed = self._server.held_bytes, self._server.closed
-        yield _gauge("batch_held_bytes", "Requests and answers in memory", held_bytes)
-        text = "Connections closed for want of room or memory"
+        yield _gauge("batch_held_bytes", "Bytes of requests and responses in memory", held_bytes)
+        text = "Connections closed because a limit was reached"
         yield _counter("batch_connections_closed", text, "reason", closed)
 
 

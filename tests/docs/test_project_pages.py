@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from faas_stack.stack import stack_file
-
 ROOT = Path(__file__).resolve().parents[2]
 ADR = ROOT / "docs" / "adr"
 RECORDS = sorted(ADR.glob("[0-9]*.md"))
@@ -80,16 +78,6 @@ def test_the_hosted_workflow_runs_what_ci_runs() -> None:
     assert ".ci/run" == command.split()[-1]
     (python,) = [step["with"] for step in job["steps"] if "python" in step.get("uses", "")]
     assert f'requires-python = ">={python["python-version"]}"' in _read("pyproject.toml")
-
-
-def test_the_stack_that_tries_a_wheel_can_be_read(tmp_path: Path) -> None:
-    """The stack file of RELEASING.md is one, with the function that is called."""
-    lines = _read("RELEASING.md").partition("<<'END'\n")[2].partition("END\n")[0].splitlines()
-    (tmp_path / "wordcount").mkdir()
-    (tmp_path / "template").symlink_to(ROOT / "templates")
-    (tmp_path / "stack.yaml").write_text("\n".join(line[7:] for line in lines))
-    stack = stack_file.load(tmp_path / "stack.yaml")
-    assert ["wordcount"] == [function.name for function in stack.functions]
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.stem))

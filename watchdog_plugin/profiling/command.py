@@ -52,14 +52,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--cpu",
         type=grid_arguments.counts,
-        help="cores (1,2, as far as there are)",
+        help="cores (1,2, as far as the machine has them)",
         metavar="SIZES",
     )
     parser.add_argument(
         "--budget",
         type=grid_arguments.seconds,
         default=60.0,
-        help="how long to measure (60s); learning from it comes after that",
+        help="time limit for measuring (60s); fitting comes after it",
     )
     parser.add_argument("--database", type=Path, help="a profile database (your own)")
     arguments = parser.parse_args(argv)

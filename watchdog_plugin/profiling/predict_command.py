@@ -71,17 +71,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--database", type=Path, help="a profile database (your own, or the package's)"
     )
-    parser.add_argument("--hardware", default="", help="the processor, if not this machine's")
+    parser.add_argument("--hardware", default="", help="processor to predict for (this machine's)")
     parser.add_argument(
         "--measure",
         action=argparse.BooleanOptionalAction,
-        help="measure operators that are not known, each alone (on the machine it is for)",
+        help="measure unknown operators one by one (on the machine to predict for)",
     )
     parser.add_argument(
         "--budget", type=grid_arguments.seconds, default=60.0, help="how long to measure (60s)"
     )
     parser.add_argument(
-        "--parallel", action="store_true", help="the longest path: branches run in parallel"
+        "--parallel", action="store_true", help="branches run in parallel: sum up the longest path"
     )
     parser.add_argument(
         "--measured",
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="BATCH:CPU:MS",
-        help="a run of this model that was measured elsewhere, such as 4:1:31.5",
+        help="a measured run of this model, such as 4:1:31.5",
     )
     return parser
 

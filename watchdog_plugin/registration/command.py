@@ -188,17 +188,25 @@ def _parsed(argv: list[str]) -> _Chosen:
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL.onnx")
-    add("--app", required=True, help="the application that it is a model for")
-    add("--validation", required=True, type=Path, help="numpy.savez file: inputs, and labels")
-    add("--registry", type=Path, default=Path("variants"), help="folder (variants)")
-    add("--architecture", help="what the network is called (the file's name)")
+    add("--app", required=True, help="name of the application that uses the model")
+    add("--validation", required=True, type=Path, help="numpy.savez file with inputs and labels")
+    add(
+        "--registry", type=Path, default=Path("variants"), help="folder for the variants (variants)"
+    )
+    add("--architecture", help="name of the architecture (the file's name)")
     cores = os.cpu_count() or 1
     most = ",".join(str(count) for count in _THREADS if count <= cores)
-    add("--threads", default=most, help=f"cores of an instance ({most})")
+    expected = "cores of an instance (1,2; on a machine with one core 1)"
+    add("--threads", default=most, help=expected)
     add("--batch", default="1,2,4,8,16,32", help="batch sizes to measure (1,2,4,8,16,32)")
-    add("--recipes", default=",".join(RECIPES), help=f"ways to make variants ({','.join(RECIPES)})")
-    add("--disk", default="1Gi", help="the most that model files of the application take (1Gi)")
-    add("--timeout", type=float, default=300.0, help="seconds for measuring a variant (300)")
+    add("--recipes", default=",".join(RECIPES), help=f"recipes for variants ({','.join(RECIPES)})")
+    add("--disk", default="1Gi", help="maximum disk space for the application's models (1Gi)")
+    add(
+        "--timeout",
+        type=float,
+        default=300.0,
+        help="time limit for measuring a variant, in seconds (300)",
+    )
     flags = parser.parse_args(argv)
     problems = Problems()
     architecture = re.sub(r"[^a-z0-9]+", "-", (flags.architecture or flags.model.stem).lower())

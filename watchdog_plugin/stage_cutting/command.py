@@ -108,18 +108,21 @@ def _flags(argv: Sequence[str]) -> argparse.Namespace:
         description="Cut an ONNX model into stages, for com.carpool.executor: lazy.",
     )
     parser.add_argument("model", type=Path, help="the ONNX model")
-    parser.add_argument("--stages", type=_several, default=8, help="at most so many (8)")
+    parser.add_argument("--stages", type=_several, default=8, help="maximum number of stages (8)")
     parser.add_argument(
-        "--loss", type=_share, default=0.03, help="most that cutting may cost, as a share (0.03)"
+        "--loss",
+        type=_share,
+        default=0.03,
+        help="maximum slowdown caused by cutting, as a share (0.03)",
     )
-    parser.add_argument("--threads", type=_count, default=1, help="cores a run may use (1)")
+    parser.add_argument("--threads", type=_count, default=1, help="cores per run (1)")
     parser.add_argument(
         "--dim",
         type=_dim,
         action="append",
         default=[],
         metavar="NAME=SIZE",
-        help="size of a free dimension to try with, besides the batch",
+        help="size of a free dimension other than the batch",
     )
     parser.add_argument("--out", type=Path, help="folder to write the stages to")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

@@ -28,10 +28,10 @@ class WatchMetrics(Collector):
         labels = ("namespace", "resource")
         ends = CounterMetricFamily("provider_watch_ends", "Watches that ended.", labels=labels)
         listings = CounterMetricFamily(
-            "provider_watch_listings", "Whole collections that were read.", labels=labels
+            "provider_watch_listings", "Full listings of a resource.", labels=labels
         )
         failing = GaugeMetricFamily(
-            "provider_watch_failing", "1 where changes do not arrive now.", labels=labels
+            "provider_watch_failing", "1 while changes are not arriving.", labels=labels
         )
         for namespace in self._namespaces:
             for resource, watch in namespace.watches.items():

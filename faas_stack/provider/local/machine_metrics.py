@@ -32,8 +32,8 @@ class MachineMetrics(Collector):
             ("memory_bytes", "Memory", there.memory_bytes, promised.memory_bytes),
         ):
             if math.isfinite(has):
-                yield GaugeMetricFamily(f"provider_{name}", f"{unit} for functions.", has)
-                about = f"{unit} that functions were promised."
+                yield GaugeMetricFamily(f"provider_{name}", f"{unit} available to functions.", has)
+                about = f"{unit} reserved by functions."
                 yield GaugeMetricFamily(f"provider_promised_{name}", about, given)
         busy = GaugeMetricFamily(
             "provider_gpu_busy_ratio", "Share of time in which a GPU had work.", labels=("gpu",)

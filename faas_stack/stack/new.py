@@ -1,0 +1,135 @@
+"""``carpool new``: a function's folder, made from a template, and its entry in the stack file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from carpool import function_name
+from carpool.errors import ConfigError, Problem
+from faas_stack.stack import stack_file, templates
+
+if TYPE_CHECKING:
+    from faas_stack.stack.templates import Template
+
+__all__ = ["main"]
+
+_LANG = "python3-onnx-batch"
+_HEAD = """\
+version: 1.0
+provider:
+  name: openfaas
+  gateway: http://127.0.0.1:8080
+
+functions:
+"""
+_ENTRY = """\
+  {name}:
+    lang: {lang}
+    handler: ./{name}
+    image: {name}:latest
+    labels:
+      com.carpool.slo: {slo}
+      com.carpool.batch.max: "32"
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Make a function; nothing is overwritten.
+
+    Raises:
+        ConfigError: a name, template, model or stack file that cannot be used.
+    """
+    args = _parser().parse_args(argv)
+    path = args.yaml or stack_file.default_path()
+    template = templates.find(args.lang, path.resolve().parent)
+    folder = path.parent / args.name
+    _check(args, folder)
+    text = _with_entry(path, args.name, _ENTRY.format(**vars(args)))
+    _copy(template, folder, args.model)
+    path.write_text(text, encoding="utf-8")
+    sys.stdout.write(_told(path, folder, args))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="carpool new",
+        description="Create a function from a template, and add it to the stack file.",
+    )
+    add = parser.add_argument
+    add("name", help="of the function: lower-case letters, digits and inner dashes")
+    add("--lang", default=_LANG, metavar="TEMPLATE", help="(default: %(default)s)")
+    model = "the model to serve; without it the template's example, to be replaced by yours"
+    add("--model", type=Path, metavar="MODEL.onnx", help=model)
+    add("--slo", default="100ms", metavar="TIME", help="latency objective (default: %(default)s)")
+    add("-f", "--yaml", type=Path, metavar="FILE", help="stack file (default: ./stack.yaml)")
+    return parser
+
+
+def _check(args: argparse.Namespace, folder: Path) -> None:
+    """Everything that can be wrong with the arguments, before anything is written."""
+    problems = []
+    if not re.fullmatch(function_name.PATTERN, args.name):
+        expected = "lower-case letters, digits and inner dashes"
+        problems.append(Problem("NAME", args.name, expected))
+    if folder.exists():
+        hint = "choose another name, or remove it"
+        problems.append(Problem("NAME", str(folder), "a folder that does not exist yet", hint))
+    if args.model and not args.model.is_file():
+        problems.append(Problem("--model", str(args.model), "an ONNX file"))
+    if args.model and "onnx" not in args.lang:
+        hint = f"use --lang {_LANG}, or load the model in handler.py"
+        problems.append(Problem("--model", str(args.model), "a template that serves ONNX", hint))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _with_entry(path: Path, name: str, entry: str) -> str:
+    """The stack file's text with a further function; comments and order stay.
+
+    Raises:
+        ConfigError: the text cannot simply be continued, or has the function already.
+    """
+    old = path.read_text(encoding="utf-8") if path.exists() else _HEAD
+    text = f"{old.rstrip()}\n{entry}"
+    had, has = _functions(old), _functions(text)
+    if name in had or has != had | {name: yaml.safe_load(entry)[name]}:
+        expected = "a stack file that ends with its functions, without this one"
+        raise ConfigError([Problem(str(path), name, expected, f"add by hand:\n{entry}")])
+    return text
+
+
+def _functions(text: str) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return {}
+    found = document.get("functions") if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _copy(template: Template, folder: Path, model: Path | None) -> None:
+    """The template's part that is the author's, with a model to start from."""
+    shutil.copytree(
+        template.folder / template.handler_folder,
+        folder,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    source = model or folder / "example.onnx"
+    if source.is_file():
+        shutil.copyfile(source, folder / "model.onnx")
+
+
+def _told(path: Path, folder: Path, args: argparse.Namespace) -> str:
+    lines = [f"{folder}/: created from the template {args.lang}", f"{path}: {args.name} added"]
+    if not args.model and (folder / "model.onnx").is_file():
+        lines.append(f"{folder}/model.onnx: the template's example; replace it with your model")
+    option = "" if path == stack_file.default_path() else f" -f {path}"
+    return "\n".join([*lines, f"Start it: carpool up{option}", ""])

@@ -1,0 +1,27 @@
+"""Scenarios that come with Carpool, found by their names.
+
+A wheel carries them as package data (``scaler/_scenarios``); a source tree has them in
+``examples/scenarios``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["find", "names"]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_FOLDERS = (_PACKAGE / "_scenarios", _PACKAGE.parent / "examples" / "scenarios")
+
+
+def find(path: Path) -> Path:
+    """``path`` itself, or the shipped scenario of that name if there is no such file."""
+    if path.exists() or path.name != str(path):
+        return path
+    found = (folder / f"{path.stem}.yaml" for folder in _FOLDERS)
+    return next((file for file in found if file.is_file()), path)
+
+
+def names() -> list[str]:
+    """What `find` knows by name."""
+    return sorted({file.stem for folder in _FOLDERS for file in folder.glob("*.yaml")})

@@ -1,0 +1,115 @@
+"""The tutorial, followed from the first command to the last, on another port."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.waiting import HANG_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+for _package in ("sklearn", "skl2onnx", "onnxruntime"):
+    pytest.importorskip(_package, reason="the extras dev and onnx have it")
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(bash|json)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+INSTALL, *STEPS = BLOCKS
+
+
+class _Reader:
+    """Who follows the page: one terminal for `carpool up`, one for everything else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ports = {"8080": _free_port(), "8090": _free_port()}
+        self._first: subprocess.Popen[str] | None = None
+        scripts = str(Path(sys.executable).parent)
+        self._env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+        self.printed = ""
+
+    def run(self, command: str) -> None:
+        for port, own in self._ports.items():
+            command = command.replace(port, own)
+        if command.strip() == "carpool up":
+            self.up()
+        else:
+            self.printed = self._second(command)
+
+    def up(self) -> None:
+        """Stop the one that runs, and wait until the next one has printed its table."""
+        self.stop()
+        ports = ["--port", self._ports["8080"], "--scaler-port", self._ports["8090"]]
+        self._first = subprocess.Popen(
+            ["carpool", "up", *ports],
+            cwd=self._folder,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._first.stdout
+        assert self._first.stdout.readline().startswith("FUNCTION")
+
+    def stop(self) -> None:
+        """Ctrl-C."""
+        if self._first:
+            with self._first as process:
+                process.send_signal(signal.SIGINT)
+                assert 0 == process.wait(HANG_S)
+        self._first = None
+
+    def _second(self, command: str) -> str:
+        done = subprocess.run(
+            ["bash", "-euc", command],
+            cwd=self._folder,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=HANG_S,
+            check=False,
+        )
+        assert 0 == done.returncode, command
+        return done.stdout
+
+
+def _free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[_Reader]:
+    """A reader in an empty folder."""
+    with ExitStack() as end:
+        follower = _Reader(tmp_path)
+        end.callback(follower.stop)
+        yield follower
+
+
+@pytest.mark.slow
+def test_every_command_does_what_the_page_says(reader: _Reader) -> None:
+    """What is shown is what is answered; every command ends with 0."""
+    for language, text in STEPS:
+        if language == "json":
+            assert text.strip() == reader.printed.strip()
+        else:
+            reader.run(text)
+    assert "plan" in reader.printed
+
+
+def test_the_environment_has_what_the_page_installs() -> None:
+    """The first block, which needs a package index, is the only one that is not run above."""
+    language, text = INSTALL
+    assert "bash" == language
+    assert re.fullmatch(r"python3 -m venv venv\n\. venv/bin/activate\npip install .*\n", text)

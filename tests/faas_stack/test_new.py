@@ -1,0 +1,90 @@
+"""`carpool new` makes functions that a stack file can be read with, and overwrites nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from carpool.errors import ConfigError
+from faas_stack.stack import new, stack_file
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which each test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _names() -> list[str]:
+    return [function.name for function in stack_file.load(Path("stack.yaml")).functions]
+
+
+def test_a_first_function_has_a_stack_file_and_a_model(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is made can be started as it is: with the template's example as its model."""
+    assert 0 == new.main(["classify", "--slo", "50ms"])
+    (function,) = stack_file.load(Path("stack.yaml")).functions
+    assert ("classify", "50ms") == (function.name, function.labels["com.carpool.slo"])
+    example = ROOT / "templates" / "python3-onnx-batch" / "function" / "example.onnx"
+    assert example.read_bytes() == (folder / "classify" / "model.onnx").read_bytes()
+    assert "Start it: carpool up\n" in capsys.readouterr().out
+
+
+def test_a_model_of_ones_own_is_copied(folder: Path) -> None:
+    """The file that is named is what the function serves."""
+    (folder / "mine.onnx").write_bytes(b"a model")
+    new.main(["classify", "--model", "mine.onnx"])
+    assert b"a model" == (folder / "classify" / "model.onnx").read_bytes()
+
+
+def test_a_further_function_leaves_the_file_as_it_is(folder: Path) -> None:
+    """Comments and order of what people wrote stay."""
+    new.main(["first"])
+    path = folder / "stack.yaml"
+    path.write_text(path.read_text().replace("labels:", "labels: # mine"))
+    new.main(["second", "--lang", "python3-batch"])
+    assert ["first", "second"] == _names()
+    assert "labels: # mine" in path.read_text()
+    assert not (folder / "second" / "model.onnx").exists()
+
+
+def test_nothing_is_overwritten(folder: Path) -> None:
+    """A folder that is there stays, and so does the stack file."""
+    new.main(["classify"])
+    before = (folder / "stack.yaml").read_text()
+    with pytest.raises(ConfigError, match="a folder that does not exist yet"):
+        new.main(["classify"])
+    assert before == (folder / "stack.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["Not_a_name"], "lower-case letters, digits and inner dashes"),
+        (["a", "--model", "gone.onnx"], "an ONNX file"),
+        (["a", "--lang", "python3-onnx"], "a template"),
+        (["a", "--lang", "python3-batch", "--model", "m.onnx"], "a template that serves ONNX"),
+    ],
+)
+def test_what_cannot_be_used_is_said_and_nothing_is_written(
+    folder: Path, argv: list[str], said: str
+) -> None:
+    """Arguments are checked before the first file is written."""
+    with pytest.raises(ConfigError, match=said):
+        new.main(argv)
+    assert [] == list(folder.iterdir())
+
+
+@pytest.mark.parametrize("text", ["functions: {}\nconfiguration: {}\n", "functions: {a: {}}\n"])
+def test_a_file_that_cannot_be_continued_stays(folder: Path, text: str) -> None:
+    """The entry is shown instead, to be added by hand."""
+    (folder / "stack.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"add by hand:\n  b:"):
+        new.main(["b"])
+    assert text == (folder / "stack.yaml").read_text()
+    assert not (folder / "b").exists()

@@ -1,0 +1,44 @@
+"""What `make release` writes about a release."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts import release
+
+
+@pytest.mark.parametrize(
+    ("changelog", "state"),
+    [
+        ("## [Unreleased]\n\n## [0.2.0] - 2026-01-01\n- a\n", "has its section"),
+        ("## [Unreleased]\n- a\n\n## [0.1.0] - 2025-01-01\n- b\n", "still under Unreleased"),
+        ("## [Unreleased]\n\n## [0.1.0] - 2025-01-01\n- b\n", "says nothing"),
+    ],
+)
+def test_a_release_without_its_changes_is_noticed(changelog: str, state: str) -> None:
+    """The changelog's section is there, is to be renamed, or was forgotten."""
+    assert state in release.changelog_state(changelog, "0.2.0")
+
+
+def test_the_bill_of_materials_names_what_is_installed() -> None:
+    """Carpool is its subject, every other package a component with version, licence and purl."""
+    packages = [
+        {"name": "carpool", "version": "0.2.0"},
+        {"name": "PyYAML", "version": "6.0", "license": "MIT"},
+        {"name": "a_b", "version": "1", "license_expression": "BSD-3-Clause", "license": "x" * 999},
+        {"name": "long", "version": "2", "license": "the whole text of a licence" * 99},
+        {"name": "pip", "version": "25"},
+    ]
+    found = release.contents({"installed": [{"metadata": each} for each in packages]})
+    assert ("CycloneDX", "carpool") == (
+        found["bomFormat"],
+        found["metadata"]["component"]["name"],
+    )
+    purls = [component["purl"] for component in found["components"]]
+    assert ["pkg:pypi/a-b@1", "pkg:pypi/long@2", "pkg:pypi/pyyaml@6.0"] == purls
+    licences = [component.get("licenses") for component in found["components"]]
+    assert [
+        [{"license": {"name": "BSD-3-Clause"}}],
+        None,
+        [{"license": {"name": "MIT"}}],
+    ] == licences
