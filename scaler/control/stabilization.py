@@ -6,6 +6,9 @@ Theory of operation
    load stops nothing; and between two reductions there are ``cool_down_s``.
 2. A reduction goes at most a part of the way in one round, on the classes that there are.
 3. No more new instances start in a round than may.
+4. What is held back is not what requests wait for: a plan that is kept gets the instances that the
+   wanted one has for applications that it does not serve; and where those find no room, a reduction
+   counts at once (`unserved`).
 
 What was wanted before is remembered here; what bounds a function has, and what room there is, is
 not known.
@@ -19,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from scaler.control import plan_size
+from scaler.control.unserved import lacks_room, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,12 +89,13 @@ class Stabilization:
             note: is told why it is not all of it.
             in_steps: no more new instances start than may.
         """
-        steady = self._steady(load, plan, now_s, note)
+        steady = serving(load, self._steady(load, plan, now_s, note), plan)
         before = load.plan
         if before is None or steady is before or plan_size.taken(steady) >= plan_size.taken(before):
             return self._grown(load, steady, note) if in_steps else steady
         self._history[load.name].reduced_s = now_s
-        return self._grown(load, self._part_way(before, steady, note), note)
+        reduced = self._part_way(before, steady, note)
+        return self._grown(load, serving(load, reduced, plan), note)
 
     def _steady(
         self, load: FunctionLoad, plan: Plan, now_s: float, note: Callable[[str], None]
@@ -107,6 +112,9 @@ class Stabilization:
             wanted.pop()
         wanted.append((now_s, plan))
         chosen = wanted[0][1]
+        if lacks_room(load, chosen, plan):
+            note("instances go at once, as requests wait for others that have no room")
+            return plan
         if chosen is not plan:
             note("a reduction has not been wanted for long enough")
         if before is None or plan_size.taken(chosen) >= plan_size.taken(before):

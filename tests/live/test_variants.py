@@ -10,8 +10,9 @@ import pytest
 import requests
 
 from carpool.http.client import Pool
+from tests.live.load import Steady, all_are_answered
 from tests.live.stack import BACKGROUND, stack
-from tests.live.variants import body, write_function, write_variant
+from tests.live.variants import body, write_function, write_switching, write_variant
 from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
@@ -153,9 +154,9 @@ async def until_replaced(running: Stack, callers: Callers) -> list[str]:
     return seen
 
 
-def only_variant(running: Stack) -> str:
+def only_variant(running: Stack, function: str = "rings") -> str:
     """The variant that is ready; empty where there are several, or none."""
-    instances = running.explain("rings").get("instances", {})
+    instances = running.explain(function).get("instances", {})
     there = {name.rpartition("-b")[0] for name, where in instances.items() if where}
     return there.pop() if len(there) == 1 else ""
 
@@ -183,3 +184,43 @@ def check_accuracy(outcome: list[tuple[float, Any]], variants: dict[str, Variant
     """No request got less than it asked for."""
     for least, answer in outcome:
         assert variants[json.loads(answer.body)["model_version"]].accuracy >= least
+
+
+def test_a_variant_that_no_instance_serves_does_not_wait_for_what_is_held(tmp_path: Path) -> None:
+    """Reductions are held back for an hour, and the wide one may take less: it is there soon."""
+    write_function(tmp_path)
+    with stack(tmp_path, f"{QUICKLY} --hold 1h") as running:
+        wait_until(lambda: answers(running), what="an instance")
+        assert NARROW == served(ask(running))
+        early = ask(running, variant=WIDE)
+        assert early.status_code in {200, 503}  # it may be there by then
+        if early.status_code == 503:
+            assert f"no instance of {WIDE} runs now" in early.text
+            assert int(early.headers["retry-after"]) >= 1
+        wait_until(lambda: answers(running, variant=WIDE), what="the variant that is named")
+        assert WIDE == served(ask(running, variant=WIDE))
+        assert NARROW == served(ask(running, variant=NARROW))  # nothing went for it
+
+
+def test_a_jump_of_the_load_brings_the_larger_variant_and_calm_the_cheaper(tmp_path: Path) -> None:
+    """Four requests a second run on the small one, sixty more on the large one; all are answered.
+
+    Instances sleep for as long as the variants would take; all else is real.
+    """
+    write_switching(tmp_path)
+    with stack(tmp_path, QUICKLY) as running:
+        low = Steady(running.url, 4)
+        until_only(running, "small")
+        high = Steady(running.url, 60)
+        until_only(running, "large")
+        all_are_answered(high.over())
+        until_only(running, "small")
+        all_are_answered(low.over())
+
+
+def until_only(running: Stack, variant: str) -> None:
+    """Wait until a variant is alone, and its instances are the ones that answer."""
+    wait_until(lambda: variant == only_variant(running, "echo"), what=f"{variant} alone")
+    url = running.url + "/function/echo"
+    answer = requests.post(url, data="7", headers=dict([BACKGROUND]), timeout=HANG_S)
+    assert variant == answer.headers["x-carpool-variant"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from carpool.variants.variant_file import read_variants
+from tests.live import stack
 from watchdog_plugin.registration.command import main as register
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from carpool.variants.variant import Variant
 
-__all__ = ["INPUTS", "body", "write_function", "write_variant"]
+__all__ = ["INPUTS", "body", "write_function", "write_switching", "write_variant"]
 
 INPUTS = 16
 _CLASSES = 3
@@ -95,6 +96,35 @@ def write_function(folder: Path, *networks: str, **annotations: str) -> dict[str
     document = {"provider": {"name": "openfaas"}, "functions": {"rings": function}}
     (folder / "stack.yaml").write_text(json.dumps(document))
     return {v.name: v for v in read_variants(home / "variants/rings/variants.json")}
+
+
+# Cores, and milliseconds of batches: a small instance takes twenty requests a second, a large one
+# two hundred.
+_SWITCHING = {"small": (0.5, {"1": 50}), "large": (1.0, {"1": 20, "8": 40})}
+_SLEEPER = """
+import os
+import time
+
+MS = {ms}[os.environ.get("model_variant") or "small"]
+
+def handle_batch(items):
+    time.sleep(max(ms for size, ms in MS.items() if len(items) >= int(size)) / 1000)
+    return [{{"echo": item.bytes().decode(), "batch": len(items)}} for item in items]
+"""
+
+
+def write_switching(folder: Path) -> None:
+    """A stack file with the function ``echo`` and two variants, which only sleep."""
+    stack.write_function(folder, **{"scale.policy": "infaas", "slo": "1s"})
+    times = {name: ms for name, (_, ms) in _SWITCHING.items()}
+    (folder / "echo" / "handler.py").write_text(_SLEEPER.format(ms=times))
+    listed = [
+        {"name": name, "accuracy": 0.8, "cpu": cpu, "load_s": 0.5, "latencies_ms": ms}
+        for name, (cpu, ms) in _SWITCHING.items()
+    ]
+    home = folder / "echo" / "variants" / "echo"
+    home.mkdir(parents=True)
+    (home / "variants.json").write_text(json.dumps({"app": "echo", "variants": listed}))
 
 
 def body(seed: int = 4, **parameters: object) -> bytes:

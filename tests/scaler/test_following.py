@@ -26,6 +26,7 @@ from sidecar.core.load import Load
 from tests.effort import scaled
 
 if TYPE_CHECKING:
+    from carpool.latency import LatencyModel
     from scaler.control.action import Action
 
 MODEL = Linear(0.026, 0.002, cpu=0.25)
@@ -46,6 +47,7 @@ class Gateway:
         base = {"name": "f", "image": "x", "replicas": 1, "labels": labels}
         self.listed: dict[str, Status] = {"f": Status.of(base)}
         self.asked: list[tuple[float, int]] = []
+        self.asked_of: dict[str, float] = {}  # when each class was first asked for
         self.ready_at: list[tuple[float, str]] = []
 
     def carry_out(self, action: Action, now_s: float) -> None:
@@ -59,6 +61,7 @@ class Gateway:
             self.listed[action.name] = replace(before, replicas=action.replicas)
             self.ready_at += [(now_s + 2.5, action.class_name)] * max(0, new)
             self.asked.append((now_s, self.instances))
+            self.asked_of.setdefault(action.class_name, now_s)
         else:
             self.listed.pop(action.name, None)
 
@@ -71,18 +74,26 @@ class Gateway:
 class FunctionState:
     """One front, one scaler, and the time."""
 
-    def __init__(self, policy: str, phase_s: float, others: int = 0) -> None:
+    def __init__(
+        self,
+        policy: str,
+        phase_s: float,
+        others: int = 0,
+        model: LatencyModel = MODEL,
+        hold_s: float = 3.0,
+    ) -> None:
         self.now_s = 0.0
+        self.demands: dict[float, str] = {}  # of requests that say what they need, by arrival
         self.load = Load(0.0)
         self.load.on_surge = self._surged
         self.gateway = Gateway()
-        self.functions = Functions(Dependencies(models={"f": MODEL}), Pace())
+        self.functions = Functions(Dependencies(models={"f": model}), Pace())
         self.functions.now = self.functions.wall = lambda: self.now_s
         self.functions.wake = self._woken
         self.functions.active = True
         self.functions.observe(self.gateway.listed)
         self.planner = Planner(
-            PlannerSettings(Prices(), policy=policy, limits=Limits(window_s=3.0))
+            PlannerSettings(Prices(), policy=policy, limits=Limits(window_s=hold_s))
         )
         self.round_at, self.round_was = 0.0, -1.0
         self.report_at, self.report_was, self.soonest_s = phase_s, 0.0, 0.0
@@ -105,7 +116,7 @@ class FunctionState:
                 return
             self.now_s = next_s
             if next_s == arrival_s:
-                self.load.arrived("*", next_s)
+                self.load.arrived(self.demands.get(next_s, "*"), next_s)
                 arrival_s = next(coming)
             elif next_s == self.report_at:
                 self._report()

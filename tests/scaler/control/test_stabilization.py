@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from carpool.plan import InstanceClass, OnOffer, Plan, Route
+from carpool.scaling import Application
 from scaler.control.stabilization import Limits, Stabilization
 from tests.scaler.control.wishes import in_force, wanted
 from tests.scaler.loads import counts, load
 
 if TYPE_CHECKING:
-    from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
 
 
@@ -79,3 +81,71 @@ def test_a_reduction_goes_part_of_the_way() -> None:
         {"b1-c2": 1},
         {"b1-c2": 1},
     ] == seen
+
+
+def of_variants(**counts_of: int) -> Plan:
+    """A plan of variants; the small one takes most, and the large one is the most accurate."""
+    rates = {"small": 50.0, "large": 10.0}
+    accuracies = {"small": 0.7, "large": 0.8}
+    classes = tuple(
+        InstanceClass(
+            f"{name}-b1", cpu=1.0, batch_size=1, replicas=count, variant=name, rate_high=rates[name]
+        )
+        for name, count in counts_of.items()
+    )
+    offers = tuple(OnOffer(f"{name}-b1", name, accuracies[name], 0.1) for name in rates)
+    first = classes[0].name
+    return Plan("classify", 1, "wishes", classes, (Route("*", {first: 1.0}, 0.0),), variants=offers)
+
+
+def demanding(plan: Plan, *apps: Application) -> FunctionLoad:
+    """A function under this plan, with these applications besides."""
+    before = in_force(plan)
+    return replace(before, apps=(*before.apps, *apps))
+
+
+EXACT = Application("accuracy=0.75", 0.2, 1.0, accuracy=0.75, chooses=True)
+
+
+def test_a_plan_that_is_held_gets_what_it_does_not_serve() -> None:
+    """Small ones stay for the window; the large one, which a reduction brings, is there at once."""
+    before, wish = of_variants(small=2, large=0), of_variants(small=0, large=1)
+    held = followed(Stabilization(Limits()), wish, demanding(before, EXACT))
+
+    assert {"small-b1": 2, "large-b1": 1} == dict(counts(held))
+    assert before.routes == held.routes
+
+
+def test_a_plan_that_is_held_gets_nothing_that_nobody_lacks() -> None:
+    """Without requests for it, the large one waits like any other reduction."""
+    before, wish = of_variants(small=2, large=0), of_variants(small=0, large=1)
+    for app in (
+        replace(EXACT, rate_rps=0.0),
+        replace(EXACT, accuracy=0.6),
+        replace(EXACT, cost=-1),
+    ):
+        held = followed(Stabilization(Limits()), wish, demanding(before, app))
+        assert {"small-b1": 2} == dict(counts(held))
+
+
+def test_an_application_that_is_served_anew_gets_its_route() -> None:
+    """Those who follow routes are led to what was added for them, and all others as before."""
+    before = of_variants(small=2)
+    routes = (Route("*", {"large-b1": 1.0}, 0.0), Route("exact", {"large-b1": 1.0}, 0.0, 0.75))
+    wish = replace(of_variants(large=1), routes=routes)
+    app = Application("exact", 0.2, 1.0, accuracy=0.75)
+    held = followed(Stabilization(Limits()), wish, demanding(before, app))
+
+    assert {"*": {"small-b1": 1.0}, "exact": {"large-b1": 1.0}} == {
+        route.app: dict(route.weights) for route in held.routes
+    }
+
+
+def test_what_makes_room_for_those_who_wait_goes_at_once() -> None:
+    """The policy lets go of what is idle, as there is no room for what requests demand."""
+    before, wish = of_variants(small=2, large=0), of_variants(small=1, large=0)
+    notes = list[str]()
+    plan = Stabilization(Limits()).follow(demanding(before, EXACT), wish, 0.0, notes.append)
+
+    assert {"small-b1": 1} == dict(counts(plan))
+    assert "no room" in notes[0]
