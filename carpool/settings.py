@@ -144,11 +144,11 @@ class FunctionSettings:
 
     wire: str = setting(
         "wire",
-        setting_types.choice("carpool", "v1"),
+        setting_types.choice("carpool", "v1", "oip"),
         "carpool",
         "What a batch is sent as: `carpool`, the [wire format](wire.md) of Carpool's handlers, or "
-        "`v1`, one request with the `instances` of all to a [server that you "
-        "have](sidecar.md#a-server-that-you-have).",
+        "one merged request to a [server that you have](sidecar.md#a-server-that-you-have), in TF "
+        "Serving's form, `v1`, or the Open Inference Protocol's, `oip`.",
     )
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.handler_launch import plan_launch
 from sidecar.runtime.handler_process import HandlerProcess
 from sidecar.runtime.ingress import Ingress, fingerprint
+from sidecar.runtime.merging import FORMS
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.scaler_client import membership
@@ -75,7 +76,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         fingerprint=fingerprint,
     )
     upstreams = FunctionUpstreams(
-        batcher, options.answer_max_bytes + HEADS_BYTES, merges=settings.wire != "carpool"
+        batcher, options.answer_max_bytes + HEADS_BYTES, FORMS.get(settings.wire)
     )
     recent = RecentBatches(time.time)
     ingress = Ingress(settings, time.time, upstreams.backoff)
@@ -159,7 +160,7 @@ def _start_function(
     if options.upstreams:
         upstreams.start(options.upstreams, settings.batch_max)
         return None
-    launch = plan_launch(options, env, plain=upstreams.merges)
+    launch = plan_launch(options, env, plain=upstreams.form is not None)
     upstreams.key = launch.key
     (local,) = upstreams.start([launch.address], settings.batch_max)
 

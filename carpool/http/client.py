@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from carpool.wire import Buffer
 
+    Request = tuple[str, str, Iterable[tuple[str, str]], Buffer]
+
 __all__ = [
     "ANSWER_BYTES",
     "AnswerTooLarge",
@@ -94,21 +96,24 @@ async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
 
 
 class PendingRequest:
-    """A request that was sent and whose answer is still to come; made by `Pool.begin`."""
+    """A request whose answer is still to come; made by `Pool.begin`."""
 
-    __slots__ = ("_connection", "_pool")
+    __slots__ = ("_pool", "_sent")
 
-    def __init__(self, pool: Pool, connection: ClientConnection) -> None:
+    def __init__(self, pool: Pool, sent: ClientConnection | Request) -> None:
         self._pool = pool
-        self._connection = connection
+        self._sent = sent  # on which connection, or what has still to be sent
 
     async def response(self, timeout_s: float | None = None) -> Response:
         """Wait for the whole answer; raises as `Pool.request` does."""
+        pool, sent = self._pool, self._sent
+        if isinstance(sent, tuple):
+            return await pool.request(*sent, timeout_s=timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
-                return await _whole(self._connection, self._pool.answer_bytes)
+                return await _whole(sent, pool.answer_bytes)
         finally:
-            self._pool.give_back(self._connection)
+            pool.give_back(sent)
 
 
 class Pool:
@@ -161,14 +166,15 @@ class Pool:
 
     def begin(
         self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Buffer
-    ) -> PendingRequest | None:
-        """Send one request now, without waiting for the event loop; None if no connection is idle.
+    ) -> PendingRequest:
+        """Send one request now, without waiting for the event loop, if a connection is idle.
 
-        It does not count towards ``max_connections``.
+        It does not count towards ``max_connections`` then. Otherwise it is sent as its answer is
+        waited for.
         """
         connection = self._reuse()
         if connection is None:
-            return None
+            return PendingRequest(self, (method, target, headers, body))
         self._busy.add(connection)
         connection.send(method, self._head(method, target, headers, len(body)), body)
         return PendingRequest(self, connection)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors, wire
 from carpool.caching import SmallCache
-from carpool.errors import DeadlineMissed, FunctionFault
-from carpool.http.client import AnswerTooLarge, ConnectionFailed
+from carpool.errors import FunctionFault
 from carpool.rate_limited_log import RateLimit
+from sidecar.runtime.hop import answered
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
     from sidecar.core.batch import Batch
     from sidecar.runtime.handler_liveness import ProbedInstance
 
-__all__ = ["AnswerHead", "Answers", "BatchCall", "check_hop", "says_handler_hung"]
+__all__ = ["AnswerHead", "Answers", "BatchCall"]
 
 log = logging.getLogger(__name__)
 
 _REASON_BYTES = 500
-_GATEWAY_TIMEOUT = 504
 
 
 class AnswerHead(NamedTuple):
@@ -61,16 +59,13 @@ class BatchCall:
         requests = batch.requests
         payloads = [request.payload for request in requests]
         self._ids = [request.id for request in requests]
-        self._message = wire.encode_request(
+        message = wire.encode_request(
             self._ids,
             [request.deadline - batch.sent for request in requests],
             [payload.head for payload in payloads],
             [payload.exchange.body for payload in payloads],
         )
-        self._instance = instance
-        self._sending = instance.pool.begin("POST", "/", instance.headers, self._message)
-        if self._sending:
-            self._message = b""  # as large as the batch; the socket has it
+        self._pending = instance.pool.begin("POST", "/", instance.headers, message)
 
     async def answers(self, timeout_s: float) -> Answers:
         """Wait for the answers.
@@ -82,28 +77,8 @@ class BatchCall:
             FunctionFault: no answer, or not one for each member.
             DeadlineMissed: not within ``timeout_s``.
         """
-        timeout = timeout_s if timeout_s < math.inf else None
-        try:
-            if self._sending:
-                response = await self._sending.response(timeout)
-            else:
-                instance = self._instance
-                response = await instance.pool.request(
-                    "POST", "/", instance.headers, self._message, timeout
-                )
-        except TimeoutError as error:
-            msg = f"the function did not answer within {timeout_s:g} s"
-            raise DeadlineMissed(msg) from error
-        except AnswerTooLarge as error:
-            msg = f"the function: {error}; sidecar_answer_max_bytes raises the limit"
-            raise AnswerTooLarge(msg) from error
+        response = await answered(self._pending, timeout_s, "the function")
         return _answers(response, self._ids)
-
-
-def says_handler_hung(response: Response) -> bool:
-    """Whether the watchdog, or a sidecar, answered that the handler exceeded its time limit."""
-    internal = response.header(b"x-openfaas-internal")
-    return response.status == _GATEWAY_TIMEOUT and internal is not None
 
 
 @SmallCache
@@ -129,23 +104,7 @@ _FAILED = AnswerHead("application/json", ())
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 
-def check_hop(response: Response) -> None:
-    """Whether the function has answered, and not the watchdog in its place.
-
-    Raises:
-        DeadlineMissed: it exceeded its time limit.
-        ConnectionFailed: it died of the batch, or was not there.
-    """
-    if says_handler_hung(response):
-        msg = "the function did not answer within exec_timeout"
-        raise DeadlineMissed(msg)
-    if response.header(b"x-openfaas-internal") == b"of-watchdog":
-        msg = "the handler behind the watchdog died of the batch, or was not there"
-        raise ConnectionFailed(msg, sent=True)
-
-
 def _answers(response: Response, ids: list[int]) -> Answers:
-    check_hop(response)
     if response.status != 200:  # noqa: PLR2004 - the one status of an answered batch
         reason = response.body[:_REASON_BYTES].decode("utf-8", "replace").strip()
         msg = f"the function failed the batch with status {response.status}: {reason or 'no text'}"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecar.core.dispatch import Upstream
+    from sidecar.runtime.merging.form import Probe
 
 __all__ = ["ProbedInstance"]
 
@@ -33,7 +34,6 @@ _UP_PAUSE_S = 2.0
 _PROBE_TIMEOUT_S = 2.0
 _GRACE_S = 5.0  # for the other batches of an instance that hangs
 _LONGEST_DECAY = 0.9  # of the longest execution, with each that follows
-_OWN_ERROR = 500
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
@@ -45,8 +45,7 @@ class ProbedInstance:
         on_change: called with the instance when it came up, went down or fell silent.
         answer_bytes: largest answer that is taken from it.
         key: what has to be presented with each batch; empty: nothing.
-        plain: it knows nothing of Carpool, and is up as soon as it answers anything but an error
-            of its own.
+        probe: how it says that it is up, if it knows nothing of Carpool.
 
     Attributes:
         headers: of every batch's POST.
@@ -62,11 +61,10 @@ class ProbedInstance:
         on_change: Callable[[ProbedInstance], None],
         answer_bytes: int,
         key: str = "",
-        *,
-        plain: bool = False,
+        probe: Probe | None = None,
     ) -> None:
         self.upstream = upstream
-        self._plain = plain
+        self._foreign_probe = probe
         self.headers = wire.batch_headers(key)
         self.pool = Pool(upstream.name, max_connections=_CONNECTIONS, answer_bytes=answer_bytes)
         self.reason = "starting"
@@ -167,18 +165,17 @@ class ProbedInstance:
     async def _probe(self) -> tuple[bool, str, bool]:
         """Whether it is ready, why not, and whether it answered at all."""
         timeout_s = _PROBE_TIMEOUT_S + (self._longest_s if self._batches_held else 0.0)
+        foreign = self._foreign_probe
+        path = foreign.path if foreign else "/_/ready"
         try:
-            response = await self.pool.request(
-                *("GET", "/" if self._plain else "/_/ready", wire.PROBE_HEADERS),
-                timeout_s=timeout_s,
-            )
+            response = await self.pool.request("GET", path, wire.PROBE_HEADERS, timeout_s=timeout_s)
         except FunctionFault as error:
             return False, str(error), False
         except TimeoutError:
             return False, "it does not answer probes", False
-        if self._plain and response.status < _OWN_ERROR:
+        if foreign and response.status < foreign.below:
             return True, "", True
-        if response.status == 200:  # noqa: PLR2004 - the one status that means ready
+        if not foreign and response.status == 200:  # noqa: PLR2004 - it is ready
             self.upstream.concurrency = _concurrency(
                 response.header(wire.CONCURRENCY_HEADER.encode())
             )

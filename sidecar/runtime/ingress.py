@@ -19,27 +19,29 @@ from carpool.errors import BadRequest
 from carpool.validation.problems import nearest
 from carpool.variants.demand import Demand
 from sidecar.core.request import Request
-from sidecar.runtime import body_parameters, merging, variant_headers
+from sidecar.runtime import body_parameters, variant_headers
 from sidecar.runtime.item_count import count_items
 from sidecar.runtime.merge_backoff import MergeBackoff
+from sidecar.runtime.merging import ENTRIES_MAX, FORMS, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
-    from sidecar.runtime.merging import Instances
+    from sidecar.runtime.merging.form import Mergeable
 
 __all__ = ["RETURN_SHARE", "Ingress", "Payload", "Template", "fingerprint"]
 
 # Headers that a handler may use. The rest (hop-by-hop fields, what proxies add) would only make
 # heads differ, and every distinct head is parsed again on the other side.
+_JSON_LENGTH = b"inference-header-content-length"
 _PASSED = frozenset(
     (
         b"accept",
         b"content-encoding",
         b"content-type",
-        b"inference-header-content-length",
+        _JSON_LENGTH,
         b"x-carpool-app",
     )
 )
@@ -67,6 +69,7 @@ class Template(NamedTuple):
 
     key: tuple[str, str, bytes]
     head: bytes
+    agreed: bytes  # of the head, what requests that are merged must agree in
     app: str
     background: bool
     objective_s: float
@@ -87,7 +90,7 @@ class Payload(NamedTuple):
     head: bytes
     call_id: str
     template: Template
-    instances: Instances | None = None  # where requests are merged
+    mergeable: Mergeable | None = None  # where requests are merged
 
 
 def fingerprint(request: Request) -> int:
@@ -115,8 +118,8 @@ class Ingress:
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
         self._wall_clock = wall_clock
-        self._merges = settings.wire != "carpool"
-        self._merged_max = min(settings.batch_max, merging.ENTRIES_MAX)
+        self._form = FORMS.get(settings.wire)
+        self._merged_max = min(settings.batch_max, ENTRIES_MAX)
         self._backoff = backoff or MergeBackoff()
         self._templates: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], Template] = {}
         self._ids = 0
@@ -166,11 +169,11 @@ class Ingress:
         budget_s = objective_s if objective_s < timeout_s else timeout_s  # noqa: FURB136 - no call
         self._ids += 1
         compat_key: Hashable = template.key
-        instances = None
-        if self._merges:
-            instances = _instances(exchange, self._merged_max)
-            item_count = len(instances.entries) if instances else 1
-            compat_key = self._merge_key(template, instances, arrived)
+        mergeable = None
+        if self._form:
+            mergeable = self._mergeable(exchange, template)
+            item_count = mergeable.item_count if mergeable else 1
+            compat_key = self._merge_key(template, mergeable, arrived)
         else:
             item_count = count_items(exchange.target, exchange.body)
         request = Request(
@@ -182,25 +185,30 @@ class Ingress:
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
             app=template.app,
-            payload=Payload(exchange, head, call_id, template, instances),
+            payload=Payload(exchange, head, call_id, template, mergeable),
         )
         request.due = arrived + budget_s
         request.demand = demand
         return request
 
-    def _merge_key(
-        self, template: Template, instances: Instances | None, now: float
-    ) -> tuple[bytes, bytes | int]:
+    def _mergeable(self, exchange: Exchange, template: Template) -> Mergeable | None:
+        """What can be merged of a request; None: it travels alone."""
+        if self._form is None or exchange.method != "POST" or template.coding:
+            return None
+        message = Message(exchange.body, template.json_length)
+        return self._form.read(exchange.target, message, self._merged_max)
+
+    def _merge_key(self, template: Template, mergeable: Mergeable | None, now: float) -> Hashable:
         """Requests with the same one become one: all that the server sees of them agrees."""
-        if instances and len(instances.entries) <= self._merged_max:
-            key = template.head, instances.others
+        if mergeable and mergeable.item_count <= self._merged_max:
+            key = template.agreed, mergeable.agreement
             if not self._backoff.travels_alone(key, now):
                 return key
         return template.head, self._ids
 
     def _template(self, method: str, target: str, headers: _Pairs) -> Template:
         first_line = f"{method} {target}\n".encode("latin-1", "replace")
-        head = first_line + _lines(pair for pair in headers if pair[0] in _PASSED)
+        passed = [pair for pair in headers if pair[0] in _PASSED]
         read = dict(headers).get
         app = read(b"x-carpool-app", b"*").decode("latin-1")
         background = _background(read(b"x-carpool-class", b"interactive"))
@@ -209,7 +217,8 @@ class Ingress:
         header_demand = variant_headers.in_headers(headers)
         return Template(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
-            head=head,
+            head=first_line + _lines(passed),
+            agreed=first_line + _lines(pair for pair in passed if pair[0] != _JSON_LENGTH),
             app=app,
             background=background,
             objective_s=objective_s,
@@ -218,7 +227,7 @@ class Ingress:
             header_demand=header_demand,
             demand=self._complete(header_demand, app, objective_s),
             names=variant_headers.names(target),
-            json_length=read(b"inference-header-content-length", b""),
+            json_length=read(_JSON_LENGTH, b""),
             coding=read(b"content-encoding", b""),
             app_demand=self._complete(Demand(), app, objective_s),
         )
@@ -249,13 +258,6 @@ class Ingress:
             return 0.0
         spent_s = self._wall_clock() - int(stamp) / 1e9
         return spent_s if 0 < spent_s < _OLDEST_STAMP_S else 0.0
-
-
-def _instances(exchange: Exchange, most: int) -> Instances | None:
-    """What can be merged of a request; None: it travels alone."""
-    if exchange.method != "POST" or exchange.header(b"content-encoding"):
-        return None
-    return merging.read(exchange.body, most)
 
 
 def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -6,22 +6,23 @@ error in answer to several is nobody's: the batch has failed, and is divided.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from carpool import wire
-from carpool.errors import DeadlineMissed, FunctionFault
-from carpool.http.client import AnswerTooLarge
-from sidecar.runtime import merging
-from sidecar.runtime.batch_call import AnswerHead, Answers, check_hop
+from carpool.errors import FunctionFault
+from sidecar.runtime.batch_call import AnswerHead, Answers
+from sidecar.runtime.hop import answered
+from sidecar.runtime.merging import Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from carpool.http.client import Response
     from sidecar.core.batch import Batch
     from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.ingress import Payload
+    from sidecar.runtime.merging.form import MergeForm
 
 __all__ = ["MergedCall"]
 
@@ -29,6 +30,7 @@ _OK = 200
 _WITHOUT_EFFECT = frozenset(("GET", "HEAD"))
 _ERROR_FROM = 400
 _REASON_BYTES = 500
+_JSON_LENGTH = "inference-header-content-length"
 _NOT_PASSED = wire.FRAMING | {"content-type", "date", "server"}
 _PADDING = (0, 0)
 
@@ -37,42 +39,29 @@ class MergedCall:
     """One batch that is being sent: at once, if a connection is idle.
 
     Args:
-        batch: of requests with instances that agree in all else, or one of any kind.
+        batch: of requests that can be merged and agree in all else, or one of any kind.
         instance: where it goes.
+        form: of requests that can be merged.
 
     Attributes:
         repeatable: it has no effect, as far as one can tell, and may be sent again.
     """
 
-    def __init__(self, batch: Batch, instance: ProbedInstance) -> None:
+    def __init__(self, batch: Batch, instance: ProbedInstance, form: MergeForm[Any]) -> None:
         payloads: Sequence[Payload] = [request.payload for request in batch.requests]
         exchange = payloads[0].exchange
-        self._requests = [payload.instances for payload in payloads if payload.instances]
-        alone = len(payloads) == 1
-        body = exchange.body if alone else merging.merged(self._requests)
-        head = payloads[0].head if alone else payloads[0].template.head  # the part that agrees
-        headers = wire.parse_head(head).headers
-        self._alone = alone
+        self._requests = [payload.mergeable for payload in payloads if payload.mergeable]
+        self._form = form
+        self._alone = len(payloads) == 1
         self.repeatable = bool(self._requests) or exchange.method in _WITHOUT_EFFECT
-        self._instance = instance
-        self._request = exchange.method, exchange.target, headers, body
-        self._sending = instance.pool.begin(*self._request)
+        message = Message(exchange.body) if self._alone else form.merged(self._requests)
+        head = payloads[0].head if self._alone else payloads[0].template.agreed
+        headers, body = (*wire.parse_head(head).headers, *_json_length(message)), message.body
+        self._pending = instance.pool.begin(exchange.method, exchange.target, headers, body)
 
     async def answers(self, timeout_s: float) -> Answers:
         """As `BatchCall.answers`."""
-        timeout = timeout_s if timeout_s < math.inf else None
-        try:
-            if self._sending:
-                response = await self._sending.response(timeout)
-            else:
-                response = await self._instance.pool.request(*self._request, timeout_s=timeout)
-        except TimeoutError as error:
-            msg = f"the server did not answer within {timeout_s:g} s"
-            raise DeadlineMissed(msg) from error
-        except AnswerTooLarge as error:
-            msg = f"the server: {error}; sidecar_answer_max_bytes raises the limit"
-            raise AnswerTooLarge(msg) from error
-        check_hop(response)
+        response = await answered(self._pending, timeout_s, "the server")
         return _as_it_is(response) if self._alone else self._divided(response)
 
     def _divided(self, response: Response) -> Answers:
@@ -81,10 +70,17 @@ class MergedCall:
             count, status = len(self._requests), response.status
             msg = f"the server answered {count} merged requests with {status}: {reason}"
             raise FunctionFault(msg)
-        counts = [len(request.entries) for request in self._requests]
-        bodies = [memoryview(body) for body in merging.divided(response.body, counts)]
-        head = AnswerHead(_content_type(response), ())
-        return Answers((_OK,) * len(bodies), [head] * len(bodies), bodies, _PADDING)
+        length = response.header(_JSON_LENGTH.encode()) or b""
+        parts = self._form.divided(Message(response.body, length), self._requests)
+        content_type = _content_type(response)
+        heads = [AnswerHead(content_type, _json_length(part)) for part in parts]
+        bodies = [memoryview(part.body) for part in parts]
+        return Answers((_OK,) * len(parts), heads, bodies, _PADDING)
+
+
+def _json_length(message: Message) -> tuple[tuple[str, str], ...]:
+    length = message.json_length.decode()
+    return ((_JSON_LENGTH, length),) if length else ()
 
 
 def _as_it_is(response: Response) -> Answers:

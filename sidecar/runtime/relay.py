@@ -19,7 +19,7 @@ from carpool import errors, wire
 from carpool.errors import CarpoolError
 from carpool.http.client import AnswerTooLarge
 from carpool.task_set import TaskSet
-from sidecar.runtime.batch_call import says_handler_hung
+from sidecar.runtime.hop import says_handler_hung
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
@@ -101,12 +101,9 @@ class Relay:
 
     async def _response(self, exchange: Exchange) -> Response:
         local = self._local
-        request = "POST", "/", local.headers, exchange.body
         local.relayed += 1
         try:
-            begun = local.pool.begin(*request)
-            if begun:
-                return await begun.response(self._timeout_s)
-            return await local.pool.request(*request, self._timeout_s)
+            pending = local.pool.begin("POST", "/", local.headers, exchange.body)
+            return await pending.response(self._timeout_s)
         finally:
             local.relayed -= 1

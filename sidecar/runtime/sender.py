@@ -85,8 +85,8 @@ class Sender:
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered when the instance has."""
         instance = self._upstreams.of(batch.upstream)
-        call_type = MergedCall if self._upstreams.merges else batch_call.BatchCall
-        call = call_type(batch, instance)
+        form = self._upstreams.form
+        call = MergedCall(batch, instance, form) if form else batch_call.BatchCall(batch, instance)
         self._tasks.start(self._send(batch, instance, call))
 
     def end(
@@ -128,7 +128,7 @@ class Sender:
         failed = [status >= _FAILED_FROM for status in answers.statuses]
         now = self._now()
         waiting = set(self._batcher.finished(batch, failed, now, offends=answers.offends))
-        if self._upstreams.merges:
+        if self._upstreams.form:
             self._upstreams.backoff.answered(batch, now, offends=answers.offends)
         load = self._driver.load
         if load:

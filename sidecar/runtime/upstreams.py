@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carpool import address
 from carpool.errors import ConfigError, Conflict, Problem
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from carpool.plan import InstanceClass, OnOffer, Plan
     from sidecar.core.batcher import Batcher
+    from sidecar.runtime.merging.form import MergeForm
 
 __all__ = ["FunctionUpstreams"]
 
@@ -43,7 +44,8 @@ class FunctionUpstreams:
     Args:
         batcher: the core, notified of every change.
         answer_bytes: largest answer to a batch.
-        merges: the instances know nothing of Carpool, and take merged requests.
+        form: of the requests that are merged for instances which know nothing of Carpool; None:
+            they take batches.
 
     Attributes:
         backoff: knows which requests are not merged for a while.
@@ -53,10 +55,12 @@ class FunctionUpstreams:
         variant_router: chooses among the plan's variants; None where it has none.
     """
 
-    def __init__(self, batcher: Batcher, answer_bytes: int, *, merges: bool = False) -> None:
+    def __init__(
+        self, batcher: Batcher, answer_bytes: int, form: MergeForm[Any] | None = None
+    ) -> None:
         self._batcher = batcher
         self.key = ""
-        self.merges = merges
+        self.form = form
         self.backoff = MergeBackoff()
         self._answer_bytes = answer_bytes
         self.on_change: Callable[[ProbedInstance], None] = lambda _: None
@@ -163,10 +167,9 @@ class FunctionUpstreams:
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
-        upstream.pipelines = not self.merges
-        instance = ProbedInstance(
-            upstream, self._changed, self._answer_bytes, self.key, plain=self.merges
-        )
+        upstream.pipelines = self.form is None
+        probe = self.form.PROBE if self.form else None
+        instance = ProbedInstance(upstream, self._changed, self._answer_bytes, self.key, probe)
         self._by_address[upstream.name] = instance
         instance.watch()
 

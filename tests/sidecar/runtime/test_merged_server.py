@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +13,11 @@ import pytest
 from sidecar.core.batcher import Batcher
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.merge_backoff import VAIN_MAX
+from sidecar.runtime.merging import FORMS
 from sidecar.runtime.upstreams import FunctionUpstreams
 from tests.ports import free_port
-from tests.sidecar.runtime.conftest import EXPLAIN, ROOT
+from tests.sidecar.runtime.conftest import EXPLAIN
+from tests.sidecar.runtime.plain_server import plain_server
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
@@ -35,26 +35,8 @@ JSON_TYPE = ("content-type", "application/json")
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """The address of the server, which has one worker."""
-    path = tmp_path / "server.sock"
-    command = [
-        sys.executable,
-        "-m",
-        "gunicorn",
-        "--bind",
-        f"unix:{path}",
-        "--worker-class",
-        "gthread",
-    ]
-    process = subprocess.Popen(
-        [*command, "tests.services.flask_model:app"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    try:
-        yield f"unix:{path}"
-    finally:
-        process.terminate()
-        process.wait(HANG_S)
+    with plain_server("tests.services.flask_model:app", tmp_path) as address:
+        yield address
 
 
 @contextlib.asynccontextmanager
@@ -294,16 +276,15 @@ def test_requests_with_effects_are_not_repeated(sidecar: Start, tmp_path: Path) 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("merges", [True, False])
-def test_only_an_instance_of_ours_may_hold_a_second_batch(merges: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("wire", ["v1", "oip", "carpool"])
+def test_only_an_instance_of_ours_may_hold_a_second_batch(wire: str) -> None:
     """A plain server gets one request at a time."""
 
     async def run() -> None:
-        upstreams = FunctionUpstreams(
-            Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9), 100, merges=merges
-        )
+        batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
+        upstreams = FunctionUpstreams(batcher, 100, FORMS.get(wire))
         (instance,) = upstreams.start([f"127.0.0.1:{free_port()}"], 4)
-        assert instance.upstream.pipelines is not merges
+        assert (wire == "carpool") is instance.upstream.pipelines
         upstreams.close()
 
     asyncio.run(run())

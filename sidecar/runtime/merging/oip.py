@@ -1,0 +1,305 @@
+"""The Open Inference Protocol: the tensors of requests are put together along their first axis.
+
+That axis has to be the batch, of every input and output. Tensors are lists in the JSON, or bytes
+behind it (the binary tensor extension). Both are passed on as they were written. A tensor is only
+merged if it has as many values as its shape says, or its neighbours would get parts of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from carpool.errors import FunctionFault
+from sidecar.runtime.merging.form import ENTRIES_MAX, Message, Probe
+from sidecar.runtime.merging.members import (
+    ENTRIES,
+    MEMBERS,
+    UNREADABLE,
+    first_entries,
+    is_scalar,
+    written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.wire import Buffer
+
+__all__ = ["PROBE", "Inference", "divided", "merged", "read"]
+
+PROBE = Probe("/v2/health/ready", below=300)
+
+_UNREADABLE = (*UNREADABLE, ValueError)
+_SIZE = "binary_data_size"
+_OPENED = re.compile(rb"[\s\[]*")
+_VALUE_BYTES = {
+    **dict.fromkeys(("BOOL", "UINT8", "INT8"), 1),
+    **dict.fromkeys(("UINT16", "INT16", "FP16", "BF16"), 2),
+    **dict.fromkeys(("UINT32", "INT32", "FP32"), 4),
+    **dict.fromkeys(("UINT64", "INT64", "FP64"), 8),
+}
+# Without a value there are no rows, and a product of many sizes takes long to compute.
+_Shape = Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1, max_length=32)]
+
+
+class _Tensor(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of ``inputs`` or ``outputs``."""
+
+    name: str
+    shape: _Shape
+    datatype: str
+    parameters: dict[str, Raw] | None = None
+    data: Raw | UnsetType = UNSET
+
+
+_TENSORS = msgspec.json.Decoder(list[_Tensor])
+_PARAMETERS = msgspec.json.Decoder(dict[str, Raw] | None)
+
+
+class _Kind(NamedTuple):
+    """What tensors have to agree in to be merged: all but their rows and values.
+
+    Attributes:
+        row_shape: of one row.
+        depth: of the lists that hold the values; 0: they are bytes.
+        parameters: as JSON members, each behind a comma.
+    """
+
+    name: str
+    datatype: str
+    row_shape: tuple[int, ...]
+    depth: int
+    parameters: bytes
+
+
+class _Column(NamedTuple):
+    """The values of one tensor, without the brackets around them."""
+
+    kind: _Kind
+    rows: int
+    values: Buffer
+
+
+class Inference(NamedTuple):
+    """A request that can be merged.
+
+    Attributes:
+        item_count: its rows.
+        agreement: its tensors but for rows and values, and what else it has, as JSON members.
+        id: its own, as JSON; empty: it has none.
+        values: of each tensor.
+    """
+
+    item_count: int
+    agreement: tuple[tuple[_Kind, ...], bytes]
+    id: bytes
+    values: Sequence[Buffer]
+
+
+def read(target: str, request: Message, _most: int) -> Inference | None:
+    """The tensors of a request; None if they cannot be merged. As `MergeForm.read`."""
+    if not target.partition("?")[0].endswith("/infer"):
+        return None
+    try:
+        members, columns = _columns(request, "inputs", counts_texts=True)
+    except _UNREADABLE:
+        return None
+    if len({column.rows for column in columns}) != 1:
+        return None
+    own_id = bytes(members.pop("id", b""))
+    agreement = tuple([column.kind for column in columns]), written(members)
+    return Inference(columns[0].rows, agreement, own_id, [column.values for column in columns])
+
+
+def merged(requests: Sequence[Inference]) -> Message:
+    """One request with all rows, in order; it has no id."""
+    kinds, others = requests[0].agreement
+    rows = sum([request.item_count for request in requests])
+    values = zip(*[request.values for request in requests], strict=True)
+    return _message("inputs", rows, list(zip(kinds, values, strict=True)), others)
+
+
+def divided(answer: Message, requests: Sequence[Inference]) -> list[Message]:
+    """The rows of each request, in an answer of its own, with its own id.
+
+    Raises:
+        FunctionFault: an output does not have a row for each of the requests, or cannot be divided.
+    """
+    ends = list(accumulate([request.item_count for request in requests], initial=0))
+    try:
+        members, columns = _columns(answer, "outputs", counts_texts=False)
+        _check_common(members)
+        parts = [_parts(column, ends) for column in columns]
+    except _UNREADABLE as error:
+        msg = f"the server's answer to {ends[-1]} merged rows cannot be divided: {error}"
+        raise FunctionFault(msg) from error
+    answers = []
+    for index, request in enumerate(requests):
+        own = {**members, "id": Raw(request.id)} if request.id else members
+        values = [(c.kind, (part[index],)) for c, part in zip(columns, parts, strict=True)]
+        answers.append(_message("outputs", request.item_count, values, written(own)))
+    return answers
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def _columns(
+    message: Message, name: str, *, counts_texts: bool
+) -> tuple[dict[str, Raw], list[_Column]]:
+    """The other members of a message, and its tensors.
+
+    Args:
+        message: its JSON and what stands behind it.
+        name: the member that has the tensors.
+        counts_texts: whether tensors of texts are counted, which few of them can be.
+
+    Raises:
+        ValueError: they cannot be merged or divided; or one of `UNREADABLE`.
+    """
+    body = memoryview(message.body)
+    length = _number(message.json_length) if message.json_length else len(body)
+    members = MEMBERS.decode(body[:length])
+    tail, columns = body[length:], []
+    for tensor in _TENSORS.decode(members.pop(name, b"")):
+        size = (tensor.parameters or {}).pop(_SIZE, None)
+        if size is None:
+            columns.append(_listed(tensor, counts_texts=counts_texts))
+        else:
+            size_bytes = _number(bytes(size))
+            columns.append(_as_bytes(tensor, tail[:size_bytes], size_bytes))
+            tail = tail[size_bytes:]
+    if tail:
+        msg = f"{len(tail)} bytes of it are no tensor's"
+        raise ValueError(msg)
+    return members, columns
+
+
+def _number(digits: bytes) -> int:
+    if not digits.isdigit():
+        msg = f"{digits[:20]!r} is no number of bytes"
+        raise ValueError(msg)
+    return int(digits)
+
+
+def _listed(tensor: _Tensor, *, counts_texts: bool) -> _Column:
+    """A tensor whose values stand in the JSON."""
+    text = bytes(tensor.data) if tensor.data is not UNSET else b""
+    opened = _OPENED.match(text)
+    depth = opened[0].count(b"[") if opened else 0
+    expected = found = math.prod(tensor.shape)
+    if b'"' not in text and b"{" not in text:
+        found = text.count(b",") + 1  # lists within lists, too, have a comma less than values
+    elif counts_texts:
+        found = len(first_entries(text, ENTRIES_MAX, str))  # none of them a list of several
+    if not depth or found != expected:
+        msg = f"{tensor.name[:80]!r} has no list of data with {expected} values"
+        raise ValueError(msg)
+    return _column(tensor, depth, text[1:-1])
+
+
+def _as_bytes(tensor: _Tensor, values: memoryview, size_bytes: int) -> _Column:
+    """A tensor whose values stand behind the JSON, as many bytes as it says, if they are there."""
+    expected = math.prod(tensor.shape) * _VALUE_BYTES.get(tensor.datatype, 0)
+    if tensor.data is not UNSET or not len(values) == size_bytes == expected > 0:
+        kind = f"{tensor.datatype[:20]} and the shape {tensor.shape}"
+        msg = f"{tensor.name[:80]!r} has {len(values)} bytes of the datatype {kind}"
+        raise ValueError(msg)
+    return _column(tensor, 0, values)
+
+
+def _column(tensor: _Tensor, depth: int, values: Buffer) -> _Column:
+    parameters = tensor.parameters or {}
+    _check_scalars(parameters, f"{tensor.name[:80]!r} has the parameter")
+    row_shape = tuple(tensor.shape[1:])
+    kind = _Kind(tensor.name, tensor.datatype, row_shape, depth, written(parameters))
+    return _Column(kind, tensor.shape[0], values)
+
+
+def _check_common(members: Mapping[str, Raw]) -> None:
+    """What an answer has beside its outputs goes to every caller."""
+    parameters = _PARAMETERS.decode(members.get("parameters", b"null")) or {}
+    _check_scalars(parameters, "it has the parameter")
+    others = {name: raw for name, raw in members.items() if name != "parameters"}
+    _check_scalars(others, "beside outputs it has")
+
+
+def _check_scalars(members: Mapping[str, Raw], what: str) -> None:
+    """Of a list or an object, nobody knows which part is whose."""
+    for name, raw in members.items():
+        if not is_scalar(raw):
+            msg = f"{what} {name[:80]!r}, a list or an object"
+            raise ValueError(msg)
+
+
+# -- dividing -----------------------------------------------------------------------------------
+
+
+def _parts(column: _Column, ends: Sequence[int]) -> list[Buffer]:
+    """The values of the rows between each two of ``ends``."""
+    kind, values = column.kind, column.values
+    if column.rows != ends[-1]:
+        msg = f"{kind.name[:80]!r} has {column.rows} rows"
+        raise ValueError(msg)
+    row_values = math.prod(kind.row_shape)
+    if not kind.depth:
+        row_bytes = len(values) // column.rows
+        return [values[a * row_bytes : b * row_bytes] for a, b in pairwise(ends)]
+    text = bytes(values)
+    if kind.depth == 1 and b'"' not in text and b"{" not in text:
+        return _parts_of_numbers(text, [end * row_values for end in ends])
+    entries = ENTRIES.decode(b"[%b]" % text)
+    row_entries = row_values if kind.depth == 1 else 1
+    if len(entries) != column.rows * row_entries:
+        msg = f"{kind.name[:80]!r} has {len(entries)} entries for {column.rows} rows"
+        raise ValueError(msg)
+    return [b",".join(entries[a * row_entries : b * row_entries]) for a, b in pairwise(ends)]
+
+
+def _parts_of_numbers(text: bytes, ends: Sequence[int]) -> list[Buffer]:
+    """The same in one list of numbers, which may be many: it is not cut into pieces."""
+    view, at = memoryview(text), 0
+    parts: list[Buffer] = []
+    for a, b in pairwise(ends):
+        after = len(text) + 1 if b == ends[-1] else _behind(text, at, b - a)
+        parts.append(view[at : after - 1])
+        at = after
+    return parts
+
+
+def _behind(text: bytes, at: int, commas: int) -> int:
+    """Where the text goes on behind the next so many commas."""
+    while commas:
+        window = at + 2 * commas  # with its comma a number has two bytes at least
+        commas -= text.count(b",", at, window)
+        at = window
+    return text.rindex(b",", 0, at) + 1
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+def _message(
+    name: str, rows: int, columns: Sequence[tuple[_Kind, Sequence[Buffer]]], others: bytes
+) -> Message:
+    tensors = b",".join([_tensor(kind, rows, values) for kind, values in columns])
+    text = b'{"%b":[%b]%b}' % (name.encode(), tensors, others)
+    tail = [chunk for kind, values in columns if not kind.depth for chunk in values]
+    return Message(b"".join((text, *tail)), b"%d" % len(text)) if tail else Message(text)
+
+
+def _tensor(kind: _Kind, rows: int, values: Sequence[Buffer]) -> bytes:
+    head = {"name": kind.name, "shape": (rows, *kind.row_shape), "datatype": kind.datatype}
+    parameters = kind.parameters
+    if not kind.depth:
+        parameters += b',"%b":%d' % (_SIZE.encode(), sum(map(len, values)))
+    text = msgspec.json.encode(head)[:-1]
+    if parameters:
+        text += b',"parameters":{%b}' % parameters[1:]
+    return text + (b',"data":[%b]}' % b",".join(values) if kind.depth else b"}")

@@ -1,0 +1,269 @@
+"""Requests of the Open Inference Protocol as one, and the answer to it as many."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.errors import FunctionFault
+from sidecar.runtime.merging import Message, oip
+from tests.effort import scaled
+
+if TYPE_CHECKING:
+    from carpool.wire import Buffer
+
+TARGET = "/v2/models/m/infer"
+
+
+def tensor(name: str, rows: Any, datatype: str = "FP32", **more: Any) -> dict[str, Any]:
+    """An entry of inputs or outputs, its values in one list."""
+    array = np.asarray(rows)
+    data = array.ravel().tolist()
+    return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": data} | more
+
+
+def request(*tensors: dict[str, Any], **more: Any) -> bytes:
+    """A request's body."""
+    return json.dumps({"inputs": tensors, **more}).encode()
+
+
+def read(body: Buffer, length: bytes = b"", target: str = TARGET) -> oip.Inference:
+    """A request that can be merged."""
+    found = oip.read(target, Message(body, length), 32)
+    assert found is not None
+    return found
+
+
+def as_bytes(arrays: dict[str, Any], what: str = "inputs", **more: Any) -> Message:
+    """A message whose tensors stand behind the JSON."""
+    entries = [
+        {"name": name, "shape": list(array.shape), "datatype": "FP32"}
+        | {"parameters": {"binary_data_size": array.nbytes}}
+        for name, array in arrays.items()
+    ]
+    text = json.dumps({what: entries, **more}).encode()
+    tail = b"".join(array.tobytes() for array in arrays.values())
+    return Message(text + tail, str(len(text)).encode())
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    st.lists(st.integers(1, 3), max_size=2),
+    st.sampled_from(["flat", "nested", "texts"]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=scaled(200))
+def test_what_is_merged_and_divided_is_as_it_was(
+    counts: list[int], row_shape: list[int], layout: str, random: Any
+) -> None:
+    """Whatever the rows are, in order; each request gets its own back, with its own id."""
+    arrays = [
+        np.asarray([random.choice([1, -2.5, 1e30, 12345]) for _ in range(np.prod([n, *row_shape]))])
+        .reshape([n, *row_shape])
+        .astype(str if layout == "texts" else float)
+        for n in counts
+    ]
+
+    def written(array: Any) -> Any:
+        return array.tolist() if layout == "nested" else array.ravel().tolist()
+
+    requests = [
+        read(request(tensor("x", array, data=written(array)), id=f"{n}"))
+        for n, array in enumerate(arrays)
+    ]
+    assert 1 == len({found.agreement for found in requests})
+    one = json.loads(bytes(oip.merged(requests).body))
+    (merged,) = one["inputs"]
+    whole = np.concatenate(arrays)
+    assert {"name": "x", "datatype": "FP32", "shape": list(whole.shape)} == {
+        key: value for key, value in merged.items() if key != "data"
+    }
+    assert written(whole) == merged["data"]
+    answer = json.dumps({"model_name": "m", "outputs": [merged]}).encode()
+    for n, part in enumerate(oip.divided(Message(answer), requests)):
+        expected = tensor("x", arrays[n], data=written(arrays[n]))
+        own = {"model_name": "m", "id": f"{n}", "outputs": [expected]}
+        assert own == json.loads(bytes(part.body))
+
+
+def test_tensors_as_bytes_are_merged_and_divided() -> None:
+    """Behind the JSON, in the order of the tensors; each part says how long its JSON is."""
+    rng = np.random.default_rng(1)
+    arrays = [
+        {"a": rng.random((n, 3), np.float32), "b": rng.random((n, 2, 2), np.float32)}
+        for n in (1, 3, 2)
+    ]
+    requests = [read(*as_bytes(each, id=str(n))) for n, each in enumerate(arrays)]
+    whole = {name: np.concatenate([each[name] for each in arrays]) for name in "ab"}
+    found = oip.merged(requests)
+    text, tail = split(found)
+    assert [[6, 3], [6, 2, 2]] == [entry["shape"] for entry in text["inputs"]]
+    assert whole["a"].tobytes() + whole["b"].tobytes() == tail
+    parts = oip.divided(as_bytes(whole, "outputs"), requests)
+    for n, part in enumerate(parts):
+        expected, own_tail = split(as_bytes(arrays[n], "outputs", id=str(n)))
+        assert (expected, own_tail) == split(part)
+
+
+def split(message: Message) -> tuple[Any, bytes]:
+    """The JSON of a message, and what stands behind it."""
+    length = int(message.json_length)
+    return json.loads(bytes(message.body[:length])), bytes(message.body[length:])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        request(tensor("y", [[1.0, 2.0]])),
+        request(tensor("x", [[1.0, 2.0]], "FP64")),
+        request(tensor("x", [[1.0, 2.0, 3.0]])),
+        request(tensor("x", [[1.0, 2.0]], data=[[1, 2]])),
+        request(tensor("x", [[1.0, 2.0]], parameters={"content_type": "np"})),
+        request(tensor("x", [[1.0, 2.0]]), tensor("z", [[1.0]])),
+        request(tensor("x", [[1.0, 2.0]]), outputs=[{"name": "y"}]),
+        request(tensor("x", [[1.0, 2.0]]), parameters={"a": 1}),
+    ],
+)
+def test_what_does_not_agree_is_not_merged(other: bytes) -> None:
+    """Another tensor, datatype, shape of a row, layout, or anything else but the id."""
+    plain = read(request(tensor("x", [[1.0, 2.0]])))
+    assert plain.agreement == read(request(tensor("x", [[3.0, 4.0]] * 3), id="i")).agreement
+    assert plain.agreement != read(other).agreement
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"inputs": []}',
+        b'{"inputs": {}}',
+        b'{"instances": [1]}',
+        request(tensor("x", [1.0], shape=[])),
+        request(tensor("x", [1.0], shape=[0])),
+        request(tensor("x", [1.0], shape=[-1])),
+        request(tensor("x", [1.0], shape=[True])),
+        request(tensor("x", [1.0], shape=[1] * 33)),
+        request(tensor("x", [[1.0, 2.0]], data=[1.0])),
+        request(tensor("x", [[1.0, 2.0]], data=[1.0, 2.0, 3.0])),
+        request(tensor("x", [["a", "b"]], data=["a,b"])),
+        request(tensor("x", [["a"], ["b"]], data=[["a", "b"], ["c"]])),
+        request(tensor("x", [["a"]], data=[{"b": "c"}])),
+        request(tensor("x", [[1.0]], data=1)),
+        request(tensor("x", [[1.0]], data="1")),
+        request(tensor("x", [[1.0]], more=1)),
+        request(tensor("x", [[1.0]], parameters={"a": [1]})),
+        request(tensor("x", [[1.0]]), tensor("y", [[1.0], [2.0]])),
+        request(tensor("x", [[1.0]], parameters={"binary_data_size": 4})),
+        b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32"}]}',
+        b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","data":[NaN]}]}',
+    ],
+)
+def test_what_is_not_as_its_shape_says_is_not_merged(body: bytes) -> None:
+    """The server says what is wrong with it; its neighbours must not get its surplus values."""
+    assert oip.read(TARGET, Message(body), 32) is None
+
+
+@pytest.mark.parametrize(
+    ("length", "sizes", "datatype"),
+    [
+        (None, [8], "FP32"),
+        (0, [8], "FP32"),
+        (-1, [8], "FP32"),
+        (0, [4], "FP32"),
+        (0, [12], "FP32"),
+        (0, ["8"], "FP32"),
+        (0, [-8], "FP32"),
+        (0, [8], "BYTES"),
+        (0, [8], "FP64"),
+        (0, [9], "FP32"),
+    ],
+)
+def test_bytes_that_do_not_fit_are_not_merged(
+    length: int | None, sizes: list[object], datatype: str
+) -> None:
+    """One case is right: the second."""
+    entries = [
+        {"name": "x", "shape": [1, 2], "datatype": datatype}
+        | {"parameters": {"binary_data_size": size}}
+        for size in sizes
+    ]
+    text = json.dumps({"inputs": entries}).encode()
+    header = b"" if length is None else str(len(text) if length == 0 else length).encode()
+    found = oip.read(TARGET, Message(text + b"12345678", header), 32)
+    assert ((length, sizes, datatype) == (0, [8], "FP32")) is (found is not None)
+
+
+def test_only_inference_is_merged() -> None:
+    """Whatever other paths take."""
+    body = request(tensor("x", [[1.0]]))
+    assert oip.read("/v2/models/m/infer?a=1", Message(body), 32) is not None
+    assert oip.read("/v2/repository/models/m/load", Message(body), 32) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"<html>", "cannot be divided"),
+        (b"{}", "cannot be divided"),
+        ({"outputs": [tensor("y", [[1.0]])]}, "'y' has 1 rows"),
+        ({"outputs": [tensor("y", [[1.0], [2.0]], data=[1])]}, "no list of data with 2 values"),
+        ({"outputs": [tensor("y", [["a"], ["b"]], data=["a"])]}, "1 entries for 2 rows"),
+        ({"outputs": [tensor("y", [[1.0] * 3] * 2, data=[[1, 1, 1, 1], 1, 1])]}, "3 entries"),
+        ({"outputs": [], "scores": [1, 2]}, "beside outputs it has 'scores'"),
+        ({"outputs": [], "parameters": {"scores": [1, 2]}}, "it has the parameter 'scores'"),
+        (
+            {"outputs": [tensor("y", [[1.0], [2.0]], parameters={"s": {}})]},
+            "'y' has the parameter 's'",
+        ),
+    ],
+)
+def test_an_answer_that_cannot_be_divided_is_a_fault(answer: Any, said: str) -> None:
+    """Of the server's, which says what it was."""
+    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    found = read(request(tensor("x", [[1.0]])))
+    with pytest.raises(FunctionFault, match=said):
+        oip.divided(Message(body), [found, found])
+
+
+def test_what_stands_beside_the_outputs_goes_to_every_caller() -> None:
+    """Who said no id of its own sees the server's."""
+    common = {"model_name": "m", "model_version": None, "parameters": {"a": 1}, "id": "server's"}
+    answer = json.dumps({**common, "outputs": [tensor("y", [[1.0], [2.0]])]}).encode()
+    plain, named = (read(request(tensor("x", [[1.0]]), **more)) for more in ({}, {"id": "own"}))
+    first, second = (
+        json.loads(bytes(p.body)) for p in oip.divided(Message(answer), [plain, named])
+    )
+    assert {**common, "outputs": [tensor("y", [[1.0]])]} == first
+    assert {**common, "id": "own", "outputs": [tensor("y", [[2.0]])]} == second
+
+
+def test_an_answer_without_outputs_is_everybodys() -> None:
+    """A model may have none."""
+    found = read(request(tensor("x", [[1.0]])))
+    parts = oip.divided(Message(b'{"outputs": []}'), [found, found])
+    assert [{"outputs": []}] * 2 == [json.loads(bytes(part.body)) for part in parts]
+
+
+def test_large_tensors_are_not_cut_into_pieces() -> None:
+    """Neither on the way in nor on the way back: their values would take far more than the text."""
+    count = 200_000
+    body = request(tensor("x", [[1.0]], shape=[1, count], data=[1] * count))
+    answer = Message(
+        json.dumps(
+            {"outputs": [tensor("y", [[1.0]], shape=[2, count], data=[1] * 2 * count)]}
+        ).encode()
+    )
+    tracemalloc.start()
+    found = read(body)
+    parts = oip.divided(answer, [found, found])
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 2 == len(parts)
+    assert peak_bytes < 4 * (len(body) + len(answer.body))
