@@ -35,12 +35,14 @@ def main(*, keep: bool) -> int:
     anew = () if keep else ("--upgrade",)
     resolve(everything, CONSTRAINTS, *anew, "--no-annotate")
 
+    flask = [need for need in extras["scaler"] if need.startswith(("flask", "gunicorn"))]
     images, templates = ROOT / "docker" / "requirements", ROOT / "templates"
     for target, needs in {
         images / "build.txt": document["build-system"]["requires"],
         images / "sidecar.txt": own,
         images / "scaler.txt": own + extras["stack"] + extras["scaler"] + extras["kubernetes"],
         images / "provider.txt": own + extras["stack"] + extras["docker"] + extras["kubernetes"],
+        templates / "python3-flask-batch" / "requirements.txt": flask,
         templates / "python3-onnx-batch" / "requirements.txt": extras["handler"],
         templates / "python3-onnx-batch-gpu" / "requirements.txt": extras["gpu"],
     }.items():

@@ -125,7 +125,11 @@ class Options:
         "sidecar_watchdog_port", _PORT, 8082, "loopback port of the watchdog"
     )
     handler_port: int = variable(
-        "sidecar_handler_port", _PORT, 5000, "loopback port of the handler behind the watchdog"
+        "sidecar_handler_port",
+        setting_types.integer("a whole number from 0 to 65535", lambda v: 0 <= v <= 65535),  # noqa: PLR2004
+        5000,
+        "loopback port of the handler behind the watchdog, or of a [server that knows nothing of "
+        "Carpool](#a-server-that-you-have); 0: one that is free",
     )
     exec_timeout_s: float = variable(
         "exec_timeout",

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKED = [*(ROOT / "docker" / "requirements").glob("*.txt")]
-LOCKED += (ROOT / "templates").glob("python3-onnx*/requirements.txt")
+LOCKED += (ROOT / "templates").glob("python3-?*-batch*/requirements.txt")
 PIN = re.compile(r"^([a-z0-9-]+)==([^ ;]+)")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

@@ -99,7 +99,8 @@ class FunctionReader:
         lang = templates.DOCKERFILE if lang.lower() == templates.DOCKERFILE else lang
         template = self._template(lang, skip_build=skip_build)
         labels, annotations = self._text_map("labels"), self._text_map("annotations")
-        environment = {**self._text_map("environment"), **self._environment_files()}
+        given = template.environment if template else {}
+        environment = {**given, **self._text_map("environment"), **self._environment_files()}
         self._check_settings(labels, annotations, environment)
         for key in ("build_args", "build_secrets"):
             self._text_map(key)

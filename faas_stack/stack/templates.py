@@ -8,12 +8,16 @@ this package (``templates``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from carpool.files import read_text
 from carpool.validation.problems import Problems, nearest
 from carpool.validation.yaml_reader import YamlReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["DOCKERFILE", "Template", "find", "folders"]
 
@@ -32,6 +36,8 @@ class Template:
         fprocess: the command of a function's process when the stack file gives none.
         handler_folder: where in the build context the author's files go.
         build_options: names a function may list under ``build_options``.
+        environment: variables of its functions, as its Dockerfile gives them to images; the stack
+            file's own go before.
     """
 
     name: str
@@ -39,6 +45,7 @@ class Template:
     fprocess: str = ""
     handler_folder: str = "function"
     build_options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def folders(stack_folder: Path) -> list[Path]:
@@ -82,10 +89,12 @@ def _read(folder: Path, problems: Problems) -> Template:
     }
     options = reader.items(entries["build_options"], "x") if "build_options" in entries else []
     names = [reader.mapping(node, f"build_options[{i}]").get("name") for i, node in options]
+    own = entries.get("environment")
     return Template(
         name=folder.name,
         folder=folder,
         fprocess=values.get("fprocess", ""),
         handler_folder=values.get("handler_folder") or "function",
         build_options=tuple(reader.text(node, "name") for node in names if node is not None),
+        environment=reader.text_map(own, "environment") if own is not None else {},
     )

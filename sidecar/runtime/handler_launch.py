@@ -10,11 +10,12 @@ import math
 import secrets
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.errors import ConfigError, Problem
+from carpool.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +63,7 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
         raise ConfigError([problem])
     # of-watchdog listens on every interface, so all that reaches this machine reaches the handler.
     key = secrets.token_hex(16)
+    options = replace(options, handler_port=options.handler_port or free_port())
     env = {**_defaults(options), **env, "handler_key": key}
     port = {"PORT": str(options.handler_port)} if plain else {}  # as gunicorn and others read it
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""

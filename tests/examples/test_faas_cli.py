@@ -17,7 +17,12 @@ from tests.tools import require_tool
 from tests.waiting import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
-TEMPLATES = ["python3-batch", "python3-onnx-batch", "python3-onnx-batch-gpu"]
+TEMPLATES = [
+    "python3-batch",
+    "python3-flask-batch",
+    "python3-onnx-batch",
+    "python3-onnx-batch-gpu",
+]
 IGNORED = shutil.ignore_patterns("__pycache__", "build", "template", "*.onnx")
 
 

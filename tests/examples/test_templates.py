@@ -19,7 +19,10 @@ def skeleton_test(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("lang", ["python3-onnx-batch", "python3-onnx-batch-gpu", "python3-batch"])
+LANGS = ["python3-batch", "python3-flask-batch", "python3-onnx-batch", "python3-onnx-batch-gpu"]
+
+
+@pytest.mark.parametrize("lang", LANGS)
 def test_the_skeletons_own_test_runs(lang: str, tmp_path: Path) -> None:
     """A new function passes its test, with the example model where it needs one."""
     folder = shutil.copytree(TEMPLATES / lang / "function", tmp_path / "fresh")
