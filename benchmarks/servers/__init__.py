@@ -9,8 +9,10 @@ from benchmarks.servers.carpool import (
     CARPOOL_PROVIDER,
     CARPOOL_WATCHDOG,
 )
+from benchmarks.servers.flask import CARPOOL_FLASK, FLASK
+from benchmarks.servers.kserve import CARPOOL_KSERVE, KSERVE
 from benchmarks.servers.litserve import LITSERVE
-from benchmarks.servers.mlserver import MLSERVER
+from benchmarks.servers.mlserver import CARPOOL_MLSERVER, MLSERVER
 from benchmarks.servers.mosec import MOSEC, MOSEC_ORJSON
 from benchmarks.servers.openfaas import OPENFAAS, OPENFAAS_WATCHDOG
 from benchmarks.servers.rayserve import RAYSERVE
@@ -32,5 +34,10 @@ SERVERS = {
         CARPOOL_PROVIDER,
         CARPOOL_GATEWAY,
         OPENFAAS_WATCHDOG,
+        CARPOOL_MLSERVER,
+        KSERVE,
+        CARPOOL_KSERVE,
+        FLASK,
+        CARPOOL_FLASK,
     )
 }

@@ -1,20 +1,22 @@
-"""MLServer: a custom runtime in its own process, adaptive batching on."""
+"""MLServer: a custom runtime in its own process, adaptive batching on, or Carpool in front."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import OIP
+from benchmarks.servers.merged import in_front_of
 from benchmarks.servers.recipe import APPS, Launch, Server
 
 if TYPE_CHECKING:
     from benchmarks.servers.recipe import Setup
 
-__all__ = ["MLSERVER"]
+__all__ = ["CARPOOL_MLSERVER", "MLSERVER"]
 
 
-def _launch(setup: Setup) -> Launch:
+def _launch(setup: Setup, *, batches: bool = True) -> Launch:
     folder = setup.scratch / "mlserver"
     folder.mkdir(exist_ok=True)
     settings = {
@@ -29,8 +31,8 @@ def _launch(setup: Setup) -> Launch:
     model = {
         "name": "bench",
         "implementation": "mlserver_app.Bench",
-        "max_batch_size": setup.case.batch_max,
-        "max_batch_time": setup.wait_ms / 1e3 or 1e-6,  # 0 would turn batching off
+        "max_batch_size": setup.case.batch_max if batches else 0,
+        "max_batch_time": setup.wait_ms / 1e3 or 1e-6 if batches else 0,  # 0 turns batching off
     }
     (folder / "settings.json").write_text(json.dumps(settings))
     (folder / "model-settings.json").write_text(json.dumps(model))
@@ -47,3 +49,5 @@ MLSERVER = Server(
     parses="Open Inference Protocol JSON, by its own (orjson and pydantic)",
     refuses=lambda case: "its REST endpoint takes no raw tensors" if case.raw else "",
 )
+
+CARPOOL_MLSERVER = in_front_of(MLSERVER, "oip", partial(_launch, batches=False))

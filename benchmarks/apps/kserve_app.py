@@ -1,0 +1,29 @@
+"""The model behind KServe's Python server."""
+
+from __future__ import annotations
+
+import kserve
+import numpy as np
+from kserve import InferOutput, InferRequest, InferResponse
+from model import PORT, Model
+
+
+class Bench(kserve.Model):  # type: ignore[misc]
+    """Open Inference Protocol in and out."""
+
+    def __init__(self) -> None:
+        super().__init__("bench")
+        self._model = Model()
+        self.ready = True
+
+    def predict(self, payload: InferRequest, headers: object = None) -> InferResponse:
+        """A prediction for each row."""
+        del headers
+        rows = payload.inputs[0].as_numpy().astype(np.float32, copy=False)
+        outputs = self._model.run(rows)
+        tensor = InferOutput("y", list(outputs.shape), "FP32", outputs.ravel().tolist())
+        return InferResponse(payload.id, self.name, [tensor])
+
+
+if __name__ == "__main__":
+    kserve.ModelServer(http_port=PORT, enable_grpc=False, workers=1).start([Bench()])
