@@ -1,7 +1,8 @@
 """``carpool compare``: one trace under several policies, and one table.
 
 ``carpool compare SCENARIO --live`` replays it on a running stack, with real processes and in real
-time; without ``--live`` this is ``carpool simulate``. Either prints the same.
+time; without ``--live`` this is ``carpool simulate``. Either prints the same. ``carpool compare
+--matrix`` needs no scenario (`simulator.matrix`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator import command as simulation
 from simulator import flags
+from simulator.matrix import command as matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +43,8 @@ def main(argv: list[str]) -> int:
         ConfigError: flags, a scenario, a stack file or policies that cannot be used.
         StackFailed: the stack does not run.
     """
+    if "--matrix" in argv:
+        return matrix.main([flag for flag in argv if flag != "--matrix"])
     if "--live" not in argv and not {"-h", "--help"} & set(argv):
         return simulation.main(argv)
     args = _parser().parse_args(argv)
@@ -114,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--policy", action="append", required=True, help="a scaling policy; may be repeated")
     expected = "run on real instances; without it, this is carpool simulate with all its flags"
     add("--live", action="store_true", help=expected)
+    expected = "no scenario: many loads, models and objectives; see --matrix --help"
+    add("--matrix", action="store_true", help=expected)
     add(
         "-f",
         "--yaml",

@@ -1,0 +1,19 @@
+"""``python -m benchmarks matrix``: every scaling policy on the matrix, rows kept.
+
+As ``carpool compare --matrix``, which says what is run; the rows go to ``results/matrix.jsonl``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simulator.matrix import command
+
+__all__ = ["main"]
+
+_OUT = Path(__file__).parent / "results" / "matrix.jsonl"
+
+
+def main(argv: list[str]) -> int:
+    """Run what the file does not have, and print."""
+    return command.main(argv, "python -m benchmarks matrix", _OUT)

@@ -1,0 +1,129 @@
+"""What no policy can serve a load for less than: a clairvoyant with honest batch fill.
+
+Theory of operation
+-------------------
+The clairvoyant knows every request, starts and stops instances in no time and for nothing, and pays
+for an instance only while it executes. Then the bill is the sum over all batches of what their
+execution costs, under either billing rule; nothing else is left to save. Let ``c(k)`` be the least
+price of executing ``k`` requests together on any size of instance that takes no longer than the
+objective ``D``, and ``e(k)`` the least time. What the clairvoyant cannot do is batch requests that
+have not come yet: a batch starts after its last request came, so the first one's answer takes at
+least the span of the batch and ``e(k)``. A batch of two or more so has a span of at most ``D -
+e(2)``, as ``e`` does not fall with ``k``.
+
+With one limit to all spans an optimal division is into runs of successive requests: of two batches
+that overlap, the first ``k`` of all their requests and the rest are no wider than the one that was
+wider, and cost the same. So the bound is a shortest path over the requests in order:
+
+    f(j) = min over k of f(j - k) + c(k),  where requests j - k + 1 to j are within D - e(2) of one
+                                            another, or k = 1
+
+It is not reachable in general: the price ``c(k)`` and the span may belong to different sizes, no
+instance is ever idle, and large batches get the span of small ones. It holds for policies that
+serve all requests in time; one that lets a share of them go can be cheaper by what those cost.
+Exact for models with one execution time for each batch, as tables and lines are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carpool.latency.variant_set import VariantSet
+from scaler.arrivals.processes import timestamps
+from scaler.planning.cost import billing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from carpool.latency import LatencyModel, Resources
+    from scaler.arrivals.processes import Times
+    from scaler.scenarios.scenario import App, Function, Scenario
+
+__all__ = ["division_cost", "lower_bound"]
+
+_ROUNDING_S = 1e-9
+
+
+def lower_bound(scenario: Scenario) -> float:
+    """The least cost of serving all requests of a scenario in time, in its currency."""
+    total, number = 0.0, 0
+    for function in scenario.functions:
+        for app in function.apps:
+            seed = (scenario.seed, 1, number)  # as `simulator.arrivals` draws them
+            times = timestamps(app.arrivals, scenario.horizon_s, seed)
+            costs, least_s = _cheapest(scenario, function, app)
+            window_s = app.slo_s - least_s[1] if len(least_s) > 1 else -math.inf
+            total += division_cost(times, costs, window_s)
+            number += 1
+    return total
+
+
+def division_cost(times: Times, costs: Times, window_s: float) -> float:
+    """The cheapest division of requests into batches.
+
+    Args:
+        times: Of the requests, ascending, shape (requests,).
+        costs: Of a batch of 1, 2 and so on, shape (largest batch,).
+        window_s: The first and the last request of a batch are at most so far apart.
+    """
+    earliest = np.searchsorted(times, times - window_s - _ROUNDING_S)
+    number = np.arange(len(times))
+    earliest = np.minimum(np.maximum(earliest, number + 1 - len(costs)), number)
+    reverse = costs[::-1]
+    least = np.zeros(len(times) + 1)
+    for last, first in enumerate(earliest.tolist()):
+        count = last + 1 - first
+        if count == 1:
+            least[last + 1] = least[last] + costs[0]
+        else:
+            least[last + 1] = (least[first : last + 1] + reverse[-count:]).min()
+    return float(least[-1])
+
+
+def _cheapest(scenario: Scenario, function: Function, app: App) -> tuple[Times, Times]:
+    """``c`` and ``e`` for batches from 1 on, as far as any size can serve them in time."""
+    rule = billing(scenario.prices)
+    costs = np.full(function.max_batch, math.inf)
+    least_s = np.full(function.max_batch, math.inf)
+    for model, size, cpu, gpu, largest in _sizes(function, app):
+        for batch, exec_s in _times(model, cpu, gpu, largest):
+            if exec_s <= app.slo_s:
+                price = rule.execution(size, exec_s) + rule.lifetime(size, exec_s)
+                costs[batch - 1] = min(costs[batch - 1], price)
+                least_s[batch - 1] = min(least_s[batch - 1], exec_s)
+    # A larger batch with a place left over is a smaller one, too.
+    costs = np.minimum.accumulate(costs[::-1])[::-1]
+    least_s = np.minimum.accumulate(least_s[::-1])[::-1]
+    known = int(np.isfinite(costs).sum())
+    return costs[:known], least_s[:known]
+
+
+def _sizes(
+    function: Function, app: App
+) -> Iterator[tuple[LatencyModel, Resources, float, float, int]]:
+    """Every size of instance with the largest batch that it takes."""
+    for model in _models(function.model, app.accuracy):
+        largest: dict[tuple[float, float], int] = {}
+        for batch, cpu, gpu in model.configurations(function.max_batch):
+            largest[cpu, gpu] = max(batch, largest.get((cpu, gpu), 0))
+        for (cpu, gpu), batch in largest.items():
+            yield model, model.resources(batch, cpu, gpu), cpu, gpu, batch
+
+
+def _models(model: LatencyModel, accuracy: float) -> list[LatencyModel]:
+    if not isinstance(model, VariantSet):
+        return [model]
+    accurate = [each.name for each in model.variants if each.accuracy >= accuracy]
+    return [found for name in accurate if (found := model.of(name)) is not None]
+
+
+def _times(
+    model: LatencyModel, cpu: float, gpu: float, largest: int
+) -> Iterator[tuple[int, float]]:
+    for batch in range(1, largest + 1):
+        exec_s = model.predict(batch, cpu, gpu, 0.5)
+        if exec_s is not None:
+            yield batch, exec_s

@@ -1,0 +1,159 @@
+"""``carpool compare --matrix``: policies on many loads, models, objectives and billing rules.
+
+Every cell is one function, simulated with instances that load for two seconds and the same requests
+for every policy. Beside the cost stands what a clairvoyant would pay at the least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations
+from carpool.validation.problems import Problems
+from scaler.policy_choice import chosen_policy
+from simulator.matrix.cells import BILLINGS, POLICIES, catalogue
+from simulator.matrix.models import OBJECTIVES
+from simulator.matrix.rows import Rows
+from simulator.matrix.runs import Runs
+from simulator.matrix.summary import as_dict, by_part, standings, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from simulator.matrix.cells import Catalogue, Cell
+    from simulator.matrix.rows import Row
+
+__all__ = ["main"]
+
+_PARTS = ("trace", "model", "objective", "billing")
+_SHARE = 1 / 6
+
+
+def main(argv: list[str], prog: str = "carpool compare --matrix", out: Path | None = None) -> int:
+    """Run what is missing and print the standings.
+
+    Args:
+        argv: Flags.
+        prog: What the user calls it.
+        out: The file of rows where none is named.
+
+    Raises:
+        ConfigError: flags, files or policies that cannot be used.
+    """
+    flags = _parser(prog).parse_args(argv)
+    problems = Problems()
+    seeds = _seeds(flags.seeds, problems)
+    horizon_s = _horizon_s(flags.horizon, problems)
+    named = any(getattr(flags, part) for part in _PARTS)
+    share = flags.share or (1.0 if named else _SHARE)
+    if not 0 < share <= 1:
+        problems.add("--share", flags.share, "a number above 0, 1 at most")
+    problems.raise_if_any()
+    known = catalogue(flags.data)
+    cells = _cells(known, flags, share)
+    for policy in flags.policy or POLICIES:
+        chosen_policy(policy, POLICIES)  # a mistake shows before anything is run
+    runs = Runs(known, cells, flags.policy or list(POLICIES), seeds, horizon_s)
+    rows = Rows(flags.out or out)
+    runs.run(rows, _say)
+    asked = [
+        row
+        for seed in seeds
+        for cell in cells
+        for row in rows.find(cell.name, horizon_s, seed)
+        if row.policy in runs.policies
+    ]
+    _tell(asked, as_json=flags.json)
+    return 0
+
+
+def _tell(rows: Sequence[Row], *, as_json: bool) -> None:
+    parts = {part: by_part(rows, at) for at, part in enumerate(_PARTS)}
+    if as_json:
+        document: dict[str, Any] = {"policies": [as_dict(each) for each in standings(rows)]}
+        for part, found in parts.items():
+            document[part] = {name: [as_dict(s) for s in each] for name, each in found.items()}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    seeds, cells = len({row.seed for row in rows}), len({row.cell for row in rows})
+    sys.stdout.write(f"{cells} cells, {seeds} seeds\n\n{table(standings(rows))}")
+    for part, found in parts.items():
+        for name, each in found.items():
+            sys.stdout.write(f"\n{part} {name}\n\n{table(each)}")
+
+
+def _cells(known: Catalogue, flags: argparse.Namespace, share: float) -> list[Cell]:
+    """The share of all cells, of which those with the parts that are named.
+
+    Raises:
+        ConfigError: names that nothing has.
+    """
+    problems = Problems()
+    names = (known.traces, known.models, OBJECTIVES, BILLINGS)
+    for part, chosen in zip(_PARTS, names, strict=True):
+        for name in getattr(flags, part):
+            if name not in chosen:
+                problems.unknown(f"--{part}", list(chosen), name)
+    problems.raise_if_any()
+    named = {part: getattr(flags, part) for part in _PARTS if getattr(flags, part)}
+    return [
+        cell
+        for cell in known.cells(share)
+        if all(getattr(cell, part) in wanted for part, wanted in named.items())
+    ]
+
+
+def _seeds(text: str, problems: Problems) -> list[int]:
+    """``3``, ``1,4`` or ``1-3``."""
+    try:
+        found: list[int] = []
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    except ValueError:
+        found = []
+    if not found:
+        problems.add("--seeds", text, "whole numbers such as 1-3 or 1,4")
+    return list(dict.fromkeys(found))
+
+
+def _horizon_s(text: str, problems: Problems) -> float:
+    try:
+        horizon_s = durations.parse(text)
+    except ValueError:
+        horizon_s = 0.0
+    if horizon_s <= 0:
+        problems.add("--horizon", text, "a duration such as 20m")
+    return horizon_s
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    add = parser.add_argument
+    add("--policy", action="append", help=f"may be repeated ({', '.join(POLICIES)})")
+    add("--share", type=float, help="of all cells, evenly spread (a sixth; all if parts are named)")
+    for part, names in zip(_PARTS, _listed(), strict=True):
+        expected = f"only cells with it; may be repeated ({', '.join(names)})"
+        add(f"--{part}", action="append", default=[], metavar="NAME", help=expected)
+    add("--seeds", default="1-3", help="of requests, such as 1-3 or 1,4 (1-3)")
+    add("--horizon", default="20m", help="simulated time of each run (20m)")
+    expected = "a folder with traces/*.csv and profiles/*.csv, for further cells; may be repeated"
+    add("--data", action="append", type=Path, default=[], metavar="FOLDER", help=expected)
+    expected = "rows, one JSON object a line; those that it has are not run again"
+    add("--out", type=Path, metavar="FILE.jsonl", help=expected)
+    add("--json", action="store_true", help="print JSON instead of tables")
+    return parser
+
+
+def _listed() -> Iterable[Iterable[str]]:
+    own = catalogue()
+    return own.traces, own.models, OBJECTIVES, BILLINGS

@@ -1,0 +1,101 @@
+"""Runs policies in cells: the same requests for all, one run after another, what is missing."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError
+from scaler.command_policy import ReportingGuard
+from scaler.policy_choice import PREWARM, chosen_policy, prewarm_maker
+from simulator.matrix.bound import lower_bound
+from simulator.matrix.rows import Row
+from simulator.metrics import measured
+from simulator.settings import Settings
+from simulator.simulation import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scaler.scenarios.scenario import Scenario
+    from simulator.matrix.cells import Catalogue, Cell
+    from simulator.matrix.rows import Rows
+
+__all__ = ["Runs"]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What is to be run.
+
+    Attributes:
+        catalogue: What cells are made of.
+        cells: In this order.
+        policies: By name, as in `simulator.matrix.cells.POLICIES` or of any origin.
+        seeds: Of the requests.
+        horizon_s: Simulated seconds of each.
+    """
+
+    catalogue: Catalogue
+    cells: Sequence[Cell]
+    policies: Sequence[str]
+    seeds: Sequence[int]
+    horizon_s: float
+
+    def run(self, rows: Rows, tell: Callable[[str], None]) -> None:
+        """Add the rows that are missing; all cells with the first seed come first.
+
+        Raises:
+            ConfigError: a policy that cannot be used.
+        """
+        whole = len(self.seeds) * len(self.cells) * len(self.policies)
+        began, added, done = time.monotonic(), 0, 0
+        for seed, cell in itertools.product(self.seeds, self.cells):
+            known = {row.policy: row for row in rows.find(cell.name, self.horizon_s, seed)}
+            missing = [policy for policy in self.policies if policy not in known]
+            done += len(self.policies) - len(missing)
+            for row in self._made(cell, seed, missing, [row.bound for row in known.values()]):
+                rows.add(row)
+                added, done = added + 1, done + 1
+                left_s = (time.monotonic() - began) / added * (whole - done)
+                came = f"{row.over_bound:.2f} of the bound, {row.missed:.2%} missed"
+                tell(
+                    f"{done} of {whole}: {row.cell}, seed {seed}, {row.policy}: "
+                    f"{row.failure or came}, {row.cpu_s:.1f} s; about {left_s / 60:.0f} min left"
+                )
+
+    def _made(
+        self, cell: Cell, seed: int, policies: Sequence[str], bounds: Sequence[float]
+    ) -> Iterator[Row]:
+        if not policies:
+            return
+        scenario = self.catalogue.scenario(cell, self.horizon_s, seed)
+        bound = bounds[0] if bounds else lower_bound(scenario)
+        for policy in policies:
+            yield _row(cell, scenario, policy, bound)
+
+
+def _row(cell: Cell, scenario: Scenario, policy: str, bound: float) -> Row:
+    """One policy in a cell, as `carpool simulate` runs it."""
+    guard = ReportingGuard(policy, chosen_policy(policy, scenario.policies))
+    settings = Settings(prewarm=prewarm_maker(PREWARM, {}))
+    began = time.process_time()
+    where = (cell.name, scenario.horizon_s, scenario.seed, policy)
+    try:
+        found = measured(Simulation(scenario, guard, settings).run())
+    except ConfigError as error:  # of a policy in one cell; the others go on
+        took_s = time.process_time() - began
+        return Row(*where, 0, 0.0, bound, 1.0, None, None, 0.0, took_s, str(error))
+    return Row(
+        *where,
+        requests=found["requests"],
+        cost=found["cost"],
+        bound=bound,
+        missed=found["slo_miss_ratio"] or 0.0,
+        mean_batch=found["mean_batch"],
+        p99_ms=found["latency_ms"]["p99"],
+        planning_ms=found["planning_ms"] or 0.0,
+        cpu_s=time.process_time() - began,
+    )

@@ -1,0 +1,183 @@
+"""The matrix in one table: what each policy costs and misses, beside the bound and the others.
+
+Numbers of a cell are means over its seeds. Intervals are of 95 %, by Student's t over the seeds,
+each of which gives one number for the whole matrix; one seed gives none. A policy *holds* a cell
+where it misses no more than three percent of requests. One that fails in a cell before anything
+runs has no cost there and misses everything.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from simulator.matrix.rows import Row
+
+__all__ = ["HELD", "Standing", "as_dict", "by_part", "standings", "table"]
+
+HELD = 0.03
+_NEAR = 1.03  # as cheap as the cheapest
+_DEAR = 1.05
+_AIM = 0.01  # misses that objectives of 99 % allow
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # 95 %, two sides
+_NORMAL = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A policy in a cell: means over seeds."""
+
+    cost: float
+    over_bound: float
+    missed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A policy over all cells.
+
+    Attributes:
+        policy: Its name.
+        cells: How many it ran in.
+        over_bound, over_bound_interval: Cost over the bound, geometric mean, and half its interval;
+            NaN where one seed gives none.
+        missed, missed_interval: Share of requests missed, mean.
+        held: Cells in which it misses at most 3 %.
+        cheapest: Cells in which it holds and nobody who holds is cheaper by more than 3 %.
+        dearer: Cells in which it costs over 1.05 times the cheapest other that holds.
+        misses_more: Cells in which it misses over 1 %, and more than another policy.
+        kept: Cells in which it neither `misses_more` nor is `dearer`.
+    """
+
+    policy: str
+    cells: int
+    over_bound: float
+    over_bound_interval: float
+    missed: float
+    missed_interval: float
+    held: int
+    cheapest: int
+    dearer: int
+    misses_more: int
+    kept: int
+
+
+def standings(rows: Sequence[Row]) -> list[Standing]:
+    """One for each policy, in the order in which they first come."""
+    outcomes = _outcomes(rows)
+    return [_standing(policy, rows, outcomes) for policy in dict.fromkeys(r.policy for r in rows)]
+
+
+def by_part(rows: Sequence[Row], part: int) -> Mapping[str, list[Standing]]:
+    """The standings among the cells with one trace (0), model (1), objective (2) or billing (3)."""
+    names = dict.fromkeys(row.cell.split("/")[part] for row in rows)
+    return {
+        name: standings([row for row in rows if row.cell.split("/")[part] == name])
+        for name in names
+    }
+
+
+def table(found: Sequence[Standing]) -> str:
+    """Standings as a Markdown table."""
+    shown: dict[str, Callable[[Standing], str]] = {
+        "policy": lambda s: f"`{s.policy}`",
+        "cost over bound": lambda s: _with_interval(s.over_bound, s.over_bound_interval, ".2f"),
+        "missed": lambda s: _with_interval(s.missed, s.missed_interval, ".2%"),
+        "held": lambda s: f"{s.held} of {s.cells}",
+        "cheapest": lambda s: str(s.cheapest),
+        "dearer": lambda s: str(s.dearer),
+        "misses more": lambda s: str(s.misses_more),
+        "neither": lambda s: str(s.kept),
+    }
+    lines = [f"| {' | '.join(shown)} |", "|---|" + "---:|" * (len(shown) - 1)]
+    lines += [f"| {' | '.join(show(each) for show in shown.values())} |" for each in found]
+    return "\n".join(lines) + "\n"
+
+
+def as_dict(standing: Standing) -> dict[str, Any]:
+    """For JSON, where what is no number is null."""
+    values = {name: getattr(standing, name) for name in Standing.__slots__}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }
+
+
+def _outcomes(rows: Sequence[Row]) -> Mapping[str, Mapping[str, _Outcome]]:
+    """By cell and policy."""
+    grouped: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        grouped.setdefault(row.cell, {}).setdefault(row.policy, []).append(row)
+    return {
+        cell: {
+            policy: _Outcome(
+                math.inf if any(row.failure for row in of) else fmean(row.cost for row in of),
+                _geometric(row.over_bound for row in of),
+                fmean(row.missed for row in of),
+            )
+            for policy, of in policies.items()
+        }
+        for cell, policies in grouped.items()
+    }
+
+
+def _standing(
+    policy: str, rows: Sequence[Row], outcomes: Mapping[str, Mapping[str, _Outcome]]
+) -> Standing:
+    own = [row for row in rows if row.policy == policy]
+    seeds = dict.fromkeys(row.seed for row in own)
+    costs = [_geometric(r.over_bound for r in own if r.seed == seed) for seed in seeds]
+    misses = [fmean(r.missed for r in own if r.seed == seed) for seed in seeds]
+    cells = [(cell[policy], cell) for cell in outcomes.values() if policy in cell]
+    dearer = [one.cost > _DEAR * _cheapest(cell, policy) for one, cell in cells]
+    more = [one.missed > max(_AIM, _fewest(cell, policy)) for one, cell in cells]
+    return Standing(
+        policy,
+        len(cells),
+        _geometric(one.over_bound for one, _ in cells),
+        _interval(costs),
+        fmean(one.missed for one, _ in cells),
+        _interval(misses),
+        held=sum(one.missed <= HELD for one, _ in cells),
+        cheapest=sum(
+            one.missed <= HELD and one.cost <= _NEAR * _cheapest(cell, policy)
+            for one, cell in cells
+        ),
+        dearer=sum(dearer),
+        misses_more=sum(more),
+        kept=sum(not (a or b) for a, b in zip(dearer, more, strict=True)),
+    )
+
+
+def _cheapest(cell: Mapping[str, _Outcome], but: str) -> float:
+    """The cost of the cheapest other policy that holds the cell; infinite where none does."""
+    holding = [one.cost for name, one in cell.items() if name != but and one.missed <= HELD]
+    return min(holding, default=math.inf)
+
+
+def _fewest(cell: Mapping[str, _Outcome], but: str) -> float:
+    return min((one.missed for name, one in cell.items() if name != but), default=math.inf)
+
+
+def _geometric(values: Iterable[float]) -> float:
+    """Of those that are finite; infinite where none is."""
+    logs = [math.log(value) for value in values if value < math.inf]
+    return math.exp(fmean(logs)) if logs else math.inf
+
+
+def _interval(values: Sequence[float]) -> float:
+    """Half the interval of their mean; NaN for one alone."""
+    freedom = len(values) - 1
+    if freedom < 1 or math.inf in values:
+        return math.nan
+    factor = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL
+    return factor * stdev(values) / math.sqrt(len(values))
+
+
+def _with_interval(value: float, half: float, form: str) -> str:
+    return f"{value:{form}}" if math.isnan(half) else f"{value:{form}} ± {half:{form}}"

@@ -1,0 +1,151 @@
+"""The matrix: which cells, the same requests for all, rows that are kept, and the table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from carpool.errors import ConfigError
+from scaler.arrivals.processes import timestamps
+from simulator.matrix import command
+from simulator.matrix.cells import BILLINGS, Cell, catalogue
+from simulator.matrix.models import OBJECTIVES
+from simulator.matrix.rows import Row, Rows
+from simulator.matrix.summary import standings
+from simulator.matrix.traces import TRACES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHORT = ["--trace", "on-off", "--model", "line", "--billing", "reserved", "--seeds", "1"]
+SHORT += ["--horizon", "20s", "--policy", "openfaas", "--policy", "infless"]
+
+
+def test_a_sixth_is_even() -> None:
+    """Every trace meets every model once; objectives and billing rules are as frequent."""
+    known = catalogue()
+    cells = known.cells(1 / 6)
+    assert len(cells) == len(known.traces) * len(known.models)
+    assert len({(cell.trace, cell.model) for cell in cells}) == len(cells)
+    for part in ("objective", "billing"):
+        counts = Counter(getattr(cell, part) for cell in cells).values()
+        assert max(counts) - min(counts) <= 2
+    every = known.cells()
+    assert len(set(every)) == len(every) == len(cells) * len(OBJECTIVES) * len(BILLINGS)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_load_has_its_mean(name: str) -> None:
+    """In seeds together, as a seed alone draws few bursts; and a seed draws the same again."""
+    horizon_s, rate_rps = 1200.0, 40.0
+    scaled = {"sporadic": 0.3, "timers": 0.25}.get(name, 1.0)
+    means = []
+    for seed in range(4):
+        first, again = (
+            timestamps(TRACES[name](rate_rps, horizon_s, seed), horizon_s, (seed, 1, 0))
+            for _ in range(2)
+        )
+        assert np.array_equal(first, again)
+        means.append(len(first) / horizon_s)
+    assert np.mean(means) == pytest.approx(rate_rps * scaled, rel=0.15)
+
+
+def test_traces_are_read_from_a_folder(tmp_path: Path) -> None:
+    """Of a trace that is longer the stretch that changes the most, at the rate that is asked."""
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "profiles").mkdir()
+    rates = [60, 60, 60, 60, 600, 6, 600, 6]
+    lines = [f"{60 * at},{rate}" for at, rate in enumerate(rates)]
+    text = "\n".join(["start_s,requests_per_minute", *lines])
+    (tmp_path / "traces" / "own.csv").write_text(text)
+    table = "cpu_threads,gpu_percent,batch,latency_ms\n2,0,1,20\n2,0,4,50\n"
+    (tmp_path / "profiles" / "mine.csv").write_text(table)
+    known = catalogue([tmp_path])
+    trace = known.traces["own"](10.0, 240.0, 1)
+    assert trace.mean_rate == pytest.approx(10.0)
+    assert trace.rate(30.0) == pytest.approx(100 * trace.rate(90.0))
+    (function,) = known.scenario(Cell("own", "mine", "medium", "reserved"), 240.0, 1).functions
+    assert function.slo_s == pytest.approx(0.080)
+
+
+def test_rows_are_not_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second run adds nothing and prints the same; what a sudden end has torn is made again."""
+    out = tmp_path / "rows.jsonl"
+    assert command.main([*SHORT, "--out", str(out)]) == 0
+    first = capsys.readouterr().out
+    whole = out.read_text()
+    assert whole.count("\n") == len(OBJECTIVES) * 2
+    assert command.main([*SHORT, "--out", str(out)]) == 0
+    assert (capsys.readouterr().out, out.read_text()) == (first, whole)
+    out.write_text(whole[:-20])
+    assert command.main([*SHORT, "--out", str(out)]) == 0
+    again = [json.loads(line) for line in out.read_text().splitlines()]
+    kept = ("cell", "policy", "seed", "requests", "cost", "missed", "bound")
+    before = [json.loads(line) for line in whole.splitlines()]
+    assert [[row[key] for key in kept] for row in again] == [
+        [row[key] for key in kept] for row in before
+    ]
+
+
+def test_json_has_every_part(capsys: pytest.CaptureFixture[str]) -> None:
+    """The policies over all, and by trace, model, objective and billing rule."""
+    assert command.main([*SHORT, "--objective", "loose", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["policy"] for each in document["policies"]] == ["openfaas", "infless"]
+    assert document["objective"]["loose"] == document["policies"]
+    assert document["policies"][0]["over_bound_interval"] is None  # one seed
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--trace", "stedy"], "steady"),
+        (["--seeds", "one"], "1-3"),
+        (["--horizon", "20"], "20m"),
+        (["--share", "2"], "1 at most"),
+        (["--policy", "infles"], "infless"),
+    ],
+)
+def test_mistakes_are_named(flags: list[str], said: str) -> None:
+    """Before anything is run."""
+    with pytest.raises(ConfigError, match=said):
+        command.main(flags)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    """With the line that is none of ours."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"kind": "run"}\n')
+    with pytest.raises(ConfigError, match=r"rows\.jsonl:1"):
+        Rows(path)
+
+
+def row(cell: str, policy: str, cost: float, missed: float, seed: int = 1) -> Row:
+    """With a bound of one."""
+    return Row(cell, 60.0, seed, policy, 100, cost, 1.0, missed, 1.0, 50.0, 0.1, 1.0)
+
+
+def test_standings_by_hand() -> None:
+    """Two cells, two policies, two seeds."""
+    rows = [
+        *[row("a", "one", 2.0, 0.001, seed) for seed in (1, 2)],
+        *[row("a", "two", 4.0, 0.02, seed) for seed in (1, 2)],
+        row("b", "one", 8.0, 0.05, 1),
+        row("b", "one", 8.0, 0.03, 2),
+        *[row("b", "two", 4.0, 0.002, seed) for seed in (1, 2)],
+    ]
+    one, two = standings(rows)
+    assert one.over_bound == pytest.approx(4.0) == two.over_bound
+    assert one.over_bound_interval == pytest.approx(0.0, abs=1e-9)
+    assert one.missed == pytest.approx((0.001 + 0.04) / 2)
+    assert one.missed_interval == pytest.approx(12.71 * 0.01 / math.sqrt(2) / math.sqrt(2), rel=0.1)
+    assert (one.held, two.held) == (1, 2)
+    assert (one.cheapest, two.cheapest) == (1, 1)  # in b one does not hold
+    assert (one.dearer, two.dearer) == (1, 1)
+    assert (one.misses_more, two.misses_more) == (1, 1)
+    assert (one.kept, two.kept) == (1, 1)
