@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -14,6 +15,22 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"]
 DATA = {*(f"{package}/py.typed" for package in PACKAGES)}
 DATA |= {"carpool/predictor/profiles.sqlite", "scaler/dashboard/page.html"}
+DATA |= {f"faas_stack/_examples/{name}" for name in ("models.py", "filetype/handler.py")}
+DATA |= {f"scaler/_scenarios/{path.name}" for path in (ROOT / "examples/scenarios").glob("*.*")}
+# Without a checkout: what a user may try first, and the models of the demonstration.
+TRIED = (
+    "carpool new classify",
+    "carpool doctor",
+    "carpool plan osvt --policy infless",
+    "carpool simulate osvt --policy infless --horizon 10s",
+)
+MODELS = """
+from faas_stack.demo import stack
+
+with stack.models() as examples:
+    print(examples)
+    assert (examples / "filetype" / "model.onnx").is_file()
+"""
 
 
 def _build(folder: Path, target: str, into: Path) -> Path:
@@ -51,3 +68,22 @@ def test_the_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
     assert set() == ours ^ theirs
     assert (source / "tests" / "test_wheel.py").is_file()
     assert [] == [name for name in (".ci", ".venv") if (source / name).exists()]
+
+
+@pytest.mark.slow
+def test_the_wheel_is_enough(tmp_path: Path) -> None:
+    """Commands run in an empty folder, with the wheel's own modules and data and no checkout."""
+    venv, work = tmp_path / "venv", tmp_path / "work"
+    work.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    wheel = _build(ROOT, "wheel", tmp_path)
+    install = [venv / "bin" / "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
+    subprocess.run(install, check=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # and no .pth of it
+    for command in TRIED:
+        program, *arguments = command.split()
+        subprocess.run([venv / "bin" / program, *arguments], cwd=work, check=True, timeout=300)
+    asked = [venv / "bin" / "python", "-c", MODELS]
+    told = subprocess.run(asked, cwd=work, check=True, timeout=300, stdout=subprocess.PIPE)
+    assert str(ROOT) not in told.stdout.decode()

@@ -1,0 +1,51 @@
+"""docs/own-server.md: a Flask app, a sidecar in front of it, and the answer that is shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import HANG_S
+
+pytest.importorskip("gunicorn", reason="the extra scaler has it")
+PAGE = (Path(__file__).parents[2] / "docs" / "own-server.md").read_text(encoding="utf-8")
+BLOCKS = dict.fromkeys(("python", "bash", "json"), "")
+for _language, _text in re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE):
+    BLOCKS[_language] += _text
+
+
+def _free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_the_answer_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    """The commands run one after the other as they are printed, on other ports."""
+    (tmp_path / "app.py").write_text(BLOCKS["python"], encoding="utf-8")
+    command = BLOCKS["bash"]
+    for port in ("8501", "8080"):
+        command = command.replace(f"127.0.0.1:{port}", f"127.0.0.1:{_free_port()}")
+    scripts = str(Path(sys.executable).parent)
+    env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(
+        ["bash", "-euc", f"{command}\necho\nwait"],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout
+        try:
+            assert BLOCKS["json"].strip() == process.stdout.readline().strip()
+        finally:
+            os.killpg(process.pid, 15)
+            process.wait(HANG_S)
