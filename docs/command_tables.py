@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Commands whose first argument chooses another parser.
-_KINDS = {"provider": ("docker", "kubernetes")}
+_KINDS = {"provider": ("docker", "kubernetes"), "compare": ("--live",)}
 
 
 class _Found(Exception):

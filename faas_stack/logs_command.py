@@ -60,8 +60,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--since", metavar="TIME", help="only lines of this period, such as 5m")
     add("--instance", default="", help="only lines of this instance")
     default = os.environ.get("OPENFAAS_URL") or _GATEWAY
-    add("-g", "--gateway", default=default, metavar="URL", help="(default: %(default)s)")
-    files = "files basic-auth-user and -password (default: those of a provider started here)"
+    add(
+        "-g",
+        "--gateway",
+        default=default,
+        metavar="URL",
+        help="gateway or provider (default: %(default)s)",
+    )
+    files = "folder with the credentials (default: those of a provider started on this machine)"
     add("--basic-auth", type=Path, metavar="DIR", help=files)
     add("--json", action="store_true", help="print each line as the provider's JSON")
     return parser

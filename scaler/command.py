@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     explain = _asking(
         _verb(verbs, "explain", "print a function's plan and the reasons for it", _explain)
     )
-    explain.add_argument("function")
+    explain.add_argument("function", help="its name")
     _asking(_verb(verbs, "shadow", "print what the shadow policy would have run", _shadow))
     for name, about, call in (
         ("export", "print the scaler's persistent state as JSON", _export),

@@ -42,7 +42,9 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="carpool plan", description="Plan once for a scenario, with nothing running yet."
     )
-    parser.add_argument("scenario", type=Path, help="a scenario file")
+    parser.add_argument(
+        "scenario", type=Path, help="a scenario file, or the name of an example such as osvt"
+    )
     parser.add_argument(
         "--policy",
         required=True,

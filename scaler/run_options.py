@@ -62,8 +62,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="{}",
         help="the policy's parameters, as JSON; they override the scenario's",
     )
-    add("--gateway", default="http://127.0.0.1:8080", metavar="URL", help="(default: %(default)s)")
-    files = "files basic-auth-user and -password (default: those of a provider started here)"
+    add(
+        "--gateway",
+        default="http://127.0.0.1:8080",
+        metavar="URL",
+        help="provider (default: %(default)s)",
+    )
+    files = "folder with the credentials (default: those of a provider started on this machine)"
     add("--basic-auth", type=Path, metavar="DIR", help=files)
     add("--namespace", default="", help="namespace of the functions (default: the gateway's own)")
     add(
@@ -71,7 +76,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="HOST:PORT or unix:PATH; may be repeated (default: 127.0.0.1:8090)",
+        help="listen on HOST:PORT or unix:PATH; may be repeated (default: 127.0.0.1:8090)",
     )
     add(
         "--listen-sync",
@@ -87,8 +92,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--no-auth", action="store_true", help="require no token")
     names = "accept requests that name this host; may be repeated"
     add("--allow-host", action="append", default=[], metavar="NAME", help=names)
-    add("--store", type=Path, default=Path("scaler.db"), metavar="FILE", help="state database")
-    add("--scenario", type=Path, metavar="FILE", help="models, servers, prices and parameters")
+    add(
+        "--store",
+        type=Path,
+        default=Path("scaler.db"),
+        metavar="FILE",
+        help="state database (default: %(default)s)",
+    )
+    add(
+        "--scenario",
+        type=Path,
+        metavar="FILE",
+        help="scenario with models, servers, prices and parameters",
+    )
     add(
         "--variants",
         action="append",
@@ -135,7 +151,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="[NAMESPACE/]NAME",
         help="Lease for leader election (%(default)s)",
     )
-    gpus = "what nodes call a GPU, and how many shares of one they offer under that name"
+    gpus = "the nodes' resource name for a GPU, and how many of it make up one GPU"
     add("--gpu-resource", default=GPU, metavar="NAME[=SHARES]", help=f"{gpus} (%(default)s)")
     others = "address at which other scalers reach this one (default: the first --listen)"
     add("--advertise", default="", metavar="HOST:PORT", help=others)

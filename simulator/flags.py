@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="carpool simulate", description="Run a scenario in simulated time under policies."
     )
     add = parser.add_argument
-    add("scenario", type=Path, help="a scenario file")
+    add("scenario", type=Path, help="a scenario file, or the name of an example such as osvt")
     add("--policy", action="append", required=True, help="a scaling policy; may be repeated")
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
@@ -144,8 +144,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--way", help="time that a request spends on the network (none)")
     expected = "slowdown of executions per instance loading on the same server, as a share (0)"
     add("--loading-slows", default="0", metavar="SHARE", help=expected)
-    add("--horizon", help="how long to simulate, instead of what the scenario says")
-    add("--seed", help="what random numbers begin with, instead of what the scenario says")
+    add("--horizon", help="how long to simulate (default: the scenario's)")
+    add("--seed", help="seed of random numbers (default: the scenario's)")
     return parser
 
 

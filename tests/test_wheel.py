@@ -77,13 +77,20 @@ def test_the_wheel_is_enough(tmp_path: Path) -> None:
     work.mkdir()
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     wheel = _build(ROOT, "wheel", tmp_path)
-    install = [venv / "bin" / "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
+    install = [
+        str(venv / "bin" / "pip"),
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        str(wheel),
+    ]
     subprocess.run(install, check=True)
     (packages,) = venv.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # and no .pth of it
     for command in TRIED:
         program, *arguments = command.split()
         subprocess.run([venv / "bin" / program, *arguments], cwd=work, check=True, timeout=300)
-    asked = [venv / "bin" / "python", "-c", MODELS]
+    asked = [str(venv / "bin" / "python"), "-c", MODELS]
     told = subprocess.run(asked, cwd=work, check=True, timeout=300, stdout=subprocess.PIPE)
     assert str(ROOT) not in told.stdout.decode()

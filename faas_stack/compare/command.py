@@ -114,7 +114,7 @@ def _staged(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="carpool compare", description=_ABOUT)
     add = parser.add_argument
-    add("scenario", type=Path, help="a scenario file, as of carpool simulate")
+    add("scenario", type=Path, help="a scenario file, or the name of an example such as osvt")
     add("--policy", action="append", required=True, help="a scaling policy; may be repeated")
     expected = "run on real instances; without it, this is carpool simulate with all its flags"
     add("--live", action="store_true", help=expected)
@@ -133,8 +133,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--path", action="append", default=[], metavar="NAME=PATH", help=expected)
     expected = "options for carpool scaler run, as one argument"
     add("--scaler", default="", metavar="OPTIONS", help=expected)
-    add("--horizon", help="how long to replay, instead of what the scenario says")
-    add("--seed", help="what random numbers begin with, instead of what the scenario says")
+    add("--horizon", help="how long to replay (default: the scenario's)")
+    add("--seed", help="seed of random numbers (default: the scenario's)")
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
     return parser

@@ -61,10 +61,22 @@ def _parser() -> argparse.ArgumentParser:
     about = "find conflicting settings of a stack file and suggest fixes"
     parser = argparse.ArgumentParser(prog="carpool doctor", description=about)
     add = parser.add_argument
-    add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")
-    add("--compose", type=Path, metavar="FILE", help="default: the one beside the stack file")
+    add(
+        "-f",
+        "--yaml",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="stack file (default: ./stack.yaml)",
+    )
+    add(
+        "--compose",
+        type=Path,
+        metavar="FILE",
+        help="compose file (default: the one beside the stack file)",
+    )
     add("--gateway", default="", metavar="URL", help="check a running gateway or provider")
-    files = "files basic-auth-user and -password (default: those of a provider started here)"
+    files = "folder with the credentials (default: those of a provider started on this machine)"
     add("--basic-auth", type=Path, metavar="DIR", help=files)
     add("--gateway-timeout", default="", metavar="TIME", help="the gateway's upstream_timeout")
     add("--prometheus", default="", metavar="URL", help="check this Prometheus for an AlertManager")

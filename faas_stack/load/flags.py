@@ -88,11 +88,15 @@ def _parser() -> argparse.ArgumentParser:
         " are (open loop), and print latency quantiles counted from those times.",
     )
     add = parser.add_argument
-    add("--url", required=True, help="http://HOST:PORT/function/NAME")
-    add("--rate", help="requests per second")
-    add("--trace", metavar="CSV", help="start_s,requests_per_minute: replay these rates instead")
+    add("--url", required=True, help="address of the function: http://HOST:PORT/function/NAME")
+    add("--rate", help="mean rate in requests per second")
+    add(
+        "--trace",
+        metavar="CSV",
+        help="replay the rates of a CSV file with start_s,requests_per_minute",
+    )
     add("--scale", default="1", help="multiply the rates of --trace (1)")
-    add("--duration", help="how long to send, e.g. 30s (with --trace: as long as the trace)")
+    add("--duration", help="how long to send, such as 30s (with --trace: the length of the trace)")
     add("--warmup", default="0", help="first send for this long without counting (0)")
     add("--arrivals", choices=arrivals.KINDS, default="poisson", help="arrival process (poisson)")
     add("--seed", type=int, default=1, help="seed of the arrival process (1)")

@@ -32,8 +32,8 @@ __all__ = ["Access", "add_flags"]
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options."""
     add = parser.add_argument
-    files = "files basic-auth-user and basic-auth-password, made if there are neither"
-    default = "one of your own for each address, in ~/.local/state/carpool/gateways"
+    files = "folder with basic-auth-user and basic-auth-password, created if missing"
+    default = "one per address in ~/.local/state/carpool/gateways"
     add("--basic-auth", type=Path, metavar="DIR", help=f"{files} (default: {default})")
     trusted = "require no credentials: anyone who can reach the port can run any program as you"
     add("--no-auth", action="store_true", help=trusted)

@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_NAMESPACE,
         help="namespace of the functions (default: %(default)s)",
     )
-    where = "default: the pod's service account, else KUBECONFIG, else ~/.kube/config"
+    where = (
+        "kubeconfig file (default: the pod's service account, else KUBECONFIG, else ~/.kube/config)"
+    )
     add("--kubeconfig", type=Path, metavar="FILE", help=where)
     add("--context", help="context of the kubeconfig file (default: its current one)")
     add(
@@ -71,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=_POLICIES,
         help="pull policy of function images (default: Kubernetes's own)",
     )
-    gpus = "what nodes call a GPU, and how many shares of one they offer under that name"
+    gpus = "the nodes' resource name for a GPU, and how many of it make up one GPU"
     add("--gpu-resource", default=f"{GPU_LIMIT}=1", metavar="NAME=SHARES", help=gpus)
     return parser
 

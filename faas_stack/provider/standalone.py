@@ -61,7 +61,12 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
     """Where a provider listens."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
+    add(
+        "--port",
+        type=int,
+        default=8080,
+        help="port to listen on; 0: any free one (default: %(default)s)",
+    )
     add(
         "--calls",
         default="",

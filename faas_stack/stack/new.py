@@ -64,9 +64,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Create a function from a template, and add it to the stack file.",
     )
     add = parser.add_argument
-    add("name", help="of the function: lower-case letters, digits and inner dashes")
-    add("--lang", default=_LANG, metavar="TEMPLATE", help="(default: %(default)s)")
-    model = "the model to serve; without it the template's example, to be replaced by yours"
+    add("name", help="name of the function: lower-case letters, digits and inner dashes")
+    add("--lang", default=_LANG, metavar="TEMPLATE", help="template (default: %(default)s)")
+    model = "model to serve (default: the template's example)"
     add("--model", type=Path, metavar="MODEL.onnx", help=model)
     add("--slo", default="100ms", metavar="TIME", help="latency objective (default: %(default)s)")
     add("-f", "--yaml", type=Path, metavar="FILE", help="stack file (default: ./stack.yaml)")

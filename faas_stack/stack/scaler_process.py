@@ -75,7 +75,12 @@ class ScalerOptions:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options of ``carpool up`` that concern the scaler."""
     add = parser.add_argument
-    add("--scaler-port", type=int, default=8090, help="0: any free port (default: %(default)s)")
+    add(
+        "--scaler-port",
+        type=int,
+        default=8090,
+        help="port of the scaler; 0: any free one (default: %(default)s)",
+    )
     expected = "options for carpool scaler run, as one argument"
     add("--scaler", default="", metavar="OPTIONS", help=expected)
 

@@ -108,15 +108,37 @@ def deploy_request(function: StackFunction) -> dict[str, Any]:
 def _parser(name: str, about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"carpool {name}", description=about)
     add = parser.add_argument
-    add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")
+    add(
+        "-f",
+        "--yaml",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="stack file (default: ./stack.yaml)",
+    )
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
+    add(
+        "--port",
+        type=int,
+        default=8080,
+        help="port to listen on; 0: any free one (default: %(default)s)",
+    )
     add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
     held = "enforce instances' limits, and refuse to exceed the machine (default: %(default)s)"
     add("--partition", choices=("on", "off"), default="on", help=held)
     credential_options.add_flags(parser)
-    add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
-    add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
+    add(
+        "--secrets",
+        type=Path,
+        metavar="DIR",
+        help="folder with secrets (default: .secrets beside the stack file)",
+    )
+    add(
+        "--ready-timeout",
+        default="120s",
+        metavar="TIME",
+        help="time to become ready (default: %(default)s)",
+    )
     add("--json", action="store_true", help="print the result as one line of JSON")
     return parser
 

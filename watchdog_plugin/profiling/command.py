@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         default=60.0,
         help="time limit for measuring (60s); fitting comes after it",
     )
-    parser.add_argument("--database", type=Path, help="a profile database (your own)")
+    parser.add_argument("--database", type=Path, help="profile database (your own)")
     arguments = parser.parse_args(argv)
     threads = _threads(arguments.cpu)
     model = read_onnx(arguments.model, grid_arguments.sizes(arguments))

@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         "--gpu", type=_percent, default=0.0, help="percent of a GPU (0)", metavar="PERCENT"
     )
     parser.add_argument(
-        "--database", type=Path, help="a profile database (your own, or the package's)"
+        "--database", type=Path, help="profile database (your own, or the package's)"
     )
     parser.add_argument("--hardware", default="", help="processor to predict for (this machine's)")
     parser.add_argument(
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         help="measure unknown operators one by one (on the machine to predict for)",
     )
     parser.add_argument(
-        "--budget", type=grid_arguments.seconds, default=60.0, help="how long to measure (60s)"
+        "--budget", type=grid_arguments.seconds, default=60.0, help="time limit for measuring (60s)"
     )
     parser.add_argument(
         "--parallel", action="store_true", help="branches run in parallel: sum up the longest path"

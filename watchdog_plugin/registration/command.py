@@ -187,7 +187,7 @@ def _parsed(argv: list[str]) -> _Chosen:
         prog="carpool register", description="Make, measure and register variants of a model."
     )
     add = parser.add_argument
-    add("model", type=Path, metavar="MODEL.onnx")
+    add("model", type=Path, metavar="MODEL.onnx", help="an ONNX file")
     add("--app", required=True, help="name of the application that uses the model")
     add("--validation", required=True, type=Path, help="numpy.savez file with inputs and labels")
     add(
