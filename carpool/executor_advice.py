@@ -35,16 +35,15 @@ def better_executor(
         slo_s: the tightest objective; None: there is none.
     """
     if batch_max == 1:
-        return ExecutorAdvice("graph", "a batch is a single request, and nobody could join it")
+        return ExecutorAdvice("graph", "a batch is a single request, so no request could join it")
     sizes = [size for size in range(batch_max, 1, -1) if seconds(size) is not None]
     alone_s, full_s = seconds(1), seconds(sizes[0]) if sizes else None
     if alone_s is None or full_s is None:
         return None
     size, times = sizes[0], full_s / alone_s
     if times > _SAVES * size:
-        why = (
-            f"a batch of {size} takes {times:.3g} times as long as one, so nobody gains by joining"
-        )
+        cost = f"a batch of {size} takes {times:.3g} times as long as one"
+        why = f"{cost}, so no request gains by joining"
         return ExecutorAdvice("graph", why)
     if slo_s is None:
         return None

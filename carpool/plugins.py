@@ -94,7 +94,7 @@ class Knob:
     servers: str
     parameter: str = ""
     read: Callable[[Any], Any] = lambda value: value
-    expected: str = "nothing, as it is no parameter of a batch policy here"
+    expected: str = "no value: no batch policy here has this parameter"
     note: str = ""
 
 
@@ -199,7 +199,7 @@ def _hints(data: type[Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(data)
     except NameError as error:
-        expected = "a Params whose types are there at run time"
+        expected = "a Params whose types exist at run time"
         hint = f"{error}: import it outside of TYPE_CHECKING"
         raise ConfigError([Problem("policy", data.__qualname__, expected, hint)]) from error
 

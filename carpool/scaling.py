@@ -189,7 +189,7 @@ class FunctionLoad:
         model: How long its batches take, for policies that want more than `sizes`.
         slo_s: Latency objective of a request.
         percentile: Share of requests that must meet it.
-        max_batch: Most requests in one batch.
+        max_batch: Maximum number of requests in a batch.
         apps: The applications that call it, and how much.
         plan: The plan in force; None before the first.
         instances: What runs now, by class of the plan in force.

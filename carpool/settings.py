@@ -55,15 +55,15 @@ class FunctionSettings:
         "batch.policy",
         setting_types.name("a batch policy's name, or pkg.module:Class"),
         "deadline",
-        "What decides when a batch leaves: a name that `carpool policies` lists, "
+        "Batch policy, which decides when a batch leaves: a name that `carpool policies` lists, "
         "or `pkg.module:Class`.",
     )
-    batch_max: int = setting("batch.max", _COUNT, 32, "Most requests in one batch.")
+    batch_max: int = setting("batch.max", _COUNT, 32, "Maximum number of requests in a batch.")
     batch_wait_s: float | None = setting(
         "batch.wait",
         _DURATION,
         None,
-        "Longest wait of a batch's first request, where the policy is a window. "
+        "Longest wait of a batch's first request, for policies with a window. "
         "Shorter than the objective.",
         unset="policy's own",
     )
@@ -78,7 +78,7 @@ class FunctionSettings:
         "queue.max",
         _COUNT,
         1024,
-        "Most requests waiting in each priority class; more are answered 429.",
+        "Maximum number of requests queued per priority class; further ones get status 429.",
     )
     background_share: float = setting(
         "background.share",
@@ -105,12 +105,14 @@ class FunctionSettings:
         "scale.policy",
         setting_types.name("a scaling policy's name, or pkg.module:Class"),
         "fixed",
-        "What decides how many instances of which size run.",
+        "Scaling policy, which decides how many instances of which size run.",
     )
     scale_min: int = setting(
-        "scale.min", _COUNT_OR_ZERO, 1, "Fewest instances; `0` allows scaling to zero."
+        "scale.min", _COUNT_OR_ZERO, 1, "Minimum number of instances; `0` allows scaling to zero."
     )
-    scale_max: int | None = setting("scale.max", _COUNT, None, "Most instances.", unset="no bound")
+    scale_max: int | None = setting(
+        "scale.max", _COUNT, None, "Maximum number of instances.", unset="no bound"
+    )
     cpu: float | None = setting(
         "cpu",
         setting_types.decimal("a number of cores above 0 such as 0.5 or 2", lambda v: v > 0),
@@ -146,7 +148,7 @@ class FunctionSettings:
         "wire",
         setting_types.choice("carpool", "v1", "oip"),
         "carpool",
-        "What a batch is sent as: `carpool`, the [wire format](wire.md) of Carpool's handlers, or "
+        "Format of batches: `carpool`, the [wire format](wire.md) of Carpool's handlers, or "
         "one merged request to a [server that you have](sidecar.md#a-server-that-you-have), in TF "
         "Serving's form, `v1`, or the Open Inference Protocol's, `oip`.",
     )

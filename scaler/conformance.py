@@ -34,7 +34,7 @@ __all__ = ["PROMISES", "check_planner", "check_policy"]
 
 SANE = "it raises nothing, and proposes known sizes for functions that it was shown"
 RESTS = "at a constant load its plans come to rest"
-SAME = "two of it do the same"
+SAME = "two instances of it behave the same"
 SILENT = "a function whose rate is no number keeps its plan"
 FITS = "no more is planned than the servers have left"
 BOUNDED = "no function gets more instances than it may have"

@@ -133,7 +133,7 @@ class Planner:
         try:
             self.shadow.plan(Snapshot(now_s, known, cluster, self._setting.prices))
         except Exception:  # a shadow must not darken what is real
-            log.exception("the shadow %s failed and is gone", self.shadow.name)
+            log.exception("the shadow policy %s failed and was stopped", self.shadow.name)
             self.shadow = None
 
     def _ready(self, policy: str) -> Guard | None:

@@ -158,7 +158,7 @@ class Loop(Driver):
         try:
             await self.call(self._keeping.keep)
         except ConfigError as error:
-            why = f"what happens is not kept for a restart: {error}"
+            why = f"state is not saved for a restart: {error}"
         if without_numbers(why) != without_numbers(self.unkept):
             log.warning("%s", why or "the store can be written again")
         self.unkept = why

@@ -67,7 +67,7 @@ class GatewayClient:
         try:
             statuses = [Status.of(document) for document in answer.json()]
         except (ValueError, TypeError, AttributeError) as error:
-            message = f"{self.url}: the list of functions is none: {error}"
+            message = f"{self.url}: the response is not a list of functions: {error}"
             raise ProviderError(message) from error
         return {status.name: status for status in statuses}
 
@@ -93,7 +93,7 @@ class GatewayClient:
         if self.dry:
             return
         if not self.leads():
-            message = "this scaler does not lead any more, and changes nothing"
+            message = "this scaler is no longer the leader, and changes nothing"
             raise ProviderError(message)
         if action.verb in ("deploy", "update"):
             method = "POST" if action.verb == "deploy" else "PUT"

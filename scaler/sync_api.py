@@ -86,7 +86,7 @@ class SyncApi:
             self._refuse(exchange, 400, "form", str(error))
             return
         if function not in ("", message.function):
-            text = f"the token of {function!r} does not speak for {message.function!r}"
+            text = f"the token of {function!r} is not valid for {message.function!r}"
             self._refuse(exchange, 403, "token", text)
             return
         self._take(exchange, message, token)
@@ -101,7 +101,7 @@ class SyncApi:
             return
         now_s = functions.now()
         if not self._senders.admits(message.sender, message.sequence, now_s):
-            text = f"message {message.sequence} of {message.sender} has been taken already"
+            text = f"message {message.sequence} of {message.sender} was already accepted"
             self._refuse(exchange, 409, "replayed", text)
             return
         if isinstance(message, Announcement):

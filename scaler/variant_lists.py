@@ -62,7 +62,7 @@ class VariantLists:
             try:
                 found[function] = self.read(function)
             except ConfigError as error:
-                log.warning("%s: its variants stay as they were known: %s", function, error)
+                log.warning("%s: its variants are unchanged: %s", function, error)
         return found
 
 

@@ -38,8 +38,8 @@ _BYTES = setting_types.integer("a whole number from 1 to 4294967296", lambda v: 
 class Options:
     """Options of a sidecar process."""
 
-    fprocess: str = variable("fprocess", _TEXT, "", "the handler's command, split on blanks")
-    listen: str = variable("sidecar_listen", _ADDRESS, "0.0.0.0:8080", "where requests come in")
+    fprocess: str = variable("fprocess", _TEXT, "", "the handler's command, split at spaces")
+    listen: str = variable("sidecar_listen", _ADDRESS, "0.0.0.0:8080", "address to listen on")
     watchdog: str = variable(
         "sidecar_watchdog",
         setting_types.choice("auto", "on", "off"),
@@ -50,7 +50,7 @@ class Options:
         "sidecar_upstreams",
         setting_types.addresses(),
         (),
-        "addresses of handlers that run elsewhere, separated by commas; then none is started",
+        "comma-separated addresses of running handlers; then the sidecar starts none",
     )
     body_max_bytes: int = variable(
         "sidecar_body_max_bytes",
@@ -75,51 +75,51 @@ class Options:
         "sidecar_scaler_token",
         _TEXT,
         "",
-        "what the scaler is shown, and proves to know; a front's batches and its instances' trust "
-        "in them are made from it",
+        "token that the sidecar presents to the scaler, which proves that it knows it, too; keys "
+        "for batches between a front and its instances are derived from it",
         unset=f"the secret `{SCALER_SECRET}`",
     )
     function: str = variable(
         "sidecar_function",
         _TEXT,
         "",
-        "what the user calls, as the scaler knows it; the scaler sets it",
+        "name by which users call the function; set by the scaler",
         unset="`OPENFAAS_NAME`",
     )
     instance_class: str = variable(
         "sidecar_class",
         _TEXT,
         "",
-        "the class of which this is an instance; the scaler sets it",
+        "class of this instance; set by the scaler",
     )
     plan_folder: str = variable(
         "sidecar_plan_folder",
         _TEXT,
         "",
-        "where a front writes its last plan down, to go on with it after a restart; a folder of "
+        "folder where a front saves its last plan, to resume after a restart; a folder of "
         "its own, or `tmp` for `$TMPDIR`",
     )
     announce: str = variable(
         "sidecar_announce",
         _ADDRESS,
         "",
-        "where the fronts reach this instance",
+        "address at which fronts reach this instance",
         unset="where it listens",
     )
     admin: str = variable(
-        "sidecar_admin", _ADDRESS, "", "where operators come in; nowhere by default"
+        "sidecar_admin", _ADDRESS, "", "address of the admin API; none by default"
     )
     admin_token: str = variable(
         "sidecar_admin_token",
         _TEXT,
         "",
-        "what they must present; required unless `sidecar_admin` is of this machine alone",
+        "token of the admin API; required unless `sidecar_admin` is on this machine only",
     )
     drain_delay_s: float = variable(
         "sidecar_drain_delay",
         setting_types.lenient_duration("a duration such as 30s", lambda v: v >= 0),
         0.0,
-        "how long to go on accepting after SIGTERM, for routers that learn late",
+        "how long to keep accepting requests after SIGTERM, for load balancers that notice late",
     )
     watchdog_port: int = variable(
         "sidecar_watchdog_port", _PORT, 8082, "loopback port of the watchdog"
@@ -135,14 +135,14 @@ class Options:
         "exec_timeout",
         _LIMIT,
         30.0,
-        "longest execution of a batch, after which the handler is restarted. The watchdog's own "
-        "variable, which it gets a second longer",
+        "maximum execution time of a batch, after which the handler is restarted; the watchdog, "
+        "whose variable this is, gets a second more",
     )
     silence_max_s: float = variable(
         "sidecar_silence_max",
         _LIMIT,
         LIMIT_S,
-        "how long the handler may answer no probe, while it has no batch, before it is restarted",
+        "how long an idle handler may leave probes unanswered before it is restarted",
     )
 
     @property

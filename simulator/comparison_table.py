@@ -63,11 +63,11 @@ ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 MEANINGS = {
-    "requests": "All that came; each is done, failed, expired or refused.",
+    "requests": "All requests; each is done, failed, expired or refused.",
     "done": "Answered.",
     "expired": "The objective had passed before an instance took the request.",
     "refused": "The queue was full.",
-    "SLO missed": "Share that was later than its objective, or was not done.",
+    "SLO missed": "Share that missed its objective, or was not done.",
     "latency mean, ms": "Of the requests done, from arrival to answer.",
     "p50, ms": "Half of the requests done took no longer.",
     "p95, ms": "95 % of the requests done took no longer.",

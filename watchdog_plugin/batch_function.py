@@ -112,7 +112,7 @@ def _index_of(error: ItemError, left: Mapping[int, Item]) -> int:
         if item is error.item or len(left) == 1:
             return index
     msg = (
-        "handle_batch raised an ItemError without saying whose; put it in the list of results, "
+        "handle_batch raised an ItemError without naming its item; put it in the list of results, "
         "or raise ItemError(message, item=item)"
     )
     raise BatchFailed(msg) from error

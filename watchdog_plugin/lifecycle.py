@@ -79,7 +79,7 @@ class Lifecycle:
                 for number in os.read(signals, 64):
                     self._on_signal(number)
             if os.getppid() != _PARENT:
-                logs.say("the parent process has gone, so do I")
+                logs.say("the parent process has exited; exiting, too")
                 self.leave(1)
             if self._terminating and self._quiet_s() >= _QUIET_S:
                 self.leave(0)

@@ -82,7 +82,7 @@ class HandlerSettings:
         "handler_key",
         _TEXT,
         "",
-        "what each request must show as x-carpool-key; the sidecar sets one",
+        "key that each request must present as x-carpool-key; set by the sidecar",
     )
     exit_on_term: bool = variable(
         "handler_exit_on_term",
@@ -133,7 +133,7 @@ class HandlerSettings:
         "handler_lazy_rules",
         _rules(),
         Rules(),
-        "how requests join those that run ([lazybatching.md](policies/lazybatching.md))",
+        "rules by which requests join running ones ([lazybatching.md](policies/lazybatching.md))",
     )
     lengths: Mapping[str, object] = variable(
         "model_ragged", _lengths(), {}, "variable lengths", unset="what handler.py declares"

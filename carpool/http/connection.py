@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
     def _check_memory(self) -> None:
         enough = self.server.drop_stalled(_STALLED_S)
         if not enough and (self.exchanges or self._unclaimed > _SMALL_BYTES):
-            raise Refused(503, "too much is held for other requests", _AGAIN_S)
+            raise Refused(503, "too much memory is in use for other requests", _AGAIN_S)
 
     def _refuse(self, refused: Refused) -> None:
         """Answer what is not read further, then close: its framing is lost."""

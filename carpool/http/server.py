@@ -65,9 +65,9 @@ _AGAIN_S = 1
 _SWEEP_S = 1.0
 _READING_S = 0.01
 _CLOSED = {
-    "idle": "%d connections that were idle for longest made way: all %d places were taken",
-    "unread": "%d clients that did not read were dropped, %d bytes are held at most",
-    "crowd": "%d connections were turned away: %d are at work, as many as may be",
+    "idle": "%d idle connections were closed: all %d connections were in use",
+    "unread": "%d clients that did not read were disconnected: at most %d bytes are buffered",
+    "crowd": "%d connections were refused: all %d are busy",
 }
 
 Application: TypeAlias = "Callable[[Exchange], None]"
@@ -133,7 +133,7 @@ class Server:
         self._count_closed("crowd", self._room)
         if len(self._turned_away) > self._most_turned_away:
             connection.abort()
-        return Refused(503, f"more than {self._room} connections at work", _AGAIN_S)
+        return Refused(503, f"more than {self._room} busy connections", _AGAIN_S)
 
     def _make_room(self) -> bool:
         """Close the connection that has been idle for longest; False if the oldest all work."""
@@ -270,7 +270,7 @@ def _places(wanted: int) -> tuple[int, int]:
     reserve = min(256, files // 2)
     room = min(wanted, files - reserve)
     if room < wanted:
-        log.info("at most %d connections, as the process may open %d files", room, files)
+        log.info("at most %d connections, because the process may open %d files", room, files)
     return room, min(_MOST_TURNED_AWAY, reserve // 4)
 
 

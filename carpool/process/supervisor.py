@@ -124,7 +124,7 @@ class Supervisor:
         except CarpoolError:
             raise
         except Exception as error:
-            log.exception("what is to be kept running failed")
+            log.exception("a supervised process failed")
             await self._process.kill()
             return f"failed: {error!r}"
 

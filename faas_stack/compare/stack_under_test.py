@@ -69,7 +69,7 @@ def check(scenario: Scenario, path: Path) -> None:
         settings = FunctionSettings.from_labels(found.labels, found.annotations)
         where = f"{path}: functions.{function.name}"
         for label, given, expected in _differences(function, settings):
-            hint = "the stack and the scenario are to say the same"
+            hint = "the stack file and the scenario must agree"
             problems.add(f"{where}: {label}", given, str(expected), hint)
     problems.raise_if_any()
 
@@ -90,7 +90,9 @@ def _differences(
     if names != expected and (names or len(expected) > 1):
         found.append(("com.carpool.apps", ", ".join(names), ", ".join(expected)))
     if settings.scale_policy == "fixed":
-        found.append(("com.carpool.scale.policy", "fixed", "any other, or nobody scales it"))
+        found.append(
+            ("com.carpool.scale.policy", "fixed", "any other policy: with fixed, nothing scales it")
+        )
     return found
 
 

@@ -99,6 +99,6 @@ def pinning_without_manager(case: Case) -> Iterator[Problem]:
     for found in case.contexts if unpinned else ():
         if _PINNED in found.function.constraints:
             expected = f"a kubelet with cpuManagerPolicy: static; {', '.join(unpinned)} have none"
-            fix = "set it in the kubelet's configuration, or leave the constraint out"
+            fix = "set it in the kubelet's configuration, or remove the constraint"
             name = f"functions.{found.function.name}.constraints"
             yield Problem(name, _PINNED, expected, fix)

@@ -29,7 +29,7 @@ def other_executor(function_context: FunctionContext) -> Iterator[Problem]:
     better = _better(folder, settings, min(function_context.objectives.values(), default=None))
     if better is None or better.executor == settings.executor:
         return
-    fix = f"leave it out: {better.why}"
+    fix = f"remove it: {better.why}"
     if better.executor == "lazy":
         fix = f"set it, and cut the model with carpool stages: {better.why}"
         if (folder / _DECODER).is_file():

@@ -48,8 +48,8 @@ def commercial_labels(function_context: FunctionContext) -> Iterator[Problem]:
     }
     for name in _COMMERCIAL:
         if name in function_context.function.labels:
-            fix = f"leave it out{f', and use {instead[name]}' if name in instead else ''}: "
-            fix += "Carpool passes it over, and the Community Edition refuses some of them"
+            fix = f"remove it{f', and use {instead[name]}' if name in instead else ''}: "
+            fix += "Carpool ignores it, and the Community Edition refuses some of them"
             value = function_context.function.labels[name]
             yield Problem(function_context.label(name), value, "a label that is read", fix)
 
@@ -60,7 +60,7 @@ def bad_factor(function_context: FunctionContext) -> Iterator[Problem]:
     value = function_context.function.labels.get(name, "")
     factor = _whole(value)
     if factor is not None and factor not in _FACTORS:
-        fix = "leave it out: with scale_from_zero the gateway answers every call with 404"
+        fix = "remove it: with scale_from_zero the gateway answers every call with 404"
         yield Problem(function_context.label(name), value, "a whole number from 1 to 100", fix)
 
 
@@ -80,7 +80,7 @@ def two_scales(function_context: FunctionContext) -> Iterator[Problem]:
         given = {**function_context.function.annotations, **function_context.function.labels}
         if ours in given and theirs in given and given[ours] != given[theirs]:
             expected = f"{given[ours]!r}, as {ours} says"
-            fix = "leave it out: the scaler goes by Carpool's, the gateway by its own"
+            fix = "remove it: the scaler uses Carpool's, the gateway its own"
             yield Problem(function_context.label(theirs), given[theirs], expected, fix)
 
 

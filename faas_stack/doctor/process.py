@@ -99,10 +99,10 @@ def refused_batches(function_context: FunctionContext) -> Iterator[Problem]:
         return
     least, why = _at_once(function_context)
     if not (text.isascii() and text.isdecimal()):
-        fix = "the watchdog takes no limit for what it cannot read"
+        fix = "the watchdog applies no limit if it cannot parse the value"
         yield Problem(function_context.env("max_inflight"), text, "a whole number", fix)
     elif 0 < int(text) < least:
-        fix = f"leave it out: the sidecar holds what is too much, the watchdog answers 429; {why}"
+        fix = f"remove it: the sidecar queues excess requests, the watchdog answers 429; {why}"
         yield Problem(function_context.env("max_inflight"), text, f"0, or at least {least}", fix)
 
 
@@ -120,16 +120,16 @@ def overruled(function_context: FunctionContext) -> Iterator[Problem]:
     env = function_context.function.environment
     for name, fix in _OVERRULED.items():
         if name in env:
-            expected = "nothing, as the sidecar sets it when it starts the watchdog"
+            expected = "no value: the sidecar sets it when it starts the watchdog"
             yield Problem(
-                function_context.env(name), env[name], expected, f"leave it out, or see {fix}"
+                function_context.env(name), env[name], expected, f"remove it, or see {fix}"
             )
     if env.get("suppress_lock", "").lower() in ("true", "1"):
-        fix = "leave it out: the watchdog would answer every health check with 503"
+        fix = "remove it: the watchdog would answer every health check with 503"
         yield Problem(function_context.env("suppress_lock"), env["suppress_lock"], "false", fix)
     size = env.get("log_buffer_size", "-1")
     if size != "-1":
-        fix = "leave it out: one longer line ends the log, and later prints hang the function"
+        fix = "remove it: one longer line ends the log, and later prints hang the function"
         yield Problem(function_context.env("log_buffer_size"), size, "-1", fix)
 
 
@@ -146,7 +146,9 @@ def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
     names = {name for node in tree.body for name in _names(node)}
     if "handle_batch" in names and "example" not in names:
         expected = "a body, or a list of bodies, that the function runs before it is ready"
-        fix = "add example = b'...' to handler.py; else the first request after a start pays"
+        fix = (
+            "add example = b'...' to handler.py; otherwise the first request after a start is slow"
+        )
         yield Problem(f"functions.{function.name}: {source.name}: example", "", expected, fix)
 
 

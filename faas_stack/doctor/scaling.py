@@ -64,7 +64,7 @@ def nobody_scales(case: Case) -> Iterator[Problem]:
             "sidecar_scaler"
         ):
             fix = "set sidecar_scaler: HOST:8090 and start carpool scaler run there"
-            expected = "the scaler's address: without it nothing follows the policy"
+            expected = "the scaler's address: without it the policy has no effect"
             yield Problem(function_context.env("sidecar_scaler"), "", expected, fix)
 
 
@@ -83,7 +83,11 @@ def scaler_silent(case: Case) -> Iterator[Problem]:
 def scaler_complains(case: Case) -> Iterator[Problem]:
     """The scaler that runs for this stack reports no problem."""
     for function, note in case.around.complaints:
-        fix = f"carpool scaler explain {function} tells more" if function else "see docs/scaler.md"
+        fix = (
+            f"carpool scaler explain {function} has the details"
+            if function
+            else "see docs/scaler.md"
+        )
         yield Problem(f"functions.{function}" if function else "scaler", note, "no trouble", fix)
 
 
@@ -101,7 +105,7 @@ def another_scaler(case: Case) -> Iterator[Problem]:
         if function_context.scaled
     ]
     for where in case.around.alert_managers if scaled else ():
-        fix = "take it away (Helm: alertmanager.create=false): it sets replicas back to 5 or to min"
+        fix = "remove it (Helm: alertmanager.create=false): it sets replicas back to 5 or to min"
         expected = f"none beside {', '.join(scaled)}, which the scaler scales"
         yield Problem(where, "AlertManager", expected, fix)
 

@@ -65,7 +65,7 @@ def watchdog_hangs_up(function_context: FunctionContext) -> Iterator[Problem]:
     if write_s is not None and write_s < function_context.exec_timeout_s < math.inf:
         limit = durations.format(function_context.exec_timeout_s)
         expected = f"at least exec_timeout, which is {limit}"
-        fix = "leave it out, and the sidecar sets it; the watchdog would close the connection"
+        fix = "remove it, and the sidecar sets it; the watchdog would close the connection"
         yield Problem(function_context.env("write_timeout"), text, expected, fix)
 
 
@@ -80,8 +80,8 @@ def unread_times(function_context: FunctionContext) -> Iterator[Problem]:
                 function_context.env(name), text, "a duration above zero such as 30s", fix
             )
         elif name == "healthcheck_interval" and found_s is not None and found_s >= _GRACE_S:
-            expected = f"less than the {durations.format(_GRACE_S)} that an instance gets to end"
-            fix = "leave it out: the sidecar sets 1s; the watchdog waits that long before it ends"
+            expected = f"less than the {durations.format(_GRACE_S)} that an instance gets to stop"
+            fix = "remove it: the sidecar sets 1s; the watchdog waits that long before it ends"
             yield Problem(function_context.env(name), text, expected, fix)
 
 

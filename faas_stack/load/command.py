@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     for warning in tally.warnings():
         sys.stderr.write(f"carpool load: {warning}\n")
     if interrupted:
-        sys.stderr.write("carpool load: interrupted; figures are of what was answered\n")
+        sys.stderr.write("carpool load: interrupted; the figures cover the answered requests\n")
         return _INTERRUPTED
     return 0 if tally.ok else 1
 

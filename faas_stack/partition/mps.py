@@ -63,7 +63,7 @@ class Mps:
         owner = Path(f"/proc/{pid}").stat().st_uid if pid else os.geteuid()
         if owner not in (0, os.geteuid()):
             message = (
-                f"the MPS daemon at {self.pipe} is user {owner}'s and serves nobody else; "
+                f"the MPS daemon at {self.pipe} is user {owner}'s and serves only that user;  "
                 f"end it, or run the provider as that user"
             )
             raise Unusable(message)

@@ -66,7 +66,7 @@ class Partitions:
         """Nobody is limited, and nothing is counted."""
         most = max_instances(measured()) if sys.platform == "linux" else None
         ledger = Allocation(Capacity(), most)
-        return cls(ledger, "off: limits have no effect on anything but threads")
+        return cls(ledger, "off: limits apply to thread counts only")
 
     @classmethod
     def open(
@@ -77,8 +77,8 @@ class Partitions:
         try:
             groups = open_tree(place or own_place(), name)
         except Unusable as why:
-            weak = f"affinity and threads alone, no quota and no memory limit holds ({why})"
-            return cls(Allocation(capacity), f"{there}, by {weak}", gpus)
+            weak = "affinity and thread counts only, quotas and memory limits are not enforced"
+            return cls(Allocation(capacity), f"{there}, by {weak} ({why})", gpus)
         held = ", ".join(sorted(groups[0].controllers))
         return cls(Allocation(capacity), f"{there}, by {groups[0].version} ({held})", gpus, groups)
 

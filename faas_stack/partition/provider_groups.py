@@ -128,7 +128,7 @@ def _sweep(place: Place) -> None:
         folders = [folder / name for folder in sorted(own) if (folder / name).is_dir()]
         if not any(_is_locked(folder) for folder in folders):
             for folder in folders:
-                log.warning("removing %s, which a provider that was killed has left", folder)
+                log.warning("removing %s, left by a provider that was killed", folder)
                 leftovers.remove_group(str(folder))
 
 

@@ -102,6 +102,6 @@ class Provider:
 
     def _accept_call(self, exchange: Exchange) -> None:
         if not is_call(exchange.target):
-            message = f"no route {exchange.path!r}: only {PREFIX}NAME is answered here"
+            message = f"no route {exchange.path!r}: only {PREFIX}NAME is served here"
             raise NotFound(message)
         self._proxy.accept(exchange)

@@ -93,7 +93,7 @@ class Deployment:
             options=_options(env_vars, problems),
         )
         if deployment.env_process.isspace():
-            expected = "the handler's command; or leave it out: the image has one"
+            expected = "the handler's command; or remove it: the image has one"
             problems.add("envProcess", deployment.env_process, expected)
         for name in env_vars:
             if not name or "=" in name:
@@ -141,7 +141,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         raise BadRequest(message)
     for where, text in _texts_within(document):
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            message = f"{where} = {text!r}: expected text, which halves of a character are not"
+            message = f"{where} = {text!r}: expected text without unpaired surrogates"
             raise BadRequest(message.encode("ascii", "backslashreplace").decode())
     return document
 

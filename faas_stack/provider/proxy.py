@@ -131,7 +131,7 @@ class Proxy:
             except ConnectionFailed as error:
                 replica.instance.suspect()
                 if error.sent:  # it may have been acted upon: not ours to repeat
-                    message = f"the function broke off before it answered: {error}"
+                    message = f"the function closed the connection before it answered: {error}"
                     raise FunctionFault(message) from error
             except asyncio.CancelledError:
                 if not call.takes_retry():

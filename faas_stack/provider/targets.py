@@ -64,7 +64,7 @@ async def replica_metrics(orchestrator: Orchestrator[Any], name: str) -> bytes:
     try:
         answer = await replica.pool.request("GET", "/metrics", timeout_s=_TIMEOUT_S)
     except (ConnectionFailed, TimeoutError) as error:
-        message = f"replica {name!r} does not tell its metrics: {error}"
+        message = f"replica {name!r} does not return its metrics: {error}"
         raise Overloaded(message) from error
     if answer.status != _OK:
         message = f"replica {name!r} has no metrics: status {answer.status}"

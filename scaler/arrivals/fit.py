@@ -85,10 +85,10 @@ def fitted(statistics: GapStatistics) -> Fit:
         return Fit(None, statistics.count, note="no gaps above 0")
     poisson = Poisson(1 / mean_s)
     if statistics.count < _LEAST:
-        note = f"fewer than {_LEAST} gaps tell nothing beyond their mean"
+        note = f"fewer than {_LEAST} gaps show only their mean"
         return Fit(poisson, statistics.count, note=note)
     if not np.isfinite(statistics.moments).all():
-        return Fit(poisson, statistics.count, note="the gaps' moments are beyond numbers")
+        return Fit(poisson, statistics.count, note="the gaps' moments are not finite")
     plain = _distance(statistics, poisson, 0.0, _LIMIT_MEAN_FITTED)
     if plain.value <= plain.limit and _memoryless(statistics):
         return Fit(poisson, statistics.count, value=plain.value, limit=plain.limit)

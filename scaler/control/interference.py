@@ -158,7 +158,7 @@ class InterferenceMonitor:
             return ""
         own = {a: s.state for a, (class_name, s) in self._states.items() if class_name == name}
         if "place" in mitigation(own).values():
-            return " No other of its class is well: another place is asked for."
+            return " No other instance of its class is healthy: another node is requested."
         return " Others of its class take its load."
 
     def _mitigate(self, now_s: float) -> None:

@@ -241,5 +241,5 @@ def at_once(steps: Coroutine[None, None, T]) -> T:
         result: T = ended.value
         return result
     steps.close()
-    message = "a round waits for something, and nobody is there to wake it"
+    message = "a round waits for something that nothing will wake"
     raise RuntimeError(message)

@@ -38,7 +38,7 @@ class Objective:
     Attributes:
         slo_s: Latency objective of a request, the tightest of all applications.
         percentile: Share of requests that must meet it.
-        max_batch: Most requests in one batch.
+        max_batch: Maximum number of requests in a batch.
         offset: Part by which predicted execution times are raised, for what prediction misses.
         rounded: Whether rates are in whole batches per second, as printed.
     """

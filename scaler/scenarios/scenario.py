@@ -47,7 +47,7 @@ class Function:
         model: How long its batches take.
         slo_s: Latency objective of a request.
         percentile: Share of requests that must meet it.
-        max_batch: Most requests in one batch.
+        max_batch: Maximum number of requests in a batch.
         apps: The applications that call it.
         executor: How a batch runs: ``graph``, as a whole, or ``lazy``, stage by stage.
         stages: How many of those its model has.

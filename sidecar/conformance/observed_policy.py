@@ -88,7 +88,9 @@ class ObservedPolicy:
             gc.collect()  # they may be part of a cycle
         kept = sum(payload() is not None for payload in self._payloads)
         if kept:
-            raise Broken(FORGETS, f"{kept} of {len(self._payloads)} requests live on in it")
+            raise Broken(
+                FORGETS, f"{kept} of {len(self._payloads)} requests are still referenced by it"
+            )
 
     def _asked(
         self,

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["BOUNDED", "FORGETS", "LEAVES", "ONE_END", "PROMISES", "READS", "SAME", "SANE", "Broken"]
 __all__ += ["check_drive"]
 
-SANE = "it raises nothing, and names times and whole numbers of items"
+SANE = "it raises no exception, and returns times and whole numbers of items"
 READS = "it changes no request"
-ONE_END = "every request comes to exactly one end"
+ONE_END = "every request ends exactly once"
 SIZES = "no batch is larger than allowed, or mixes keys"
 DEADLINES = "no request is sent after its deadline"
 ORDER = "first in, first out within a class and key"
-LEAVES = "a request without a deadline leaves in bounded time, a lone one too"
-SAME = "two of it do the same"
-FORGETS = "it keeps no request alive"
+LEAVES = "a request without a deadline leaves in bounded time, even when it is alone"
+SAME = "two instances of it behave the same"
+FORGETS = "it holds no reference to a request that has ended"
 BOUNDED = "its memory does not grow with the requests"
 PROMISES = (SANE, READS, ONE_END, SIZES, DEADLINES, ORDER, LEAVES, SAME, FORGETS, BOUNDED)
 

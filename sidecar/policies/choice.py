@@ -53,7 +53,7 @@ def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str,
     ]
     if "wait_s" not in {field.name for field in fields}:
         expected = f"nothing, as policy {settings.batch_policy!r} has no window"
-        problems.add("batch.wait", wait, expected, "use batch.policy fixed, or leave it out")
+        problems.add("batch.wait", wait, expected, "use batch.policy fixed, or remove it")
     elif windows_given:
         expected = f"to stand alone, and batch.params has {windows_given[0]} too"
         problems.add("batch.wait", wait, expected, "give one of them")

@@ -41,7 +41,7 @@ def _whole(value: object, *, at_least: int) -> int:
 
 
 _PRIORITIES = (
-    "requests with the header X-Carpool-Class: batch are the background, and have "
+    "requests with the header X-Carpool-Class: batch are background requests, and get "
     "com.carpool.background.share of the items sent"
 )
 
@@ -106,7 +106,7 @@ KNOBS = (
     Knob(
         "preserve_ordering",
         TRITON,
-        note="leave it out: requests leave first in, first out, and each is answered on its own",
+        note="remove it: requests leave first in, first out, and each is answered on its own",
     ),
     Knob(
         "pad_variable_length_inputs",
@@ -116,12 +116,12 @@ KNOBS = (
     Knob(
         "allowed_batch_sizes",
         TF_SERVING,
-        note="leave it out: batches are not padded to a size; to leave at once with one of several "
+        note="remove it: batches are not padded to a size; to leave at once with one of several "
         "sizes, give size a list of them",
     ),
     Knob(
         "thread_pool_name",
         TF_SERVING,
-        note="leave it out: every function has its own instances",
+        note="remove it: every function has its own instances",
     ),
 )

@@ -41,7 +41,7 @@ async def answered(pending: PendingRequest, timeout_s: float, who: str) -> Respo
         msg = f"{who} did not answer within exec_timeout"
         raise DeadlineMissed(msg)
     if response.header(b"x-openfaas-internal") == b"of-watchdog":
-        msg = "the handler behind the watchdog died of the batch, or was not there"
+        msg = "the handler behind the watchdog died while executing the batch, or was not running"
         raise ConnectionFailed(msg, sent=True)
     return response
 

@@ -83,7 +83,7 @@ class Relay:
             local.answered(loop.time() - began)
             exchange.fail(error)
         except CarpoolError as error:
-            log.warning("the handler broke off: %s", error)
+            log.warning("the handler closed the connection: %s", error)
             local.unreachable(str(error))
             exchange.abort()
         else:

@@ -76,7 +76,7 @@ def stricter(one: Demand | None, other: Demand | None) -> Demand | None:
     if one is None or other is None:
         return one or other
     if one.variant and other.variant and one.variant != other.variant:
-        msg = f"two variants are asked for, {one.variant!r:.60} and {other.variant!r:.60}"
+        msg = f"two variants are requested, {one.variant!r:.60} and {other.variant!r:.60}"
         raise BadRequest(msg)
     return Demand(
         min(one.latency_s, other.latency_s),

@@ -184,7 +184,7 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     log = rig.function("fn").replica_set.log
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
     await wait_until_async(lambda: not rig.function("fn").replica_set.replicas, what="no replica")
-    assert "carpool: still there 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
+    assert "carpool: still running 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
     await wait_until_async(lambda: [] == containers(stack_of(rig)), what="its removal")
 
 

@@ -90,7 +90,7 @@ def test_mistakes_show_before_anything_is_started(
     [
         ({"slo": "200ms"}, "com.carpool.slo"),
         ({"batch.max": "4"}, "com.carpool.batch.max"),
-        ({"scale.policy": "fixed"}, "nobody scales it"),
+        ({"scale.policy": "fixed"}, "nothing scales it"),
         ({}, "com.carpool.apps"),
     ],
 )

@@ -115,7 +115,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str, str, str]] = {
         function(env={"mode": "streaming"}),
         "environment.mode",
         "streaming",
-        "nothing, as the sidecar sets it",
+        "no value: the sidecar sets it",
     ),
     "a lock that is never made": (
         "watchdog",

@@ -239,7 +239,7 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
     await wait_until_async(lambda: not rig.function("fn").replica_set.replicas)
     assert [False, False] == [alive(pid), alive(child)]
-    assert "carpool: still there 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
+    assert "carpool: still running 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
     assert not (rig.backend.run_dir / "1").exists()
 
 

@@ -188,7 +188,7 @@ async def test_replica_that_dies_while_answering(rig: Rig) -> None:
     await rig.deploy("fn")
     answer = await rig.call("GET", "/function/fn/break")
     assert (502, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
-    assert "broke off before it answered" in answer.body.decode()
+    assert "closed the connection before it answered" in answer.body.decode()
     seen(await rig.call("GET", "/function/fn"))
 
 

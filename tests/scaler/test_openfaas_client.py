@@ -102,7 +102,7 @@ async def test_a_scaler_that_does_not_lead_changes_nothing(rig: Rig) -> None:
     leads = [False]
     gateway.leads = lambda: leads[0]
     scale = Action("scale", "", "echo", replicas=0)
-    with pytest.raises(ProviderError, match="does not lead any more"):
+    with pytest.raises(ProviderError, match="no longer the leader"):
         await blocking(lambda: gateway.carry_out(scale))
     assert 1 == (await blocking(gateway.functions))["echo"].replicas
     leads[0] = True

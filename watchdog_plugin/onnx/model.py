@@ -220,7 +220,7 @@ class OnnxModel:
         self.shares_runs = False
         logs.say(
             "the model's outputs do not have one row for each row of its inputs, each of the same "
-            "shape in any company, so requests run one by one from now on"
+            "shape in any batch, so requests run one by one from now on"
         )
 
 

@@ -80,7 +80,7 @@ def _made(folder: Path | None) -> Iterator[None]:
 def _report(cut: Cut | None, tried: list[Cut], points: int, flags: argparse.Namespace) -> str:
     lines = [
         f"{each.stages} stages: {100 * each.trial.loss:+.1f} % of the whole model's time, "
-        f"newcomers wait {100 * each.shortens:.0f} % less"
+        f"joining requests wait {100 * each.shortens:.0f} % less"
         for each in tried
     ]
     if cut is None:

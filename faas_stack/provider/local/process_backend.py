@@ -202,7 +202,7 @@ class ProcessBackend:
             return
         self._extra_env["sidecar_watchdog"] = "off"
         why = (errors.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[-1]
-        self.notes.append(f"of-watchdog is not used: no network namespace to be had ({why})")
+        self.notes.append(f"of-watchdog is not used: no network namespace is available ({why})")
 
     def _prepare(self, deployment: Deployment, scratch: Path) -> None:
         """Make an instance's folder, with its secrets in it, unless that is done."""

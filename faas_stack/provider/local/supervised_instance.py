@@ -129,7 +129,7 @@ class SupervisedInstance:
     async def stop(self, grace_s: float) -> None:
         """Ask it to end, after ``grace_s`` end it; returns when it is gone."""
         if await self._supervisor.stop(grace_s):
-            self._say(f"still there {grace_s:g} s after SIGTERM: killed")
+            self._say(f"still running {grace_s:g} s after SIGTERM: killed")
         await self.runner.clear()
 
     async def kill(self) -> None:

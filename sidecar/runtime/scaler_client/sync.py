@@ -151,7 +151,7 @@ class Sync:
         presented = (response.header(PROOF.encode()) or b"").decode("latin-1")
         expected = proof(self._token, self._sender, self._sequence, response.body)
         if self._token and not hmac.compare_digest(presented.encode(), expected.encode()):
-            self._refuse("proof", "it does not prove to know the token")
+            self._refuse("proof", "it does not prove that it knows the token")
             return
         try:
             answer = SyncAnswer.from_json(response.body)
@@ -165,11 +165,13 @@ class Sync:
         self.refused[reason] = self.refused.get(reason, 0) + 1
         if reason not in self._logged:
             self._logged.add(reason)
-            log.warning("an answer of the scaler is not followed: %s; others are counted", text)
+            log.warning(
+                "a response of the scaler was refused: %s; further ones are only counted", text
+            )
 
     def _failed(self, reason: str) -> float:
         if not self.lost:
-            log.warning("the scaler is gone: %s; everything goes on as it is", reason)
+            log.warning("the scaler cannot be reached: %s; the last plan stays in force", reason)
         self.lost = reason
         return self._backoff.after(0.0)
 

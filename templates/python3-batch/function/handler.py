@@ -3,7 +3,7 @@
 An item has ``.body``, ``.bytes()``, ``.json()``, ``.headers``, ``.method``, ``.path``,
 ``.content_type`` and ``.remaining_s`` (seconds until its deadline). A result is bytes, str,
 anything with a JSON form, or a ``Reply`` with a status and headers. An item that cannot be
-answered: put an ``ItemError("why")`` in its place; its neighbours are answered as ever. Both come
+answered: put an ``ItemError("why")`` in its place; its neighbours are answered as usual. Both come
 from watchdog_plugin.
 
 A function ``load()``, if there is one, is called once before the first batch.

@@ -6,7 +6,7 @@ Without code, callers send the model's inputs as Open Inference Protocol v2 JSON
 
 To take other bodies or to answer in other words, define either of these, or both. Each is given
 one item; batching is not your concern. An item that cannot be used: ``raise ItemError("why")``,
-from watchdog_plugin; its caller is answered 400 and its neighbours are answered as ever.
+from watchdog_plugin; its caller is answered 400 and its neighbours are answered as usual.
 
     def preprocess(item):
         # item.body, .json(), .headers, .content_type -> an array, or a dict {input name: array},

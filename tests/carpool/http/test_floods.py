@@ -154,7 +154,7 @@ def test_a_flood_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
 
     asyncio.run(run())
     assert [(1, 1), (4, 1)] == [record.args for record in caplog.records]
-    assert all("idle for longest" in record.message for record in caplog.records)
+    assert all("idle connections were closed" in record.message for record in caplog.records)
 
 
 def test_who_is_served_makes_no_room() -> None:

@@ -78,7 +78,9 @@ def test_another_user_s_daemon_is_refused(tmp_path: Path) -> None:
     """It serves its own user alone, so instances would not get what they are promised."""
     process = subprocess.Popen(["/bin/sleep", "60"], user=65534, group=65534, extra_groups=[])
     (tmp_path / f"{CONTROL}.pid").write_text(f"{process.pid}\n")
-    with pytest.raises(Unusable, match="is user 65534's and serves nobody else; end it, or run"):
+    with pytest.raises(
+        Unusable, match="is user 65534's and serves only that user;  end it, or run"
+    ):
         Mps(tmp_path / "own", [], tmp_path).ensure()
     process.kill()
     process.wait()

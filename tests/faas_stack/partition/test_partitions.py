@@ -109,7 +109,10 @@ def test_what_holds_is_said(partitions: Partitions) -> None:
         assert partitions.note.endswith(f"by {partitions.tree.version} (cpu, cpuset, memory)")
         said = f"0.5 core by quota, {many}; 64 MiB ({partitions.tree.version})"
     else:
-        assert "affinity and threads alone, no quota and no memory limit holds" in partitions.note
+        assert (
+            "affinity and thread counts only, quotas and memory limits are not enforced"
+            in partitions.note
+        )
         weak = "64 MiB wanted, which nothing enforces (no cgroups)"
         said = f"0.5 core by 1 thread alone, no quota, {many}; {weak}"
     assert said == str(half.partition)
@@ -120,7 +123,7 @@ def test_off_is_nothing_but_threads() -> None:
     """No instance is refused or moved, and it says so."""
     off = Partitions.off()
     assert (SLEEPER, {}) == off.of("i", Resources(cpu=64.0), list).enter(SLEEPER)
-    assert (0, "off: limits have no effect on anything but threads") == (len(off.groups), off.note)
+    assert (0, "off: limits apply to thread counts only") == (len(off.groups), off.note)
 
 
 AS_NOBODY = """
@@ -143,7 +146,10 @@ def test_an_ordinary_user_is_told_what_holds() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, **nobody)
     if "Permission denied" in done.stderr or "Syntax" in done.stderr:
         pytest.skip("an ordinary user may not read this folder, or its Python is too old")
-    assert "affinity and threads alone, no quota and no memory limit holds (" in done.stdout
+    assert (
+        "affinity and thread counts only, quotas and memory limits are not enforced ("
+        in done.stdout
+    )
     assert "Permission denied)" in done.stdout or "is mounted" in done.stdout
 
 

@@ -317,7 +317,7 @@ async def test_a_gpu_that_is_not_there_is_refused(rig: Rig) -> None:
 @story(STAGE, capacity=Capacity())
 async def test_partition_off_is_said_and_refuses_nothing(rig: Rig) -> None:
     """For trying out, on a laptop, what is meant for a larger machine."""
-    note = "partitions: off: limits have no effect on anything but threads"
+    note = "partitions: off: limits apply to thread counts only"
     assert note in rig.backend.notes  # beside one on of-watchdog, where that is installed
     await rig.deploy("fn", limits={"cpu": "64"})
     assert "64" == (await environment(rig))["env"]["OMP_NUM_THREADS"]

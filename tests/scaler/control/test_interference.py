@@ -82,7 +82,7 @@ def test_without_another_that_is_well_a_place_is_asked_for() -> None:
     watch, said = Watch("a"), [""]
     for _ in range(2):
         said = watch.second(a=(2, 2, 0.09))
-    assert "another place is asked for" in said[0]
+    assert "another node is requested" in said[0]
     assert {"small-b8": 2} == watch.interference.more({"small-b8": 1}, None)
     assert {"small-b8": 1} == watch.interference.more({"small-b8": 1}, 1)
     watch.ready = {"small-b8": ("a", "b")}

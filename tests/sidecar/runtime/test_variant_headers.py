@@ -38,7 +38,7 @@ def test_of_what_is_said_twice_the_strictest_counts() -> None:
     twice = [(b"x-carpool-accuracy", b"0.9"), (b"x-carpool-accuracy", b"0.5")]
     late = [(b"x-carpool-latency", b"1s"), (b"x-carpool-latency", b"150ms")]
     assert Demand(0.15, 0.9) == variant_headers.in_headers(twice + late)
-    with pytest.raises(BadRequest, match="two variants are asked for, 'small' and 'large'"):
+    with pytest.raises(BadRequest, match="two variants are requested, 'small' and 'large'"):
         variant_headers.in_headers(
             [(b"x-carpool-variant", b"small"), (b"x-carpool-variant", b"large")]
         )

@@ -234,7 +234,7 @@ def _not_ours() -> str:
         return ""
     group = socket.stat().st_gid
     return (
-        f"{socket} is open to group {group}, and this process (user {os.geteuid()}) is not of it: "
+        f"{socket} is open to group {group}, and this process (user {os.geteuid()}) is not in it: "
         f"set DOCKER_GID={group} for the compose stack, elsewhere add the user to that group"
     )
 
