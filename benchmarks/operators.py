@@ -17,11 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.machine import commit
+from benchmarks.foreign_report import foreign_report
+from benchmarks.limited_kernels import KERNELS, run_limited
+from benchmarks.machine import commit, machine
 from benchmarks.operator_measuring import measure
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import Point, Speed, report
+from benchmarks.operators_foreign import foreign_points, measure_foreign
 from benchmarks.operators_unseen import LISTS, measure_unseen, unseen_points
+from benchmarks.records import Records
 from benchmarks.unseen_report import unseen_report
 from carpool.onnx_graph.optimised import read_graph
 from carpool.predictor.cross_validation import measured_errors
@@ -60,8 +64,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--unseen", action="store_true", help="models composed of operators measured alone"
     )
+    parser.add_argument(
+        "--foreign", choices=KERNELS, help="models predicted on a runtime kept to these kernels"
+    )
+    parser.add_argument("--threads", default="1,2", help="for --foreign (1,2)")
     parser.add_argument("--note", default="", help="about the machine, for the report")
+    parser.add_argument("--resume", action="store_true", help="go on with what was measured")
+    parser.add_argument("--minutes", type=float, default=12.0, help="to begin models in (12)")
     flags = parser.parse_args(argv)
+    if flags.foreign:
+        run_limited(flags.foreign, ["operators", *argv])
+        return _foreign(flags)
     if flags.unseen:
         return _unseen(flags)
     if flags.measure:
@@ -81,11 +94,31 @@ def main(argv: list[str]) -> int:
 def _unseen(flags: argparse.Namespace) -> int:
     """Measure, unless it is only to be reported, and report on the models nobody has seen."""
     database = flags.models.parent / "operators-unseen.sqlite"
+    out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_unseen")
     if flags.measure:
-        measure_unseen(database, flags.models, flags.only.split(",") if flags.only else None)
+        if not flags.resume:
+            database.unlink(missing_ok=True)
+        only = flags.only.split(",") if flags.only else None
+        records = Records(out.with_suffix(".jsonl"), resume=flags.resume)
+        records.add("run", commit=commit(), origin=origin(), machine=machine(), note=flags.note)
+        measure_unseen(database, flags.models, only, records, flags.minutes)
     points = list(unseen_points(database, flags.models))
     text = unseen_report(points, LISTS, origin(), commit(), flags.note)
-    out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_unseen")
+    out.write_text(text)
+    sys.stdout.write(text)
+    return 0
+
+
+def _foreign(flags: argparse.Namespace) -> int:
+    """Measure with the kernels that are asked for, and report on all that were measured."""
+    out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_foreign")
+    records = Records(out.with_suffix(".jsonl"), resume=flags.resume)
+    if flags.measure:
+        only = flags.only.split(",") if flags.only else None
+        threads = [int(count) for count in flags.threads.split(",")]
+        records.add("run", commit=commit(), machine=machine(), note=flags.note)
+        measure_foreign(flags.foreign, threads, flags.models, only, records, flags.minutes)
+    text = foreign_report(list(foreign_points(records, flags.models)), commit(), flags.note)
     out.write_text(text)
     sys.stdout.write(text)
     return 0

@@ -7,10 +7,11 @@ was chosen by the first list of models; the second played no part in it. Every p
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import graph_of, optimised
 from carpool.predictor.fit_database import read_model
 from carpool.predictor.measured_operators import write_alone
-from carpool.predictor.profile import Profile, RunRow, Setting
+from carpool.predictor.profile import Alone, Profile, RunRow, Setting
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import begin_database
 from watchdog_plugin.profiling.profiler import Grid, origin, rows
@@ -29,22 +30,26 @@ from watchdog_plugin.profiling.session import ProfiledSession, feeds
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from onnx import ModelProto
 
+    from benchmarks.records import Records
     from carpool.predictor.graph import Graph
     from carpool.predictor.latency_model import OperatorLatencyModel
 
-__all__ = ["LISTS", "UnseenPoint", "measure_unseen", "unseen_points"]
+__all__ = ["LISTS", "UnseenPoint", "built", "measure_unseen", "runs_on", "unseen_points"]
 
 LISTS = {"chosen by": tuple(MODELS), "left out": tuple(UNSEEN)}
-_ALL = MODELS | UNSEEN
+_ALL = UNSEEN | MODELS  # those that judge come first
 _BATCHES, _THREADS = (1, 2, 4, 8), (1, 2)
 _SETTINGS = [Setting(batch, threads) for threads in _THREADS for batch in _BATCHES]
-_ALONE_S, _RUNS_S, _ONE_S = 60.0, 6.0, 1.5
-_WARM_UPS, _LEAST_RUNS, _MOST_RUNS = 3, 5, 500
+_LONGEST_S = 1.5  # of a run; larger batches are left out
+_ALONE_S, _RUNS_S = 40.0, 4.0
+_VISIT_S, _ROUNDS = 0.25, 3  # of each batch size, on one thread
+_WARM_UPS = 3
+_LONG_S = 0.1  # of a run; one warms it up
 _KNOWN = Setting(4, 1)
 _MARK = "unseen: "  # before a model's name: the package's own profile of it has it without
 
@@ -71,41 +76,97 @@ class UnseenPoint(NamedTuple):
     settled_s: float | None
 
 
-def measure_unseen(database: Path, folder: Path, only: Sequence[str] | None) -> None:
-    """Measure operators alone, and runs, into a database."""
+def measure_unseen(
+    database: Path, folder: Path, only: Sequence[str] | None, records: Records, minutes: float
+) -> None:
+    """Measure operators alone, and runs, into a database; what is there in the records is done."""
+    end_s = time.monotonic() + 60 * minutes
     begin_database(database)
     overheads = {threads: measure_overhead(threads) for threads in _THREADS}
     write_alone(database, origin(), (), overheads)
     for name in only or _ALL:
-        path = _built(name, folder)
-        began = time.monotonic()
-        best = optimised(path, read_onnx(path))
-        model = _alone(database, best.graph)
-        wanted = [Wanted(*each) for each in model.unmeasured(_SETTINGS)]
-        alone = list(measure_alone(best, wanted, _ALONE_S, _say))
-        write_alone(database, origin(), alone, {})
-        spent_s = time.monotonic() - began
-        model_file = read_onnx(path)
-        grid = Grid(_BATCHES, _THREADS[1:], _RUNS_S)
-        seen, _, _ = runs_of(model_file, folder, grid, lambda _: None, operators=False)
-        runs = (*_on_one_thread(model_file, folder), *rows(seen, None)[0])
-        write_profile(database, Profile(_MARK + name, origin(), runs, ()))
-        _say(f"{name}: {len(wanted)} operators alone in {spent_s:.1f} s")
+        if records.find("model", name=name):
+            continue
+        if time.monotonic() > end_s:
+            _say(f"{minutes:g} minutes are over before {name}; --resume goes on with it")
+            return
+        records.add(
+            "model", name=name, load=os.getloadavg()[0], **_measured(database, folder, name)
+        )
 
 
-def _on_one_thread(model: ModelProto, folder: Path) -> Iterable[RunRow]:
-    """By the thread's own clock, which does not go on while other programs have the core."""
+def _measured(database: Path, folder: Path, name: str) -> dict[str, Any]:
+    """Measure one model, and say what there is to know of that."""
+    path, began = built(name, folder), time.monotonic()
+    best = optimised(path, file := read_onnx(path))
+    model = _alone(database, best.graph)
+    settings = [s for s in _SETTINGS if (model.predict(s.batch, s.threads, 0) or 0.0) <= _LONGEST_S]
+    wanted = [Wanted(*each) for each in replace(model, known={}).unmeasured(settings)]
+    rows = list(measure_alone(best, wanted, _ALONE_S, _say))
+    write_alone(database, origin(), rows, {})
+    alone_s = time.monotonic() - began
+    runs = [
+        run
+        for threads in _THREADS
+        for batches in [[s.batch for s in settings if s.threads == threads]]
+        for run in runs_on(file, folder, threads, batches)
+    ]
+    write_profile(database, Profile(_MARK + name, origin(), tuple(runs), ()))
+    spent_s = time.monotonic() - began
+    _say(f"{name}: {len(rows)} times of operators in {alone_s:.1f} s, all in {spent_s:.1f} s")
+    return {
+        "operators": len(wanted),
+        "times": sum(isinstance(row, Alone) for row in rows),
+        "alone_s": round(alone_s, 1),
+        "spent_s": round(spent_s, 1),
+        "runs": [[*run.setting[:2], run.median_s, run.spread_s, run.samples] for run in runs],
+    }
+
+
+def runs_on(
+    model: ModelProto, folder: Path, threads: int, batches: Sequence[int]
+) -> Iterable[RunRow]:
+    """Runs of a model at some batch sizes, on one thread by its own clock."""
+    if threads == 1:
+        return on_one_thread(model, folder, batches)
+    grid = Grid(batches, [threads], _RUNS_S)
+    seen, _, _ = runs_of(model, folder, grid, lambda _: None, operators=False)
+    return rows(seen, None)[0]
+
+
+def on_one_thread(model: ModelProto, folder: Path, batches: Sequence[int]) -> Iterable[RunRow]:
+    """By the thread's own clock, which does not go on while other programs have the core.
+
+    Batch sizes take turns, so that what others do to the caches falls on all of them alike.
+    """
     session = ProfiledSession(model.SerializeToString(), folder, 1, operators=False)
-    for batch in _BATCHES:
-        inputs, times, end_s = feeds(model, batch), list[float](), time.monotonic() + _ONE_S
+    inputs = {batch: feeds(model, batch) for batch in batches}
+    times: dict[int, list[float]] = {batch: [] for batch in batches}
+    for batch in batches:
         for _ in range(_WARM_UPS):
-            session.run_s(inputs)
-        while len(times) < _LEAST_RUNS or (time.monotonic() < end_s and len(times) < _MOST_RUNS):
-            began = time.thread_time()
-            session.run_s(inputs)
-            times.append(time.thread_time() - began)
-        mid, p90, p95, p99 = np.quantile(times, [0.5, 0.9, 0.95, 0.99]).tolist()
-        yield RunRow(Setting(batch, 1), mid, p90, p95, p99, p90 - mid, len(times))
+            if session.run_s(inputs[batch]) > _LONG_S:
+                break
+    for _ in range(_ROUNDS):
+        for batch in batches:
+            times[batch] += _visit(session, inputs[batch])
+    for batch, found in times.items():
+        mid, p90, p95, p99 = np.quantile(found, [0.5, 0.9, 0.95, 0.99]).tolist()
+        yield RunRow(Setting(batch, 1), mid, p90, p95, p99, p90 - mid, len(found))
+
+
+def _visit(session: ProfiledSession, inputs: Mapping[str, Any]) -> list[float]:
+    """Runs for a while; a short one first warms the caches that others have used."""
+    end_s, first_s = time.monotonic() + _VISIT_S, _timed_s(session, inputs)
+    found = [first_s] if first_s > _LONG_S else []
+    while not found or time.monotonic() < end_s:
+        found.append(_timed_s(session, inputs))
+    return found
+
+
+def _timed_s(session: ProfiledSession, inputs: Mapping[str, Any]) -> float:
+    began = time.thread_time()
+    session.run_s(inputs)
+    return time.thread_time() - began
 
 
 def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
@@ -115,7 +176,7 @@ def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
         own = profiles.get(_MARK + name)
         if own is None:
             continue
-        model = _alone(database, graph_of(path := _built(name, folder), read_onnx(path)))
+        model = _alone(database, graph_of(path := built(name, folder), read_onnx(path)))
         measured_s = {run.setting: run.median_s for run in own.runs}
         settled = replace(model, runs={_KNOWN: measured_s[_KNOWN]})
         for setting, run_s in measured_s.items():
@@ -133,7 +194,8 @@ def _alone(database: Path, graph: Graph) -> OperatorLatencyModel:
     return replace(model, runs={})
 
 
-def _built(name: str, folder: Path) -> Path:
+def built(name: str, folder: Path) -> Path:
+    """The file of a model of either list, in a folder."""
     path = folder / f"{name}.onnx"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -81,6 +81,11 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "predict a model's latency, without running it",
             "carpool predict model.onnx --cpu 1 --batch 1,2,4,8",
         ),
+        "calibrate": (
+            "watchdog_plugin.profiling.calibrate_command:main",
+            "measure this machine, to predict from another one's profiles",
+            "carpool calibrate",
+        ),
         "register": (
             "watchdog_plugin.registration.command:main",
             "make, measure and keep variants of a model",

@@ -45,8 +45,9 @@ class Footprint:
         return min(MOST_MB, 1 << (whole_mb.bit_length() - 1)) if whole_mb > 0 else 0
 
     def _whole_bytes(self, batch: int) -> float:
-        cases = [operator.at(batch) for operator in self._graph.operators]
-        return sum(map(_weights, cases)) + max(map(_results, cases), default=0.0)
+        cases = [(operator.at(batch), count) for operator, count in self._graph.alike]
+        weights = sum(count * _weights(case) for case, count in cases)
+        return weights + max((_results(case) for case, _ in cases), default=0.0)
 
 
 def _weights(case: Case) -> float:

@@ -52,10 +52,14 @@ class Corrections:
         fit: What predicts them.
         elsewhere: Seconds that were measured where the fit is from; None: that is this machine.
         here: Seconds on the machine that is predicted for.
+        learnt: What was learnt elsewhere, before it was scaled to this machine.
     """
 
-    def __init__(self, groups: Groups, fit: Fit, elsewhere: Times | None, here: Times) -> None:
-        self._groups, self._fit, self._is_foreign = groups, fit, elsewhere is not None
+    def __init__(
+        self, groups: Groups, fit: Fit, elsewhere: Times | None, here: Times, learnt: Fit
+    ) -> None:
+        self._groups, self._fit, self._learnt = groups, fit, learnt
+        self._is_foreign = elsewhere is not None
         elsewhere = elsewhere or {}
         self._elsewhere, self._here = elsewhere, here
         self._batches = [batch for batch in fit.batches if groups.graph.admits(batch)]
@@ -107,7 +111,11 @@ class Corrections:
 
     def _of_unit(self, unit: ThreadsAndGpu) -> _OfUnit:
         predicted = [self._groups.seconds(self._fit, unit, batch) for batch in self._batches]
-        there, own = (self._logs(unit, predicted, t) for t in (self._elsewhere, self._here))
+        expected = predicted
+        if self._learnt is not self._fit:
+            expected = [self._groups.seconds(self._learnt, unit, batch) for batch in self._batches]
+        there = self._logs(unit, expected, self._elsewhere)
+        own = self._logs(unit, predicted, self._here)
         level = self._level(predicted, there, own) if self._is_foreign else 0.0
         logs = [
             np.where(np.isnan(mine).all(axis=0), _filled(other) + level, _filled(mine))

@@ -46,7 +46,7 @@ class _Error(NamedTuple):
 
 
 def measured_errors(
-    samples: Samples, known: Iterable[int], families: Mapping[str, str]
+    samples: Samples, known: Iterable[int], families: Mapping[str, str], most: int | None = None
 ) -> dict[tuple[ThreadsAndGpu, int], Errors]:
     """By unit and regime, the errors for models that a fit does not know.
 
@@ -54,8 +54,9 @@ def measured_errors(
         samples: Measured models.
         known: Positions of those that may be used.
         families: As in `fit_profiles`.
+        most: How many models are left out, one after the other; None: all.
     """
-    found = list(_left_out(samples, sorted(known), families))
+    found = list(_left_out(samples, sorted(known), families, most))
     plain = _plain(found)
     pairs = _pairs(found)
     return {
@@ -149,15 +150,21 @@ def _middle(errors: Sequence[float]) -> Bounds | None:
 
 
 def _left_out(
-    samples: Samples, known: Sequence[int], families: Mapping[str, str]
+    samples: Samples, known: Sequence[int], families: Mapping[str, str], most: int | None
 ) -> Iterable[_Error]:
     names = {at: samples.profiles[at].model for at in known}
     names = {at: families.get(name, name) for at, name in names.items()}
-    for out in sorted(set(names.values())):
+    for out in _spread(list(dict.fromkeys(names.values())), most):
         fit = samples.fit(at for at in known if names[at] != out)
         for at in known:
             if names[at] == out:
                 yield from _errors(samples, fit, at)
+
+
+def _spread(names: Sequence[str], most: int | None) -> Sequence[str]:
+    """So many of them, the last one among them and the others evenly apart."""
+    count = min(len(names), most or len(names))
+    return [names[len(names) - 1 - at * len(names) // count] for at in range(count)]
 
 
 def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from carpool.predictor.graph import Case, Shape
 
-__all__ = ["Sized", "is_like_others", "sized"]
+__all__ = ["WHOLE", "Sized", "is_like_others", "sized"]
+
+WHOLE = " whole"  # ends the classes of products of whole numbers
 
 _PIXEL_AXES = 4  # batch, channels, height, width
 _BLOCK = 16  # channels that a blocked convolution takes at once
@@ -25,13 +27,19 @@ _DENSE = frozenset({"Gemm", "com.microsoft.FusedGemm", "MatMul", "com.microsoft.
 _CONVOLUTIONS = frozenset({"Conv", "com.microsoft.FusedConv", "nchwc.Conv"})
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Dropout"})
 _RECURRENT = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_POOLS = frozenset({"MaxPool", "AveragePool", "nchwc.MaxPool", "nchwc.AveragePool", "LRN"})
+_POOLS = frozenset(
+    {
+        *("MaxPool", "AveragePool", "nchwc.MaxPool", "nchwc.AveragePool", "LRN"),
+        "com.microsoft.QLinearAveragePool",
+    }
+)
 _ROWS = frozenset(
     {
         *("Softmax", "LogSoftmax", "LayerNormalization", "com.microsoft.SkipLayerNormalization"),
         *("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "GlobalAveragePool"),
         *("GlobalMaxPool", "nchwc.GlobalAveragePool", "nchwc.GlobalMaxPool", "ArgMax", "TopK"),
         *("InstanceNormalization", "SimplifiedLayerNormalization"),
+        *("com.microsoft.QLinearGlobalAveragePool", "com.microsoft.QLinearReduceMean"),
     }
 )
 _ELEMENTWISE = frozenset(
@@ -74,11 +82,12 @@ def sized(case: Case) -> Sized:
         return _blocked(case) if case.kind.startswith("nchwc.") else _unblocked(case)
     name = _name(case.kind)
     if name in _WHOLE_CONVOLUTIONS and len(case.inputs[0].shape) >= _PIXEL_AXES - 1:
-        return _products_of(case, case.inputs[_WHOLE_CONVOLUTIONS[name]], "conv whole")
+        signed = " signed" * (case.inputs[0].datatype == "i8")
+        return _products_of(case, case.inputs[_WHOLE_CONVOLUTIONS[name]], f"conv{signed}{WHOLE}")
     if name == "ConvTranspose":
         return _transposed(case)
     if name in _WHOLE_PRODUCTS:
-        return _multiplied(case, case.inputs[_WHOLE_PRODUCTS[name]], "dense whole")
+        return _multiplied(case, case.inputs[_WHOLE_PRODUCTS[name]], f"dense{WHOLE}")
     for kinds, size in _SIZED:
         if case.kind in kinds:
             return size(case)
@@ -147,7 +156,8 @@ def _products_of(case: Case, weights: TensorShape, kind: str) -> Sized:
     """Convolutions that are products whatever their window: as `_unblocked`."""
     image, result, groups = case.inputs[0], case.outputs[0], case.given.get("group", 1)
     out, inside, *window = weights.shape
-    taps, columns = math.prod(window), math.prod(result.shape[2:])
+    pixels = result.shape[1:-1] if case.given.get("channels_last") else result.shape[2:]
+    taps, columns = math.prod(window), math.prod(pixels)
     calls, depth = result.shape[0] * groups, inside * taps
     unfolded = calls * depth * columns if taps > 1 else 0
     runs = unfolded / max(1, result.shape[-1])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
+from carpool.predictor.calibration import scaled
 from carpool.predictor.composition import composed
 from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.fit_json import from_json, to_json
@@ -21,17 +22,19 @@ from carpool.predictor.measured_operators import (
 )
 from carpool.predictor.operator_groups import Groups
 from carpool.predictor.profile import Origin, Setting
-from carpool.predictor.profile_database import case_ids
+from carpool.predictor.profile_database import case_ids, rows_of
 from carpool.predictor.profile_file import default_database, opened
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from carpool.predictor.calibration import Calibration
     from carpool.predictor.fit import Fit
     from carpool.predictor.graph import Case, Graph, Operator
+    from carpool.predictor.profile_database import Numbers
 
-__all__ = ["is_learnt", "own_database", "read_model", "usual_database", "write_fit"]
+__all__ = ["own_database", "read_fit", "read_model", "usual_database", "write_fit"]
 
 _NS_PER_S = 1e9
 
@@ -62,8 +65,8 @@ def write_fit(path: Path, origin: Origin, fit: Fit, models: int) -> None:
         )
 
 
-def is_learnt(path: Path, origin: Origin) -> bool:
-    """Whether something was learnt from the rows of an origin, by this version.
+def read_fit(path: Path, origin: Origin) -> Fit | None:
+    """What this version has learnt from the rows of an origin, if it has.
 
     Raises:
         ConfigError: the file is no profile database.
@@ -72,13 +75,19 @@ def is_learnt(path: Path, origin: Origin) -> bool:
     with opened(path) as connection:
         row = connection.execute(query, tuple(origin)).fetchone()
     try:
-        return row is not None and bool(from_json(row[0]).batches)
+        return from_json(row[0]) if row else None
     except ValueError:
-        return False
+        return None
 
 
 def read_model(
-    path: Path, graph: Graph, hardware: str = "", runtime: str = "", *, alone: bool = False
+    path: Path,
+    graph: Graph,
+    hardware: str = "",
+    runtime: str = "",
+    *,
+    alone: bool = False,
+    calibration: Callable[[Origin], Calibration | None] = lambda _: None,
 ) -> tuple[OperatorLatencyModel, Origin]:
     """The latency model of a graph, and what the database's times were measured on.
 
@@ -88,6 +97,7 @@ def read_model(
         hardware: The processor to predict for, where the database has several.
         runtime: Likewise the runtime; empty: the one that the times are of.
         alone: Whether operators count that were measured alone, and none in other models.
+        calibration: Of a machine, as far as it was made.
 
     Raises:
         ConfigError: the file is no profile database, or nothing was learnt from it.
@@ -108,17 +118,43 @@ def read_model(
     here = origin == target
     slower, quicker = _ways(graph, own := composed(graph, rows) | (known if here else {}))
     groups = Groups(slower)
-    fit = _complete(fit, groups, path).on_machine(overheads, {row.setting.batch for row in rows})
-    measured = {unit.threads for unit in fit.units} if here else overheads
-    rest = (None if here else known, frozenset(measured), runs, load_s, memory_mb)
-    model = OperatorLatencyModel(slower, fit, own, *rest, refused=refused, groups=groups)
+    calibrated = calibration(target)
+    overheads = dict(calibrated.overheads if calibrated else {}) | overheads
+    fit = _complete(fit, groups, path)
+    learnt = fit.on_machine(overheads, {row.setting.batch for row in rows})
+    model = OperatorLatencyModel(
+        slower,
+        _scaled(learnt, groups, fit.units if here else (), calibrated),
+        own,
+        None if here else known,
+        frozenset({unit.threads for unit in learnt.units} if here else overheads),
+        runs,
+        load_s,
+        memory_mb,
+        refused=refused,
+        groups=groups,
+        learnt=learnt,
+        calibrated=frozenset(calibrated.overheads) if calibrated else frozenset(),
+    )
     if quicker != slower:
-        model = replace(model, least=OperatorLatencyModel(quicker, fit, own, *rest))
+        model = replace(model, least=replace(model, graph=quicker))
     return model, origin
+
+
+def _scaled(
+    fit: Fit, groups: Groups, own: Collection[ThreadsAndGpu], calibration: Calibration | None
+) -> Fit:
+    """The fit for the machine that was calibrated, if it was."""
+    if calibration is None:
+        return fit
+    families = {group.kind: group.family for group in groups.all}
+    return scaled(fit, calibration, families, own)
 
 
 def _ways(graph: Graph, known: Mapping[tuple[Case, ThreadsAndGpu], float]) -> tuple[Graph, Graph]:
     """The graph where each branch goes the slower way, and where it goes the quicker one."""
+    if not any(operator.otherwise for operator in graph.operators):
+        return graph, graph
     spent_s: defaultdict[str, float] = defaultdict(float)
     for (case, _), seconds in known.items():
         spent_s[case.attributes] += seconds
@@ -147,10 +183,9 @@ def _complete(fit: Fit, groups: Groups, path: Path) -> Fit:
 
 def _cases(graph: Graph, batches: Iterable[int]) -> dict[Case, int]:
     """Each operator of a graph once for each batch size that the graph admits."""
-    every = [way for operator in graph.operators for way in operator.ways]
-    alike = {(o.kind, o.attributes, o.inputs, o.outputs): o for o in every}
+    every = [way for operator, _ in graph.alike for way in operator.ways]
     admitted = [batch for batch in sorted(batches) if graph.admits(batch)]
-    return {operator.at(batch): batch for batch in admitted for operator in alike.values()}
+    return {operator.at(batch): batch for batch in admitted for operator in every}
 
 
 def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tuple[Origin, Fit]:
@@ -172,19 +207,19 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
 
 
 def _known(
-    connection: sqlite3.Connection, origin: Origin, numbers: Mapping[tuple[Case, int], int]
+    connection: sqlite3.Connection, origin: Origin, numbers: Numbers
 ) -> dict[tuple[Case, ThreadsAndGpu], float]:
     """Seconds of operators in place, in whatever models have them."""
     query = (
-        "SELECT threads, gpu, sum(o.count * o.median_ns) / sum(o.count) FROM operators o"
-        ' JOIN models m ON m.id = o.model WHERE o."case" = ? AND batch = ?'
-        " AND (hardware, runtime, device) = (?, ?, ?) GROUP BY threads, gpu"
+        'SELECT o."case", batch, threads, gpu, sum(o.count * o.median_ns) / sum(o.count)'
+        ' FROM json_each(?) j CROSS JOIN operators o ON o."case" = j.value'
+        " JOIN models m ON m.id = o.model"
+        " WHERE (hardware, runtime, device) = (?, ?, ?) GROUP BY 1, 2, 3, 4"
     )
-    found = {}
-    for (case, batch), number in numbers.items():
-        for *unit, ns in connection.execute(query, (number, batch, *origin)):
-            found[case, ThreadsAndGpu(*unit)] = ns / _NS_PER_S
-    return found
+    return {
+        (case, ThreadsAndGpu(*unit)): ns / _NS_PER_S
+        for case, _, *unit, ns in rows_of(connection, query, numbers, origin)
+    }
 
 
 def _runs(

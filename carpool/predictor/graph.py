@@ -10,7 +10,8 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,6 +94,10 @@ class Case:
     inputs: tuple[TensorShape, ...]
     outputs: tuple[TensorShape, ...]
 
+    def __hash__(self) -> int:
+        """Of texts, which remember theirs."""
+        return hash((self.kind, self.attributes, self.shapes))
+
     @cached_property
     def given(self) -> Mapping[str, Any]:
         """The attributes by name."""
@@ -136,6 +141,12 @@ class Operator:
     outputs: tuple[tuple[str, SymbolicShape, bool], ...]
     after: tuple[int, ...] = ()
     otherwise: str = ""
+    _cases: dict[int, Case] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What it takes a time of its own for, wherever it is."""
+        return self.kind, self.attributes, self.inputs, self.outputs
 
     @property
     def ways(self) -> tuple[Operator, ...]:
@@ -146,15 +157,16 @@ class Operator:
 
     def at(self, batch: int) -> Case:
         """The operator in a batch of this size."""
-        return Case(
-            self.kind,
-            self.attributes,
-            tuple(_at(form, batch) for form in self.inputs),
-            tuple(_at(form, batch) for form in self.outputs),
-        )
+        found = self._cases.get(batch)
+        if found is None:
+            inputs, outputs = (
+                tuple([_at(form, batch) for form in forms]) for forms in (self.inputs, self.outputs)
+            )
+            found = self._cases[batch] = Case(self.kind, self.attributes, inputs, outputs)
+        return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Graph:
     """A model as the runtime executes it.
 
@@ -168,13 +180,23 @@ class Graph:
     operators: Sequence[Operator]
     fixed_batch: int | None = None
 
+    @cached_property
+    def alike(self) -> list[tuple[Operator, int]]:
+        """One of all operators that are equal but for their places, with how many there are."""
+        first: dict[object, Operator] = {}
+        counts: Counter[object] = Counter()
+        for operator in self.operators:
+            first.setdefault(operator.key, operator)
+            counts[operator.key] += 1
+        return [(operator, counts[key]) for key, operator in first.items()]
+
     @property
     def fingerprint(self) -> str:
         """What tells this graph from others, whatever it is called.
 
         The runtime's optimiser does not order all of its operators alike at each load.
         """
-        parts = sorted((o.kind, o.attributes, o.inputs, o.outputs) for o in self.operators)
+        parts = sorted(operator.key for operator in self.operators)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def admits(self, batch: int) -> bool:

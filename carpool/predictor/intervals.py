@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FOREIGN", "GUESSED", "LEVELLED", "MEASURED", "Part", "combined", "from_far"]
+__all__ = [
+    "CALIBRATED",
+    "FOREIGN",
+    "GUESSED",
+    "LEVELLED",
+    "MEASURED",
+    "Part",
+    "combined",
+    "from_far",
+    "scaling",
+]
 
 # What composition leaves open where every operator was measured: the 5th and 95th percentile, on
 # one thread, of the models that it was chosen by (benchmarks/results/operators_unseen.md). On
@@ -27,9 +37,13 @@ __all__ = ["FOREIGN", "GUESSED", "LEVELLED", "MEASURED", "Part", "combined", "fr
 MEASURED: Bounds = (-0.277, 0.266)
 FOREIGN = math.log(3)  # by how much processors differ; less where some operators were measured
 LEVELLED = math.log(1.6)
+# Laws of another processor, scaled by the calibration of this one: chosen by the models of
+# benchmarks/results/operators_foreign.md that are called so, of which it holds nine tenths.
+CALIBRATED = math.log(1.25)
 GUESSED = math.log(2)  # a family stands in for a class that nobody measured
 _PER_DOUBLING = 0.05  # of the batch, from the nearest measured one
 _MOST_DOUBLINGS = 4.0
+_PER_FACTOR = 0.1  # of log(this machine / the laws' machine), for operators that it scales
 
 
 class Part(NamedTuple):
@@ -50,6 +64,12 @@ def from_far(bounds: Bounds, doublings: Array) -> tuple[Array, Array]:
     """Bounds for batches that are so far from measured ones."""
     more = _PER_DOUBLING * np.minimum(doublings, _MOST_DOUBLINGS)
     return bounds[0] - more, bounds[1] + more
+
+
+def scaling(factors: Array) -> Array:
+    """By how much bounds widen where laws were scaled by so much."""
+    widened: Array = _PER_FACTOR * np.abs(np.log(np.maximum(factors, 1e-9)))
+    return widened
 
 
 def combined(parts: Sequence[Part]) -> Bounds:

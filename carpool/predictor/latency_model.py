@@ -21,6 +21,7 @@ from carpool.latency.model import Configuration, Resources
 from carpool.predictor.corrections import Corrections
 from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.intervals import (
+    CALIBRATED,
     FOREIGN,
     GUESSED,
     LEVELLED,
@@ -28,6 +29,7 @@ from carpool.predictor.intervals import (
     Part,
     combined,
     from_far,
+    scaling,
 )
 from carpool.predictor.operator_groups import Groups
 
@@ -47,6 +49,7 @@ __all__ = ["Interval", "OperatorLatencyModel", "Source"]
 _NORMAL = NormalDist()
 _BEYOND = 2  # batches up to so many times the largest measured one
 _MOST_CORRECTION = math.log(4)
+_LEAST_S = 1e-9
 
 
 class Interval(NamedTuple):
@@ -100,6 +103,9 @@ class OperatorLatencyModel:
         refused: Operators that the runtime does not run alone on that machine.
         least: The model where each If goes the quicker way; this one is where it goes the other.
         groups: Of the graph, if they are known already.
+        learnt: What the fit was before it was scaled to the machine that is predicted for; None: as
+            it is.
+        calibrated: Numbers of threads for which it was scaled.
     """
 
     graph: Graph
@@ -114,20 +120,30 @@ class OperatorLatencyModel:
     refused: Collection[tuple[Case, ThreadsAndGpu]] = ()
     least: OperatorLatencyModel | None = None
     groups: Groups | None = field(default=None, repr=False, compare=False)
+    learnt: Fit | None = field(default=None, repr=False, compare=False)
+    calibrated: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         """Prepare what every prediction needs."""
         known = self.groups if self.groups and self.groups.graph is self.graph else None
         groups = known or Groups(self.graph)
-        corrections = Corrections(groups, self.fit, self.elsewhere, self.known)
-        cached = lru_cache(maxsize=1024)(self._uncalibrated)
+        learnt = self.learnt or self.fit
+        corrections = Corrections(groups, self.fit, self.elsewhere, self.known, learnt)
+        cached, seconds = (
+            lru_cache(maxsize=size)(of)
+            for size, of in ((1024, self._uncalibrated), (64, self._timed))
+        )
         object.__setattr__(self, "_groups", groups)
         object.__setattr__(self, "_corrections", corrections)
         object.__setattr__(self, "_plain_s", cached)
+        object.__setattr__(self, "_seconds", seconds)
 
     _groups: Groups = field(init=False, repr=False, compare=False)
     _corrections: Corrections = field(init=False, repr=False, compare=False)
     _plain_s: Callable[[ThreadsAndGpu, int], float | None] = field(
+        init=False, repr=False, compare=False
+    )
+    _seconds: Callable[[ThreadsAndGpu, int], list[Array]] = field(
         init=False, repr=False, compare=False
     )
 
@@ -238,7 +254,7 @@ class OperatorLatencyModel:
         kernels_s = sum(float(each @ group.counts) for each, group in pairs)
         return self.fit.run_s(unit, kernels_s, count)
 
-    def _seconds(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
+    def _timed(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
         """Of the operators of each group."""
         seconds = self._groups.seconds(self.fit, unit, batch)
         return self._corrections.apply(seconds, unit, batch)
@@ -250,10 +266,10 @@ class OperatorLatencyModel:
         seconds, doublings = self._seconds(unit, batch), self._corrections.doublings(unit, batch)
         parts = []
         spent_s = 0.0
-        for each, apart, group, is_guess in zip(
-            seconds, doublings, self._groups.all, guessed, strict=True
+        for each, apart, group, is_guess, factors in zip(
+            seconds, doublings, self._groups.all, guessed, self._scaled_by(unit, batch), strict=True
         ):
-            more = GUESSED * is_guess
+            more = GUESSED * is_guess + scaling(factors)
             known = np.isfinite(apart)
             low, high = from_far(MEASURED, apart)
             weights = each * group.counts
@@ -264,12 +280,23 @@ class OperatorLatencyModel:
         besides = np.array([max(0.0, plain_s - spent_s)])
         return combined([*parts, Part(besides, np.array([least]), np.array([most]))])
 
+    def _scaled_by(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
+        """How much longer operators take on this machine than where their laws are from."""
+        learnt = self.learnt if unit.threads in self.calibrated else None
+        if learnt is None:
+            return [np.ones(len(group.operators)) for group in self._groups.all]
+        here, there = (self._groups.seconds(fit, unit, batch) for fit in (self.fit, learnt))
+        return [one / np.maximum(two, _LEAST_S) for one, two in zip(here, there, strict=True)]
+
     def _law_bounds(self, unit: ThreadsAndGpu, plain_s: float) -> Bounds:
         """The bounds for operators that follow from laws."""
         low, high = self.fit.errors_of(unit, plain_s).plain
         if self.elsewhere is None:
             return low, high
-        more = LEVELLED if any(known == unit for _, known in self.known) else FOREIGN
+        if any(known == unit for _, known in self.known):
+            more = LEVELLED
+        else:
+            more = CALIBRATED if unit.threads in self.calibrated else FOREIGN
         return low - more, high + more
 
     @cached_property

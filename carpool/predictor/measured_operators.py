@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.predictor.profile import Alone, Overhead, Refused, Setting
-from carpool.predictor.profile_database import new_case_id
+from carpool.predictor.profile_database import new_case_id, rows_of
 from carpool.predictor.profile_file import has_table, opened
 
 if TYPE_CHECKING:
@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from carpool.predictor.graph import Case
     from carpool.predictor.profile import Origin
+    from carpool.predictor.profile_database import Numbers
 
 __all__ = ["measured_batches", "read_alone", "read_overheads", "read_refused", "write_alone"]
 
 _NS_PER_S = 1e9
+_OF_CASES = (
+    'SELECT t."case", {columns} FROM json_each(?) j'
+    ' CROSS JOIN {table} t ON t."case" = j.value WHERE (hardware, runtime) = (?, ?)'
+)
 
 
 def write_alone(
@@ -65,34 +69,25 @@ def write_alone(
         )
 
 
-def read_alone(
-    connection: sqlite3.Connection, origin: Origin, numbers: Mapping[tuple[Case, int], int]
-) -> Iterator[Alone]:
+def read_alone(connection: sqlite3.Connection, origin: Origin, numbers: Numbers) -> Iterator[Alone]:
     """What is known of cases at batch sizes, by their numbers in the database."""
     if not has_table(connection, "measured_alone"):
         return
-    query = (
-        "SELECT threads, moved_mb, median_ns FROM measured_alone"
-        ' WHERE ("case", hardware, runtime, batch) = (?, ?, ?, ?)'
-    )
-    for (case, batch), number in numbers.items():
-        rows = connection.execute(query, (number, *origin[:2], batch))
-        for threads, moved_mb, ns in rows:
-            yield Alone(case, Setting(batch, threads), moved_mb, ns / _NS_PER_S)
+    columns = "batch, threads, moved_mb, median_ns"
+    query = _OF_CASES.format(columns=columns, table="measured_alone")
+    for case, batch, threads, moved_mb, ns in rows_of(connection, query, numbers, origin[:2]):
+        yield Alone(case, Setting(batch, threads), moved_mb, ns / _NS_PER_S)
 
 
 def read_refused(
-    connection: sqlite3.Connection, origin: Origin, numbers: Mapping[tuple[Case, int], int]
+    connection: sqlite3.Connection, origin: Origin, numbers: Numbers
 ) -> Iterator[Refused]:
     """What the runtime has refused to run alone; arguments as `read_alone` has them."""
     if not has_table(connection, "refused_alone"):
         return
-    query = (
-        'SELECT threads FROM refused_alone WHERE ("case", hardware, runtime, batch) = (?, ?, ?, ?)'
-    )
-    for (case, batch), number in numbers.items():
-        for (threads,) in connection.execute(query, (number, *origin[:2], batch)):
-            yield Refused(case, Setting(batch, threads))
+    query = _OF_CASES.format(columns="batch, threads", table="refused_alone")
+    for case, batch, threads in rows_of(connection, query, numbers, origin[:2]):
+        yield Refused(case, Setting(batch, threads))
 
 
 def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
+from carpool.predictor.calibration_file import read_calibration
 from carpool.predictor.fit_database import read_model, usual_database
 from carpool.predictor.profile import Setting
 from carpool.processor import processor, runtime
@@ -45,7 +46,13 @@ def read_operators(
     from carpool.onnx_graph.optimised import read_graph  # noqa: PLC0415  it needs the runtime
 
     graph = read_graph(path, dims)
-    model, _ = read_model(database or usual_database(), graph, processor(), runtime())
+    model, _ = read_model(
+        database or usual_database(),
+        graph,
+        processor(),
+        runtime(),
+        calibration=read_calibration,
+    )
     if model.untold():
         kinds, fix = ", ".join(model.untold()), "carpool predict measures them, or carpool profile"
         expected = "operators that a profile database knows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -56,14 +56,9 @@ class Groups:
         self.graph = graph
         probes = _PROBES if graph.fixed_batch is None else (graph.fixed_batch,)
         self._some_batch = probes[0]
-        counts: Counter[_Key] = Counter()
-        first: dict[_Key, Operator] = {}
-        self._key: list[_Key] = []
-        for operator in graph.operators:
-            key: _Key = (operator.kind, operator.attributes, operator.inputs, operator.outputs)
-            counts[key] += 1
-            first.setdefault(key, operator)
-            self._key.append(key)
+        first: dict[_Key, Operator] = {operator.key: operator for operator, _ in graph.alike}
+        counts: dict[_Key, int] = {operator.key: count for operator, count in graph.alike}
+        self._key: list[_Key] = [operator.key for operator in graph.operators]
         together: defaultdict[tuple[str, str], list[_Key]] = defaultdict(list)
         lines: dict[_Key, tuple[Array, Array]] = {}
         for key, operator in first.items():
@@ -131,9 +126,12 @@ class Groups:
 
     def _moved_bytes(self, batch: int) -> float:
         """Of weights and results, as profiles count them."""
-        cases = [operator.at(batch) for operator in self.graph.operators]
-        weights = sum(f.size_bytes for case in cases for f in case.inputs if f.constant)
-        return weights + sum(f.size_bytes for case in cases for f in case.outputs)
+        moved = 0.0
+        for operator, count in self.graph.alike:
+            case = operator.at(batch)
+            weights = sum(form.size_bytes for form in case.inputs if form.constant)
+            moved += count * (weights + sum(form.size_bytes for form in case.outputs))
+        return moved
 
 
 def _line(sizes: list[Array], probes: tuple[int, ...]) -> tuple[Array, Array]:

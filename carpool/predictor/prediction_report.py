@@ -74,6 +74,7 @@ def document(
         "runtime": basis.origin.runtime,
         "target": {"hardware": basis.target.hardware, "runtime": basis.target.runtime},
         "foreign": basis.is_foreign,
+        "scaled": basis.is_foreign and bool(model.calibrated),
         "measuring_s": round(basis.measuring_s, 3),
         "sources": [
             {
@@ -119,11 +120,19 @@ def _basis(
         spent = f", in {basis.measuring_s:.1f} s" if basis.measuring_s else ""
         lines.append(f"operators: {counts}{spent}")
     if basis.is_foreign:
-        lines.append(
-            f"that is not {basis.target.hardware}, {basis.target.runtime}: what was not measured"
-            " here may take three times as long or a third, as the interval says"
-        )
+        there = f"{basis.target.hardware}, {basis.target.runtime}"
+        lines.append(f"that is not {there}: what was not measured there {_allowance(model)}")
     return lines
+
+
+def _allowance(model: OperatorLatencyModel) -> str:
+    """How predictions for another machine than the laws' one are made."""
+    if model.calibrated:
+        return "is scaled by its calibration"
+    return (
+        "may take three times as long or a third, as the interval says; carpool calibrate on that"
+        " machine narrows it"
+    )
 
 
 def _cells(row: dict[str, float]) -> tuple[str, ...]:

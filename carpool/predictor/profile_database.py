@@ -8,7 +8,9 @@ as in ``f32[1b,64,56,56]``.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from carpool.predictor.graph import Case
@@ -17,10 +19,20 @@ from carpool.predictor.profile_file import opened
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["case_id", "case_ids", "new_case_id", "read_profiles", "write_profile"]
+__all__ = [
+    "Numbers",
+    "case_id",
+    "case_ids",
+    "new_case_id",
+    "read_profiles",
+    "rows_of",
+    "write_profile",
+]
+
+Numbers = Mapping[tuple[int, int], Case]  # cases by their numbers in a database and batch sizes
 
 _NS_PER_S = 1e9
 _FIRST_SIZE = re.compile(r"(\w+\[)(\d+)([\],][^;>=]*)(?=[;>]|$)")
@@ -99,12 +111,37 @@ def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | Non
     return None if row is None else int(row[0])
 
 
-def case_ids(
-    connection: sqlite3.Connection, cases: Mapping[Case, int]
-) -> dict[tuple[Case, int], int]:
-    """The numbers of those cases that a database has, each with its batch size."""
-    found = ((case, batch, case_id(connection, case, batch)) for case, batch in cases.items())
-    return {(case, batch): number for case, batch, number in found if number is not None}
+def case_ids(connection: sqlite3.Connection, cases: Mapping[Case, int]) -> Numbers:
+    """Those cases that a database has, by their numbers and batch sizes."""
+    query = (
+        "SELECT j.key, c.id FROM json_each(?) j"
+        " CROSS JOIN kinds k ON k.kind = json_extract(j.value, '$[0]')"
+        " AND k.attributes = json_extract(j.value, '$[1]')"
+        " CROSS JOIN cases c ON c.kind = k.id AND c.shapes = json_extract(j.value, '$[2]')"
+    )
+    known = list(cases.items())
+    wanted = [(c.kind, c.attributes, _any_batch(c.shapes, batch)) for c, batch in known]
+    found = connection.execute(query, (json.dumps(wanted),))
+    return {(number, known[at][1]): known[at][0] for at, number in found}
+
+
+def rows_of(
+    connection: sqlite3.Connection, query: str, numbers: Numbers, origin: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """What a query finds of cases: each, its batch size and further columns.
+
+    Args:
+        connection: To the database.
+        query: With places for a JSON list of numbers and for the origin; its first columns are the
+            number of a case and the batch size.
+        numbers: Of the cases.
+        origin: What they were measured on.
+    """
+    every = json.dumps(sorted({number for number, _ in numbers}))
+    for number, batch, *rest in connection.execute(query, (every, *origin)):
+        case = numbers.get((number, batch))
+        if case is not None:
+            yield case, batch, *rest
 
 
 def new_case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int:

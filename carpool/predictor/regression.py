@@ -21,7 +21,7 @@ from carpool.predictor.thread_scaling import shared
 from carpool.predictor.training_rows import tabled, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,8 +71,13 @@ class Samples:
                 kernels[number, row.setting] = (count + row.count, spent_s)
         return cls(profiles, *tabled(profiles), kernels)
 
-    def fit(self, kept: Iterable[int]) -> Fit:
-        """What some of the profiles tell, by their positions; errors are not measured."""
+    def fit(self, kept: Iterable[int], kinds: Collection[str] | None = None) -> Fit:
+        """What some of the profiles tell, by their positions; errors are not measured.
+
+        Args:
+            kept: The positions.
+            kinds: The classes to learn laws of, and of their families; None: all.
+        """
         chosen = sorted(kept)
         runs = [
             (self.kernels[number, run.setting], run)
@@ -86,9 +91,11 @@ class Samples:
             per_run_s[unit], per_operator_s[unit] = _overhead(of_unit)
         batches = sorted({run.setting.batch for _, run in runs})
         tails = _tails([run for _, run in runs])
-        return Fit(self._laws(chosen), per_run_s, per_operator_s, tuple(batches), tails)
+        return Fit(self._laws(chosen, kinds), per_run_s, per_operator_s, tuple(batches), tails)
 
-    def _laws(self, chosen: Sequence[int]) -> dict[tuple[str, ThreadsAndGpu], Array]:
+    def _laws(
+        self, chosen: Sequence[int], kinds: Collection[str] | None
+    ) -> dict[tuple[str, ThreadsAndGpu], Array]:
         classes: dict[str, Rows] = {}
         families: defaultdict[str, list[Rows]] = defaultdict(list)
         for kind, table in self.tables.items():
@@ -96,7 +103,10 @@ class Samples:
             if len(rows):
                 classes[kind] = rows
                 families[f"any {rows.family}"].append(rows)
-        classes |= {kind: together(tables) for kind, tables in families.items()}
+        if kinds is not None:
+            classes = {kind: rows for kind, rows in classes.items() if kind in kinds}
+        wanted = {f"any {rows.family}" for rows in classes.values()}
+        classes |= {kind: together(tables) for kind, tables in families.items() if kind in wanted}
         found: dict[tuple[str, ThreadsAndGpu], Array] = {}
         for kind, rows in classes.items():
             key = kind, np.unique(rows.profile).tobytes()

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["TERMS", "terms"]
+__all__ = ["BOUNDS", "TERMS", "WORK", "terms"]
 
 _BLOCK, _SET, _PIXELS = 16, 4, 6  # channels, blocks of them and pixels that a kernel holds
 _ROWS = 12  # of a matrix that a kernel holds
 _L1, _L2, _L3 = 32e3, 1e6, 16e6
 _DEPTH = 128.0  # input channels that a pointwise convolution takes in one pass
 _UNIT = 1e-6  # so that coefficients are of about one
+
+WORK = "work"
+_CALL, _CACHE, _MEMORY = "call", "cache", "memory"
+_LEVELS = (_CACHE, _CACHE, _MEMORY)
 
 
 def terms(family: str, sizes: Array, cold: Array, threads: int = 1) -> Array:
@@ -185,4 +189,22 @@ TERMS: Mapping[str, Callable[[Array, Array], list[Array]]] = {
     "copy": _rows,
     "elementwise": _rows,
     "view": _view,
+}
+
+# What bounds each term of a family, in their order: starting it, arithmetic, caches or memory.
+_CONVOLUTION = (_CALL, *[WORK] * 9, *[_CACHE] * 4, *_LEVELS, _CACHE, _MEMORY)
+_ROW_BOUNDS = (_CALL, WORK, WORK, *_LEVELS)
+BOUNDS: Mapping[str, tuple[str, ...]] = {
+    "direct": _CONVOLUTION,
+    "first": _CONVOLUTION,
+    "pointwise": _CONVOLUTION,
+    "depthwise": (_CALL, *[WORK] * 3, *_LEVELS),
+    "dense": (_CALL, *[WORK] * 6, *[_MEMORY] * 3, *_LEVELS, _CACHE, WORK, _CACHE),
+    "unfolded": (_CALL, *[WORK] * 6, _CACHE, WORK, _CACHE, WORK, *_LEVELS, _CACHE),
+    "recurrent": (_CALL, *[WORK] * 10, _CACHE, _CACHE),
+    "window": (_CALL, WORK, WORK, *_LEVELS),
+    "rows": _ROW_BOUNDS,
+    "copy": _ROW_BOUNDS,
+    "elementwise": _ROW_BOUNDS,
+    "view": (_CALL,),
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from carpool.predictor.features import sized
 from carpool.predictor.graph import Case, TensorShape
 from carpool.predictor.least_squares import non_negative
-from carpool.predictor.roofline_terms import terms
+from carpool.predictor.roofline_terms import BOUNDS, TERMS, terms
 from carpool.predictor.thread_scaling import divided, shared
 
 if TYPE_CHECKING:
@@ -53,7 +53,13 @@ def test_every_operator_has_a_class_and_terms(kind: str) -> None:
         values = terms(found.family, sizes, np.zeros(1), threads)
         assert np.isfinite(values).all()
         assert (values >= 0).all()
+        assert len(BOUNDS[found.family]) == values.shape[1]
     assert (1,) == shared(found.family, sizes).shape
+
+
+def test_every_family_says_what_bounds_its_terms() -> None:
+    """Each of them is in the table above for at least one class."""
+    assert set(TERMS) == set(BOUNDS)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from carpool.predictor.fit_database import is_learnt, read_model, write_fit
+from carpool.predictor.fit_database import read_fit, read_model, write_fit
 from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.graph import Case, TensorShape
 from carpool.predictor.profile import OperatorRow, Profile, Setting
@@ -123,12 +123,12 @@ def test_what_another_version_has_learnt_is_refused_with_the_mend(tmp_path: Path
     known = profiles(10)
     for each in known:
         write_profile(path, each)
-    assert not is_learnt(path, ORIGIN)
+    assert None is read_fit(path, ORIGIN)
     write_fit(path, ORIGIN, fit_profiles(known), len(known))
-    assert is_learnt(path, ORIGIN)
+    assert read_fit(path, ORIGIN) is not None
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE fits SET document = replace(document, '\"form\":', '\"was\":')")
-    assert not is_learnt(path, ORIGIN)
+    assert None is read_fit(path, ORIGIN)
     with pytest.raises(ConfigError, match="carpool profile of any model learns anew"):
         read_model(path, NET)
 

@@ -96,6 +96,20 @@ def test_text_is_refused_and_not_tried_again(
     assert {"Equal": "predicted", "Cast": "known"} == _source_of_each(second)
 
 
+def test_being_asked_to_measure_tries_refused_operators_again(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Those alone: what is known stays known."""
+    path, database = _textual(tmp_path / "text.onnx"), str(tmp_path / "p.sqlite")
+    argv = [str(path), "--batch", "4", "--database", database, "--json"]
+    assert 0 == predict_command.main(argv)
+    capsys.readouterr()
+    assert 0 == predict_command.main([*argv, "--measure"])
+    said = capsys.readouterr()
+    assert "measuring 1 operators alone" in said.err
+    assert {"Equal": "predicted", "Cast": "known"} == _source_of_each(json.loads(said.out))
+
+
 def test_what_was_measured_before_an_interrupt_is_kept(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,8 @@ from carpool.onnx_graph.model_file import BATCH, read_onnx, refuse_control_flow
 from carpool.onnx_graph.optimised import graph_of, model_name
 from carpool.onnx_graph.parts import dims
 from carpool.predictor import grid_arguments
-from carpool.predictor.fit_database import is_learnt, own_database, write_fit
-from carpool.predictor.fitting import fit_profiles
+from carpool.predictor.fit_database import own_database, read_fit, write_fit
+from carpool.predictor.fitting import learn
 from carpool.predictor.profile import Profile
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import begin_database
@@ -139,9 +139,10 @@ def _keep(database: Path, measured: Profile) -> None:
     for place in sorted({each.origin for each in every}):
         same = [each for each in every if each.origin == place]
         here = place == measured.origin
-        if len(same) >= _ENOUGH_MODELS and (here or not is_learnt(database, place)):
-            _say(f"measured; learning from {len(same)} models, which takes some seconds more")
-            write_fit(database, place, fit_profiles(same), len(same))
+        earlier = read_fit(database, place)
+        if len(same) >= _ENOUGH_MODELS and (here or earlier is None):
+            _say(f"measured; learning from {len(same)} models")
+            write_fit(database, place, learn(same, measured, earlier), len(same))
         elif here:
             more = f"{len(same)} of {_ENOUGH_MODELS} models measured on this processor and runtime"
             _say(f"{more}; until then predictions start from another's")

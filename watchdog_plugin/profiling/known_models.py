@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.errors import ConfigError
+from carpool.predictor.calibration_file import read_calibration
 from carpool.predictor.fit_database import own_database, read_model, usual_database
 from carpool.predictor.graph_json import known_graph, write_graph
 from carpool.predictor.measured_operators import write_alone
@@ -138,7 +140,12 @@ class _Reading:
 
     def _read(self, graph: Graph) -> tuple[OperatorLatencyModel, Origin]:
         target = self._request.target
-        return read_model(self._database, graph, target.hardware, target.runtime)
+        model, origin = read_model(
+            self._database, graph, target.hardware, target.runtime, calibration=read_calibration
+        )
+        if self._request.is_asked:  # what was refused before is tried again
+            model = replace(model, refused=())
+        return model, origin
 
     def _graph(self) -> Graph:
         request = self._request

@@ -1,0 +1,186 @@
+"""What a machine's calibration makes of laws that were learnt on another one.
+
+A law is a sum of terms, each bounded by one thing: what starting an operator costs, arithmetic,
+caches or memory. A calibration times a few reference operators on the machine. Held against what
+the laws expect of them, they tell how much longer each of these takes there: calls, caches and
+memory for all operators, arithmetic for each class of them, since types and kernels differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from carpool.predictor.features import WHOLE, sized
+from carpool.predictor.fit import ALONE, ThreadsAndGpu, cold_share
+from carpool.predictor.least_squares import non_negative
+from carpool.predictor.roofline_terms import BOUNDS, WORK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from carpool.predictor.fit import Fit
+    from carpool.predictor.profile import Alone, Origin, Overhead
+
+    Array = NDArray[np.float64]
+    Laws = Mapping[tuple[str, ThreadsAndGpu], Array]
+
+__all__ = ["Calibration", "scaled"]
+
+_US_PER_S = 1e6
+_DRAWN = 0.5  # weight of what the operator as a whole tells, where its terms are hard to tell apart
+_MOST = 8.0  # times as much or as little as the operators of its class as a whole
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured to know a machine.
+
+    Attributes:
+        origin: The machine and its runtime.
+        rows: Reference operators, measured alone.
+        overheads: By number of threads, what a run costs besides its operators.
+    """
+
+    origin: Origin
+    rows: tuple[Alone, ...]
+    overheads: Mapping[int, Overhead]
+
+
+class _Expected(NamedTuple):
+    """A reference operator: what laws expect of it by what bounds it, and what it takes."""
+
+    kind: str
+    family: str
+    parts_us: Mapping[str, float]
+    measured_us: float
+
+    @property
+    def ratio(self) -> float:
+        """Measured over expected."""
+        return self.measured_us / sum(self.parts_us.values())
+
+
+class _Factors(NamedTuple):
+    """How much longer everything takes than where the laws are from, by what bounds it."""
+
+    shared: Mapping[str, float]
+    classes: Mapping[str, float]
+    families: Mapping[tuple[str, bool], float]
+    level: float
+
+    def of(self, kind: str, family: str) -> Array:
+        """One for each term of a class's law."""
+        work = self.classes.get(kind, self.families.get(_family(kind, family), self.level))
+        return np.array([work if by == WORK else self.shared[by] for by in BOUNDS[family]])
+
+
+def scaled(
+    fit: Fit,
+    calibration: Calibration,
+    families: Mapping[str, str],
+    own: Collection[ThreadsAndGpu],
+) -> Fit:
+    """A fit for the machine that was calibrated.
+
+    Classes that have no law, and a reference operator, get their family's.
+
+    Args:
+        fit: With laws, of this processor or of another one, for each number of threads.
+        calibration: Of the machine to predict for.
+        families: The classes that are asked for, each with its family.
+        own: Where the laws are this processor's, and stay as they are.
+    """
+    classes = {f"any {family}": family for family in families.values()} | dict(families)
+    laws = dict(fit.laws)
+    for unit in map(ThreadsAndGpu, calibration.overheads):
+        stays = unit in own
+        if stays and all((kind, unit) in laws for kind in families):
+            continue
+        rows = [row for row in calibration.rows if row.setting.threads == unit.threads]
+        factors = _factors(_expected(fit, unit, rows))
+        if factors:
+            laws |= _scaled(fit.laws, factors, classes, unit, stays=stays)
+    return replace(fit, laws=laws)
+
+
+def _scaled(
+    laws: Laws, factors: _Factors, classes: Mapping[str, str], unit: ThreadsAndGpu, *, stays: bool
+) -> Laws:
+    """Laws of a unit times what the machine takes longer, but for those there are if they stay."""
+    found = {}
+    for kind, family in classes.items():
+        for how in ("", ALONE):
+            law = laws.get((kind + how, unit))
+            if law is not None and stays:
+                continue
+            if law is None and kind in factors.classes:
+                law = laws.get((f"any {family}{how}", unit))
+            if law is not None:
+                found[kind + how, unit] = law * factors.of(kind, family)
+    return found
+
+
+def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Expected]:
+    """Those reference operators that laws tell anything of."""
+    found = []
+    for row in rows:
+        size = sized(row.case)
+        weights = sum(form.size_bytes for form in row.case.inputs if form.constant)
+        moved = weights + sum(form.size_bytes for form in row.case.outputs)
+        cold = np.array([cold_share(moved)])
+        parts = fit.operator_parts(size.kind, size.family, unit, np.array([size.sizes]), cold)
+        if parts is not None and parts.sum() > 0:
+            by: defaultdict[str, float] = defaultdict(float)
+            for bound, spent_us in zip(BOUNDS[size.family], parts[0].tolist(), strict=True):
+                by[bound] += spent_us
+            found.append(_Expected(size.kind, size.family, by, row.seconds * _US_PER_S))
+    return found
+
+
+def _factors(rows: Sequence[_Expected]) -> _Factors | None:
+    """What explains the rows best, drawn to what each class takes as a whole."""
+    if not rows:
+        return None
+    level = median(row.ratio for row in rows)
+    alike: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        alike[row.kind].append(row.ratio)
+    whole = {kind: median(ratios) for kind, ratios in alike.items()}
+    shared = [by for by in dict.fromkeys(b for bs in BOUNDS.values() for b in bs) if by != WORK]
+    drawn_to = np.array([*whole.values(), *[level] * len(shared)])
+    place = {name: at for at, name in enumerate([*whole, *shared])}
+    matrix = np.zeros((len(rows), len(place)))
+    for number, row in enumerate(rows):
+        for by, spent_us in row.parts_us.items():
+            matrix[number, place[row.kind if by == WORK else by]] += spent_us / row.measured_us
+    pull = np.diag(_DRAWN / drawn_to)
+    target = np.array([1.0] * len(rows) + [_DRAWN] * len(place))
+    found = non_negative(np.vstack([matrix, pull]), target)
+    found = np.clip(found, drawn_to / _MOST, drawn_to * _MOST)
+    classes = {kind: float(found[place[kind]]) for kind in whole}
+    return _Factors(
+        {by: float(found[place[by]]) for by in shared}, classes, _of_families(rows, classes), level
+    )
+
+
+def _family(kind: str, family: str) -> tuple[str, bool]:
+    """Products of whole numbers are a family of their own."""
+    return family, kind.endswith(WHOLE)
+
+
+def _of_families(
+    rows: Iterable[_Expected], classes: Mapping[str, float]
+) -> dict[tuple[str, bool], float]:
+    """What stands in for classes without a reference operator."""
+    logs: defaultdict[tuple[str, bool], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        logs[_family(row.kind, row.family)][row.kind] = math.log(classes[row.kind])
+    return {family: math.exp(fmean(of.values())) for family, of in logs.items()}

@@ -1,0 +1,85 @@
+"""A calibration in the figures that processors are compared by: arithmetic, bytes, overheads."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.predictor.features import WHOLE, sized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from carpool.predictor.calibration import Calibration
+    from carpool.predictor.graph import Case
+    from carpool.predictor.profile import Alone
+
+__all__ = ["Roofs", "roofs"]
+
+# Of a family's sizes, the first so many multiply to what it multiplies.
+_PRODUCTS = {"dense": 4, "unfolded": 4, "direct": 7, "first": 7, "pointwise": 7, "depthwise": 7}
+_IN_CACHE_BYTES, _IN_MEMORY_BYTES = 1e6, 32e6
+_GIGA, _US_PER_S = 1e9, 1e6
+_OPERATIONS = 2  # of a multiplication whose result is added
+
+
+class Roofs(NamedTuple):
+    """The most that some threads were seen to do; 0 where nothing tells it.
+
+    Attributes:
+        threads: How many.
+        f32_gflops: Billions of operations on 32-bit numbers a second.
+        i8_gops: Likewise on 8-bit whole numbers.
+        cache_gb_s: Billions of bytes a second that are read and written within caches.
+        memory_gb_s: Likewise those that no cache holds.
+        per_run_us: Microseconds that a run costs besides its operators.
+        per_operator_us: Likewise each operator; below 0 where timing one costs more.
+    """
+
+    threads: int
+    f32_gflops: float
+    i8_gops: float
+    cache_gb_s: float
+    memory_gb_s: float
+    per_run_us: float
+    per_operator_us: float
+
+
+def roofs(calibration: Calibration) -> list[Roofs]:
+    """The roofs of a machine, by number of threads."""
+    found = []
+    for threads, overhead in sorted(calibration.overheads.items()):
+        rows = [row for row in calibration.rows if row.setting.threads == threads]
+        besides_us = [seconds * _US_PER_S for seconds in overhead]
+        found.append(Roofs(threads, *_arithmetic(rows), *_moving(rows), *besides_us))
+    return found
+
+
+def _arithmetic(rows: Iterable[Alone]) -> tuple[float, float]:
+    """Of 32-bit numbers, and of whole ones."""
+    most = {False: 0.0, True: 0.0}
+    for row in rows:
+        size = sized(row.case)
+        if size.family in _PRODUCTS:
+            count = _OPERATIONS * math.prod(size.sizes[: _PRODUCTS[size.family]])
+            whole = size.kind.endswith(WHOLE)
+            most[whole] = max(most[whole], count / row.seconds / _GIGA)
+    return most[False], most[True]
+
+
+def _moving(rows: Iterable[Alone]) -> tuple[float, float]:
+    """Within caches, and from memory."""
+    cache = memory = 0.0
+    for row in rows:
+        moved = _bytes(row.case)
+        if moved <= _IN_CACHE_BYTES:
+            cache = max(cache, moved / row.seconds / _GIGA)
+        if moved >= _IN_MEMORY_BYTES:
+            memory = max(memory, moved / row.seconds / _GIGA)
+    return cache, memory
+
+
+def _bytes(case: Case) -> float:
+    if case.kind == "Gather":  # reads no more than it gives
+        return 0.0
+    return sum(form.size_bytes for form in (*case.inputs, *case.outputs))

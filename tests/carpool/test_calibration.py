@@ -1,0 +1,172 @@
+"""Laws of one machine, scaled to another one that was calibrated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.predictor.calibration import Calibration, scaled
+from carpool.predictor.calibration_file import (
+    calibration_path,
+    read_calibration,
+    write_calibration,
+)
+from carpool.predictor.fit import ThreadsAndGpu
+from carpool.predictor.fit_database import read_model, write_fit
+from carpool.predictor.intervals import CALIBRATED, FOREIGN, scaling
+from carpool.predictor.profile import Alone, Origin, Overhead, Setting
+from carpool.predictor.profile_database import write_profile
+from carpool.predictor.roofs import roofs
+from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, profiles, run_s
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HERE = Origin("another processor", ORIGIN.runtime)
+NET = graph([333, 512, 700, 64], "fresh")
+REFERENCES = graph([256, 512, 300], "references")
+COST = Overhead(5e-6, 1e-6)
+UNIT = ThreadsAndGpu(1)
+
+
+def _calibration(slower: float, threads: tuple[int, ...] = (1, 2)) -> Calibration:
+    """Of a machine whose operators take so many times as long."""
+    rows = [
+        Alone(case, Setting(batch, count), 0, slower * operator_s(case, count))
+        for count in threads
+        for batch in (1, 8)
+        for operator in REFERENCES.operators
+        for case in [operator.at(batch)]
+    ]
+    return Calibration(HERE, tuple(rows), dict.fromkeys(threads, COST))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """What the test processor has taught."""
+    path = tmp_path / "p.sqlite"
+    measured = profiles()
+    for each in measured:
+        write_profile(path, each)
+    write_fit(path, ORIGIN, learnt(), len(measured))
+    return path
+
+
+@pytest.mark.parametrize("slower", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_another_machine_is_predicted_from_a_few_operators(
+    database: Path, slower: float, threads: int
+) -> None:
+    """None of the model's own was ever measured there."""
+    calibration = _calibration(slower)
+    model, _ = read_model(database, NET, *HERE[:2], calibration=lambda _: calibration)
+    for batch in BATCHES:
+        kernels_s = slower * sum(operator_s(o.at(batch), threads) for o in NET.operators)
+        expected = kernels_s + COST.per_run_s + COST.per_operator_s * len(NET.operators)
+        assert pytest.approx(expected, rel=0.15) == model.predict(batch, threads, 0)
+
+
+def test_the_interval_is_narrower_than_without_and_widens_with_the_distance(database: Path) -> None:
+    """The more unlike the machines are, the less one tells of the other."""
+    widths = []
+    for slower in (None, 1.0, 2.0, 6.0):
+        calibration = None if slower is None else _calibration(slower)
+        known = {HERE: calibration}
+        model, _ = read_model(database, NET, *HERE[:2], calibration=known.get)
+        interval = model.interval(8, 1, 0)
+        assert interval is not None
+        widths.append(interval.high_s / interval.low_s)
+    without, same, twice, six = widths
+    assert same < twice < six < without
+
+
+def test_operators_measured_elsewhere_keep_their_ratio_to_the_law(database: Path) -> None:
+    """One that took three times what its law says there does so here, on a slower scale."""
+    plain, _ = read_model(database, NET, *ORIGIN[:2])
+    unit, slower = UNIT, 4.0
+    elsewhere = {
+        (o.at(batch), unit): 3 * operator_s(o.at(batch), 1)
+        for o in NET.operators
+        for batch in BATCHES
+    }
+    calibration = _calibration(slower)
+    model, _ = read_model(database, NET, *HERE[:2], calibration=lambda _: calibration)
+    model = replace(model, elsewhere=elsewhere)
+    expected = slower * 3 * (plain.predict(8, 1, 0) or 0)
+    assert pytest.approx(expected, rel=0.15) == model.predict(8, 1, 0)
+
+
+def test_what_the_processor_itself_has_taught_is_not_scaled() -> None:
+    """Its laws are of many operators, a calibration is of a few; other numbers of threads are."""
+    fit = learnt().on_machine({4: COST})
+    found = scaled(fit, _calibration(4.0, (1, 4)), {"dense": "dense"}, [UNIT, ThreadsAndGpu(2)])
+    for threads, factor in ((1, 1.0), (2, 1.0)):
+        key = "dense", ThreadsAndGpu(threads)
+        np.testing.assert_allclose(found.laws[key], factor * fit.laws[key])
+    four = "dense", ThreadsAndGpu(4)
+    assert not np.allclose(found.laws[four], fit.laws[four])
+
+
+def test_a_class_without_a_law_gets_its_familys() -> None:
+    """If a reference operator of it was timed."""
+    fit = learnt()
+    lacking = replace(fit, laws={k: law for k, law in fit.laws.items() if k[0] != "dense"})
+    assert ("dense", UNIT) not in lacking.laws
+    assert ("any dense", UNIT) in lacking.laws
+    found = scaled(lacking, _calibration(2.0), {"dense": "dense"}, [UNIT, ThreadsAndGpu(2)])
+    assert ("dense", UNIT) in found.laws
+    for key in (("any dense", UNIT), ("any dense", ThreadsAndGpu(2))):
+        np.testing.assert_array_equal(found.laws[key], fit.laws[key])
+
+
+def test_bounds_widen_in_both_directions() -> None:
+    """A quicker machine is as far away as a slower one."""
+    assert 0 == scaling(np.ones(1)).item()
+    low, high = scaling(np.array([0.25, 4.0])).tolist()
+    assert pytest.approx(low) == high
+    assert 0 < high < FOREIGN - CALIBRATED
+
+
+def test_a_calibration_is_kept_by_machine_and_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the user's own database; what is no calibration is named, with the fix."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert None is read_calibration(HERE)
+    calibration = _calibration(2.0)
+    path = write_calibration(calibration)
+    assert tmp_path / "carpool" / "calibrations" == path.parent
+    assert calibration == read_calibration(HERE)
+    for other in (ORIGIN, HERE._replace(runtime="another")):
+        assert None is read_calibration(other)
+    path.write_text('{"form": 99}')
+    with pytest.raises(ConfigError, match="carpool calibrate makes it anew"):
+        read_calibration(HERE)
+    assert path == calibration_path(HERE)
+
+
+def test_roofs_are_the_most_that_was_seen() -> None:
+    """Operations of the quickest product, bytes of what fits into caches and of what does not."""
+    small, large = graph([256, 256]).operators[0].at(1), graph([4096, 4096]).operators[0].at(1)
+    rows = [Alone(case, Setting(1, 1), 0, 1e-3) for case in (small, large)]
+    (found,) = roofs(Calibration(HERE, tuple(rows), {1: COST}))
+    assert pytest.approx(2 * 4096 * 4096 / 1e-3 / 1e9) == found.f32_gflops
+    assert 0 == found.i8_gops
+    assert pytest.approx(4 * (256 + 256 * 256 + 256 + 256) / 1e-3 / 1e9) == found.cache_gb_s
+    assert pytest.approx(4 * (4096 * 4096 + 3 * 4096) / 1e-3 / 1e9) == found.memory_gb_s
+    assert pytest.approx(COST.per_run_s * 1e6) == found.per_run_us
+
+
+def test_the_model_is_not_quicker_than_nothing(database: Path) -> None:
+    """Whatever a calibration says, a run takes what one of no operators takes."""
+    calibration = _calibration(1e-6)
+    model, _ = read_model(database, NET, *HERE[:2], calibration=lambda _: calibration)
+    predicted_s = model.predict(1, 1, 0)
+    assert predicted_s is not None
+    assert COST.per_run_s <= predicted_s < run_s(NET, 1, 1)
+    assert not math.isnan(predicted_s)

@@ -1,0 +1,100 @@
+"""``carpool calibrate`` on this machine, and ``carpool predict`` that goes by it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from carpool.errors import ConfigError
+from carpool.onnx_graph.optimised import optimised
+from carpool.predictor.calibration import Calibration
+from carpool.predictor.calibration_file import read_calibration, write_calibration
+from carpool.predictor.features import sized
+from carpool.predictor.profile import Origin
+from carpool.predictor.profile_file import default_database
+from carpool.processor import runtime
+from watchdog_plugin.profiling import calibrate_command, predict_command
+from watchdog_plugin.profiling.profiler import origin
+from watchdog_plugin.profiling.reference_operators import LARGE, SMALL, reference_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def _plain(path: Path) -> Path:
+    weight = numpy_helper.from_array(np.ones((400, 300), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 400])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 300])],
+        [weight],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_the_runtime_reads_every_reference_operator(tmp_path: Path) -> None:
+    """And they are of the families that laws are of, whole numbers among them."""
+    found = set()
+    for references in (SMALL, LARGE):
+        best = optimised(tmp_path / "references.onnx", reference_model(references))
+        found |= {sized(operator.at(2)) for operator in best.graph.operators}
+    families = {size.family for size in found}
+    expected = {"dense", "unfolded", "recurrent", "window", "rows", "copy", "elementwise"}
+    assert expected <= families
+    assert {"dense whole", "conv whole", "LSTM", "GRU"} <= {size.kind for size in found}
+
+
+@pytest.mark.slow
+def test_a_machine_is_calibrated_and_predicted_for(tmp_path: Path, capsys: Captured) -> None:
+    """The prediction from another processor's profiles is scaled, and says so."""
+    assert 0 == calibrate_command.main(["--cpu", "1", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    (roof,) = document["roofs"]
+    assert 1 == roof["threads"]
+    assert all(roof[name] > 0 for name in ("f32_gflops", "i8_gops", "cache_gb_s", "memory_gb_s"))
+    kept = read_calibration(origin())
+    assert kept is not None
+    assert document["operators"] == len(kept.rows)
+    foreign = Origin("another", runtime())
+    write_calibration(Calibration(foreign, kept.rows, kept.overheads))
+    path, database = _plain(tmp_path / "net.onnx"), str(default_database())
+    argv = [str(path), "--batch", "4", "--hardware", "another", "--database", database]
+    assert 0 == predict_command.main([*argv, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [True, True] == [document["foreign"], document["scaled"]]
+    (row,) = document["rows"]
+    assert row["high_ms"] < 3 * row["latency_ms"]
+    assert 0 == predict_command.main(argv)
+    assert "scaled by its calibration" in capsys.readouterr().out
+
+
+def test_a_budget_that_is_spent_keeps_what_was_measured(capsys: Captured) -> None:
+    """Overheads are measured in any case."""
+    assert 0 == calibrate_command.main(["--cpu", "1", "--budget", "0s"])
+    assert "0 times in" in capsys.readouterr().out
+    kept = read_calibration(origin())
+    assert kept is not None
+    assert kept.overheads[1].per_run_s > 0
+
+
+def test_more_threads_than_cores_are_refused() -> None:
+    """They would wait for one another."""
+    there = len(os.sched_getaffinity(0))
+    with pytest.raises(ConfigError, match=rf"'{there + 1}': expected at most {there}, the cores"):
+        calibrate_command.main(["--cpu", f"{there + 1}"])

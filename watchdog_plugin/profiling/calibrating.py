@@ -1,0 +1,56 @@
+"""Calibrates this machine: times the reference operators, and what runs cost besides operators."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.onnx_graph.optimised import optimised
+from carpool.predictor.calibration import Calibration
+from carpool.predictor.profile import Alone, Setting
+from watchdog_plugin.profiling.profiler import origin
+from watchdog_plugin.profiling.reference_operators import LARGE, SMALL, reference_model
+from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from watchdog_plugin.profiling.reference_operators import Reference
+
+__all__ = ["calibrate"]
+
+_MODELS = ((LARGE, (1,)), (SMALL, (1, 8)))  # with the batch sizes that they are timed at
+
+
+def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None]) -> Calibration:
+    """What is to be known of this machine.
+
+    Args:
+        threads: Numbers of threads.
+        budget_s: How long to measure; operators that are not reached are left out.
+        say: Called with progress.
+    """
+    end_s = time.monotonic() + budget_s
+    overheads = {count: measure_overhead(count) for count in threads}
+    rows = [
+        row
+        for references, batches in _MODELS
+        for row in _timed(references, batches, threads, end_s, say)
+    ]
+    return Calibration(origin(), tuple(rows), overheads)
+
+
+def _timed(
+    references: Sequence[Reference],
+    batches: Sequence[int],
+    threads: Sequence[int],
+    end_s: float,
+    say: Callable[[str], None],
+) -> Iterator[Alone]:
+    best = optimised(Path("references.onnx"), reference_model(references))
+    settings = [Setting(batch, count) for count in threads for batch in batches]
+    wanted = [Wanted(at, settings) for at in range(len(best.graph.operators))]
+    for row in measure_alone(best, wanted, end_s - time.monotonic(), say):
+        if isinstance(row, Alone):
+            yield row
