@@ -134,7 +134,9 @@ def read_model(
         refused=refused,
         groups=groups,
         learnt=learnt,
-        calibrated=frozenset(calibrated.overheads) if calibrated else frozenset(),
+        calibrated=frozenset(row.setting.threads for row in calibrated.rows)
+        if calibrated
+        else frozenset(),
     )
     if quicker != slower:
         model = replace(model, least=replace(model, graph=quicker))

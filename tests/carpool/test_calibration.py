@@ -85,6 +85,21 @@ def test_the_interval_is_narrower_than_without_and_widens_with_the_distance(data
     assert same < twice < six < without
 
 
+def test_a_calibration_that_timed_nothing_narrows_nothing(database: Path) -> None:
+    """As where the budget was spent before the first operator."""
+    nothing = replace(_calibration(2.0), rows=())
+    plain, empty = (
+        read_model(database, NET, *HERE[:2], calibration={HERE: each}.get)[0]
+        for each in (None, nothing)
+    )
+    assert not empty.calibrated
+    for model in (plain, empty):
+        interval, middle_s = model.interval(8, 1, 0), model.predict(8, 1, 0)
+        assert interval is not None
+        assert middle_s is not None
+        assert interval.high_s / middle_s > 2
+
+
 def test_operators_measured_elsewhere_keep_their_ratio_to_the_law(database: Path) -> None:
     """One that took three times what its law says there does so here, on a slower scale."""
     plain, _ = read_model(database, NET, *ORIGIN[:2])

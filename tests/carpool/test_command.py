@@ -150,7 +150,7 @@ def test_exit_codes_and_messages(
 @pytest.mark.parametrize("package", ["yaml", "numpy", "onnx", "onnxruntime"])
 def test_the_extras_that_are_named_bring_what_is_missing(package: str) -> None:
     """A user who does what the message says has the package that the command asked for."""
-    about_models = {"predict", "profile", "register", "stages"}
+    about_models = {"calibrate", "predict", "profile", "register", "stages"}
     ours = set(command.COMMANDS) - set(OF_TESTS)
     lacking = {name for name in ours if not _brings(name, package)}
     assert (about_models if package == "yaml" else set()) == lacking
