@@ -13,6 +13,7 @@ from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
+from carpool import kubernetes_exec_login
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def read_login(
         config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
         chosen = config.get(context)
         assert chosen is not None  # noqa: S101 - no default was given
+        if chosen.user and chosen.user.exec:
+            kubernetes_exec_login.prepare(chosen.user.exec)
         client = ConnectionParams(timeout=httpx.Timeout(timeout_s)).httpx_params(chosen)
     except (*LOGIN_ERRORS, AssertionError) as error:
         expected = "a kubeconfig with a cluster and a user (KUBECONFIG), or a pod's account"

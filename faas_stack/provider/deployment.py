@@ -24,7 +24,7 @@ from sidecar.options import Options
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take"]
+__all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take", "text_map"]
 
 DEFAULT_NAMESPACE = "openfaas-fn"
 _NAME = re.compile(function_name.PATTERN)
@@ -73,9 +73,9 @@ class Deployment:
         """
         problems = Problems()
         document = read_object(body)
-        labels = _text_map(document, "labels", problems) or {}
-        annotations = _text_map(document, "annotations", problems) or {}
-        env_vars = _text_map(document, "envVars", problems) or {}
+        labels = text_map(document, "labels", problems) or {}
+        annotations = text_map(document, "annotations", problems) or {}
+        env_vars = text_map(document, "envVars", problems) or {}
         deployment = cls(
             service=_name(document, "service", problems),
             image=take(document, "image", "", problems),
@@ -86,8 +86,8 @@ class Deployment:
             secrets=tuple(dict.fromkeys(_texts(document, "secrets", problems))),
             labels=labels,
             annotations=annotations,
-            limits=_text_map(document, "limits", problems),
-            requests=_text_map(document, "requests", problems),
+            limits=text_map(document, "limits", problems),
+            requests=text_map(document, "requests", problems),
             read_only_root=take(document, "readOnlyRootFilesystem", False, problems),  # noqa: FBT003
             settings=_settings(labels, annotations, env_vars, problems),
             options=_options(env_vars, problems),
@@ -209,7 +209,8 @@ def _texts(document: Mapping[str, Any], key: str, problems: Problems) -> tuple[s
     return tuple(value)
 
 
-def _text_map(document: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str] | None:
+def text_map(document: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str] | None:
+    """The object of text values under ``key``; None: there is none."""
     value = document.get(key)
     if value is None:
         return None

@@ -75,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     gpus = "the nodes' resource name for a GPU, and how many of it make up one GPU"
     add("--gpu-resource", default=f"{GPU_LIMIT}=1", metavar="NAME=SHARES", help=gpus)
+    pulled = "have the images of functions on every node before instances are"
+    add("--prepull", action="store_true", help=pulled)
     return parser
 
 
@@ -101,6 +103,7 @@ def _options(args: argparse.Namespace) -> KubernetesOptions:
         gpu_resource=resource,
         gpu_slots=int(slots),
         scaler=_scaler(args),
+        prepull=args.prepull,
     )
 
 

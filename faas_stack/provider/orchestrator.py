@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.function import Function
+    from faas_stack.provider.function_namespace import FunctionNamespace
     from faas_stack.provider.logs import LogLine, LogQuery
     from faas_stack.provider.replica import Replica
 
-__all__ = ["Orchestrator", "Secrets"]
+__all__ = ["NamespaceStore", "Orchestrator", "Secrets"]
 
 F = TypeVar("F", bound="Function")
 
@@ -57,6 +58,45 @@ class Secrets(Protocol):
         ...
 
 
+class NamespaceStore(Protocol):
+    """The namespaces that functions may be in."""
+
+    async def get(self, name: str) -> FunctionNamespace:
+        """One by its name.
+
+        Raises:
+            NotFound: functions are in no such namespace.
+        """
+        ...
+
+    async def create(self, namespace: FunctionNamespace) -> None:
+        """Add one.
+
+        Raises:
+            Conflict: there is one of that name.
+            CarpoolError: the provider may not, or does not do that.
+        """
+        ...
+
+    async def update(self, namespace: FunctionNamespace) -> None:
+        """Set labels and annotations of one.
+
+        Raises:
+            NotFound: functions are in no such namespace.
+            CarpoolError: the provider may not, or does not do that.
+        """
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Delete one, with its functions.
+
+        Raises:
+            NotFound: functions are in no such namespace.
+            CarpoolError: the provider may not, or does not do that.
+        """
+        ...
+
+
 class Orchestrator(Protocol[F]):
     """All functions of a provider. `open` it first."""
 
@@ -68,6 +108,11 @@ class Orchestrator(Protocol[F]):
     @property
     def secrets(self) -> Secrets:
         """The functions' secrets."""
+        ...
+
+    @property
+    def namespace_store(self) -> NamespaceStore:
+        """Their namespaces."""
         ...
 
     @property

@@ -19,6 +19,7 @@ from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
 from faas_stack.provider.deployment import Deployment, take
 from faas_stack.provider.metrics import CONTENT_TYPE
+from faas_stack.provider.namespace_routes import NamespaceRoutes
 from faas_stack.provider.request import Request
 from faas_stack.provider.secret_routes import SecretRoutes
 from faas_stack.provider.targets import replica_metrics, targets
@@ -58,6 +59,7 @@ class Routes:
     ) -> None:
         self._orchestrator = orchestrator
         self._secrets = SecretRoutes(orchestrator.secrets)
+        self._namespace_routes = NamespaceRoutes(orchestrator.namespace_store)
         self._logs = logs
         self._metrics = metrics
         self._unready = unready
@@ -118,6 +120,8 @@ class Routes:
             "/system/scale-function/{name}": {"POST": self._scale},
             "/system/info": {"GET": self._info},
             "/system/namespaces": {"GET": self._namespaces},
+            "/system/namespace/{name}": self._namespace_routes.answers,
+            "/system/namespace/": {"POST": self._namespace_routes.answers["POST"]},
             "/system/secrets": self._secrets.answers,
             "/system/logs": {"GET": self._read_logs},
             "/healthz": {"GET": self._health},

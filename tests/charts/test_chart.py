@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from faas_stack.provider.kubernetes import rules
 from scripts.manifests import CHART, MANIFESTS, PLACE, rendered
 from tests.charts.objects import objects, of_kind, pods, violations
 from tests.tools import require_tool
@@ -44,6 +45,11 @@ def test_the_chart_is_well_formed(helm: str) -> None:
         ["functionNamespace="],
         ["gateway.replicas=5", "autoscaler.replicas=1", "autoscaler.scenario=cluster: {}"],
         ["gateway.nodeSelector.a=b", "tolerations[0].operator=Exists"],
+        [
+            "functions.prepull=true",
+            "gateway.manageNamespaces=true",
+            "extraFunctionNamespaces={a,b}",
+        ],
         ["networkPolicy.gatewayFrom[0].podSelector.matchLabels.app=ingress"],
     ],
 )
@@ -99,3 +105,14 @@ def test_credentials_are_made_where_there_are_none(helm: str) -> None:
     assert {"basic-auth-user", "basic-auth-password"} == first.keys()
     assert first["basic-auth-user"] == second["basic-auth-user"]
     assert first["basic-auth-password"] != second["basic-auth-password"]
+
+
+def test_rights_that_are_asked_for(helm: str) -> None:
+    """With what may be switched on, as the provider's own table has them."""
+    settings = ["functions.prepull=true", "gateway.manageNamespaces=true"]
+    found = objects(rendered(helm, settings, None))
+    (role,) = of_kind(found, "Role", "gateway")
+    (wide,) = of_kind(found, "ClusterRole", "carpool-gateway-namespaces")
+    own = [*rules.NAMESPACE_RULES, *rules.PREPULL_RULES]
+    assert own == role["rules"]
+    assert [*own, *rules.NAMESPACE_ADMIN_RULES] == wide["rules"]

@@ -11,6 +11,7 @@ from tests.cluster import classify
 from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
@@ -20,13 +21,28 @@ __all__ = ["Callers"]
 class Callers:
     """Threads that call ``classify``, each with rows of its own, one call after the other.
 
+    Args:
+        url: of the function.
+        headers: of each call.
+        pause_s: from an answer to the next call.
+
     Attributes:
+        count: how many there are.
         good: how many calls have had the model's answer to their own row.
         bad: what else came.
     """
 
-    def __init__(self, url: str, count: int = 4) -> None:
+    def __init__(
+        self,
+        url: str,
+        count: int = 4,
+        headers: Mapping[str, str] | None = None,
+        pause_s: float = 0.0,
+    ) -> None:
         self._url = f"{url}/{classify.INFER}"
+        self._headers = headers
+        self._pause_s = pause_s
+        self.count = count
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._go_on, args=(n,)) for n in range(count)]
         self.good = 0
@@ -47,23 +63,24 @@ class Callers:
         for thread in self._threads:
             thread.join(HANG_S)
 
-    def go_on(self, calls: int = 50) -> None:
-        """Wait for that many answers more, or for something else."""
+    def go_on(self, calls: int = 50, despite: int = 0) -> None:
+        """Wait for that many answers more, or for more than so many that are something else."""
         wanted = self.good + calls
-        wait_until(lambda: self.good >= wanted or self.bad, what=f"{calls} answers")
+        wait_until(lambda: self.good >= wanted or len(self.bad) > despite, what=f"{calls} answers")
 
     def _go_on(self, number: int) -> None:
         row = (float(number), 1.0, 0.5, -0.25)
         expected = classify.expected(row)
         with requests.Session() as session:
-            while not self._over.is_set():
+            while not self._over.wait(self._pause_s):
                 self._call(session, row, expected)
 
     def _call(
         self, session: requests.Session, row: tuple[float, ...], expected: list[float]
     ) -> None:
+        document = classify.request(row)
         try:
-            got = session.post(self._url, json=classify.request(row), timeout=HANG_S)
+            got = session.post(self._url, json=document, headers=self._headers, timeout=HANG_S)
         except requests.RequestException as error:
             self.bad.append(repr(error))
             return

@@ -15,7 +15,7 @@ from tests.cluster.function_image import build_archive
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["IMAGE", "INFER", "ROW", "answer", "archive", "expected", "request"]
+__all__ = ["IMAGE", "INFER", "ROW", "answer", "archive", "expected", "request", "write_stack"]
 
 IMAGE = "carpool.test/classify:1"
 INFER = "v2/models/classify/infer"
@@ -29,12 +29,17 @@ functions:
 
 
 def archive(folder: Path) -> Path:
-    """Its image, written to a new folder as the README says."""
+    """Its image, written to a new folder."""
+    write_stack(folder)
+    return build_archive(folder, IMAGE)
+
+
+def write_stack(folder: Path) -> None:
+    """Its stack file and what that names, in a new folder, as the README says."""
     shutil.copytree(_TEMPLATE.parent, folder / "template")
     shutil.copytree(_TEMPLATE / "function", folder / "classify")
     (folder / "classify" / "example.onnx").rename(folder / "classify" / "model.onnx")
     (folder / "stack.yaml").write_text(_STACK)
-    return build_archive(folder, IMAGE)
 
 
 def request(row: Sequence[float]) -> dict[str, object]:

@@ -79,6 +79,12 @@ class Cluster:
             pytest.skip("there is no node of the tests' own to load images into")
         self._node.load_image(archive)
 
+    def allow_registry(self, address: str) -> None:
+        """Have the real node pull images from a registry that speaks plain HTTP."""
+        if self._node is None:
+            pytest.skip("there is no node of the tests' own that could pull from a registry here")
+        self._node.allow_registry(address)
+
     def fake_nodes(self, count: int, size: dict[str, str] = SIZE) -> list[str]:
         """The names of that many nodes more, ready, that kwok plays."""
         if self._fake_nodes is None:

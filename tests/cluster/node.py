@@ -42,6 +42,8 @@ oom_score = -1
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
     conf_dir = "{folder}/cni"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{folder}/registries"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -88,6 +90,12 @@ class Node:
     def load_image(self, archive: Path) -> None:
         """Have the images of an archive, which no registry needs to have."""
         self._ctr("images", "import", str(archive))
+
+    def allow_registry(self, address: str) -> None:
+        """Have images pulled from a registry that speaks plain HTTP."""
+        folder = self._work.folder / "registries" / address
+        folder.mkdir(parents=True)
+        (folder / "hosts.toml").write_text(f'[host."http://{address}"]\n')
 
     def _ctr(self, *words: str) -> str:
         return self._work.run("ctr", "--address", str(self._socket), "-n", "k8s.io", *words)

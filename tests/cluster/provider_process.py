@@ -44,10 +44,11 @@ class ProviderProcess:
 
 
 @contextlib.contextmanager
-def provider_process(cluster: Cluster, namespace: str) -> Iterator[ProviderProcess]:
+def provider_process(cluster: Cluster, namespace: str, *options: str) -> Iterator[ProviderProcess]:
     """One for the functions of a namespace; they go on when it ends."""
     where = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace, "--port", "0")
-    command = (sys.executable, "-m", "carpool", "provider", "kubernetes", *where, "--no-auth")
+    own = ("provider", "kubernetes", *where, "--no-auth", *options)
+    command = (sys.executable, "-m", "carpool", *own)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, bufsize=1)
     try:
         assert process.stderr is not None

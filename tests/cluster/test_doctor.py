@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR
+from tests.cluster import credentials
 from tests.cluster.chart import Installed
 from tests.cluster.plain_nodes import make_node
 from tests.faas_stack.doctor_case import Doctor
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +90,39 @@ def test_an_autoscaler_of_the_same_deployment(doctor: Doctor, installed: Install
     assert [] == found(doctor, installed)  # nobody else scales it
 
 
+def test_keda_of_the_same_deployment(doctor: Doctor, installed: Installed) -> None:
+    """Of its kind the API server knows what is found; of any other target nothing is said."""
+    api, group = installed.cluster.api, "keda.sh"
+    path = f"/apis/{group}/v1alpha1/namespaces/{installed.functions}/scaledobjects"
+    if not api.exists(path):
+        names = {"kind": "ScaledObject", "plural": "scaledobjects", "singular": "scaledobject"}
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1alpha1", "served": True, "storage": True}
+        definition = {
+            "metadata": {"name": f"scaledobjects.{group}"},
+            "spec": {
+                "group": group,
+                "names": names,
+                "scope": "Namespaced",
+                "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+            },
+        }
+        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        installed.cluster.make(crds, definition)
+        wait_until(lambda: api.exists(path), what="KEDA's kind")
+    for name, target in (("own", {"name": "fn--b4-c1"}), ("set", {"kind": "StatefulSet"})):
+        document = {
+            "apiVersion": f"{group}/v1alpha1",
+            "kind": "ScaledObject",
+            "metadata": {"name": name},
+            "spec": {"scaleTargetRef": {"name": "fn", **target}},
+        }
+        api.post(path, document)
+    (finding,) = found(doctor, installed, labels=SCALED)
+    assert ("cluster-autoscaler", "fn--b4-c1") == (finding["check"], finding["value"])
+    assert f"ScaledObject {installed.functions}/own" in finding["where"]
+
+
 def test_a_pod_that_is_not_admitted(doctor: Doctor, installed: Installed) -> None:
     """The reason is the API server's: here a limit range."""
     limits = [{"type": "Container", "max": {"cpu": "500m"}}]
@@ -132,3 +167,28 @@ def test_a_cluster_that_does_not_answer(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "gone.conf"))
     (finding,) = found(doctor, installed, limits={"cpu": "500"})
     assert "reachable" == finding["check"]
+
+
+@pytest.mark.slow
+def test_what_only_a_cluster_with_a_node_knows(
+    cluster: Cluster, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota that its controller has counted, and a kubelet without the static CPU manager."""
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    space = cluster.namespace()
+    cluster.api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"labels": {KEY: VALUE}}})
+    quotas = f"/api/v1/namespaces/{space}/resourcequotas"
+    cluster.api.post(quotas, {"metadata": {"name": "small"}, "spec": {"hard": {"limits.cpu": "1"}}})
+    cluster.api.wait(f"{quotas}/small", lambda q: q["status"].get("hard"), "the quota's count")
+
+    def said(**function: Any) -> dict[str, str]:
+        findings = doctor.says({"namespace": space, **function}, "--kubernetes")
+        return {each["check"]: str(each) for each in findings}
+
+    large, small = ({"cpu": cores, "memory": "64Mi"} for cores in ("2", "500m"))
+    assert "exceeded quota: small" in said(limits=large)["cluster-pod"]
+    assert "cluster-pod" not in said(limits=small)
+    pinned = said(limits={**small, "cpu": "1"}, constraints=["cpu=pinned"])
+    assert "cpuManagerPolicy: static" in pinned["cluster-pinning"]
+    assert credentials.NODE in pinned["cluster-pinning"]
+    assert "cluster-pinning" not in said(limits=small)

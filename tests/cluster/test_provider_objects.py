@@ -5,6 +5,7 @@ There are no controllers, so no pod is ever made.
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -199,6 +200,64 @@ def test_a_namespace_is_for_functions_once_it_is_labelled(api_server: Cluster, s
         assert 404 == (await rig.call("GET", f"/system/function/fn.{other}")).status
 
     play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_a_secret_that_is_a_login_pulls_the_image(api_server: Cluster, space: str) -> None:
+    """Which secrets are is asked by type; no value is read."""
+    config = base64.b64encode(b'{"auths": {}}').decode()
+    login = {
+        "metadata": {"name": "registry"},
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": config},
+    }
+    api_server.api.post(f"/api/v1/namespaces/{space}/secrets", login)
+
+    async def scene(rig: Rig) -> None:
+        await rig.call("POST", "/system/secrets", {"name": "key", "value": "x"})
+        for method in ("POST", "PUT"):
+            document = {**FN, "secrets": ["key", "registry"]}
+            assert 202 == (await rig.call(method, "/system/functions", document)).status
+            pod = kept(api_server, space)["spec"]["template"]["spec"]
+            assert [{"name": "registry"}] == pod["imagePullSecrets"]
+            assert ["key"] == [
+                each["secret"]["name"] for each in pod["volumes"][0]["projected"]["sources"]
+            ]
+        status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+        assert ["key", "registry"] == status["secrets"]
+
+    play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_namespaces_are_made_changed_and_removed(api_server: Cluster, space: str) -> None:
+    """As `faas-cli namespace` asks; what Pod Security enforces stays, and so do those of others."""
+    name = f"{space}-more"
+    document = {"name": name, "labels": {"openfaas": "1", "team": "a"}, "annotations": {"x": "y"}}
+    others = api_server.namespace()
+
+    async def scene(rig: Rig) -> None:
+        async def call(method: str, path: str, document: object = None) -> int:
+            return (await rig.call(method, f"/system/namespace/{path}", document)).status
+
+        assert 400 == await call("POST", "", {"name": name})
+        assert 201 == await call("POST", "", document)
+        assert 409 == await call("POST", "", document)
+        await wait_until_async(lambda: name in rig.orchestrator.namespaces(), what="the new one")
+        enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+        api_server.api.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": enforced}})
+        assert 202 == await call(
+            "PUT", name, {**document, "labels": {"openfaas": "1", "team": "b"}}
+        )
+        found = json.loads((await rig.call("GET", f"/system/namespace/{name}")).body)
+        assert (name, {"x": "y"}) == (found["name"], found["annotations"])
+        assert {"openfaas": "1", "team": "b", **enforced}.items() <= found["labels"].items()
+        for method in ("GET", "PUT", "DELETE"):
+            assert 404 == await call(method, others, {**document, "name": others})
+        assert 400 == await call("DELETE", space, document)
+        assert 409 == await call("DELETE", space, {**document, "name": space})
+        assert 202 == await call("DELETE", name, document)
+
+    play(api_server.kubeconfig, scene, namespace=space)
+    assert api_server.api.get(f"/api/v1/namespaces/{name}")["metadata"]["deletionTimestamp"]
 
 
 def test_a_pod_passes_restricted(api_server: Cluster, space: str) -> None:

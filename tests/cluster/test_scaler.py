@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-import requests
 
 from carpool.errors import CarpoolError
 from scaler.control.class_function import CLASS_LABEL
@@ -23,7 +19,7 @@ from scaler.kubernetes.lease import Record, Timing
 from scaler.planning.placement import Node
 from tests.cluster.chart import Installed
 from tests.cluster.plain_nodes import make_node, make_pod
-from tests.ports import free_port
+from tests.cluster.scaler_process import ScalerProcess
 from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
 UNHURRIED = Timing(duration_s=3600.0, deadline_s=1800.0, renew_s=0.1)  # no renewal is too late
-TOKEN = "t0ken"
 
 
 @pytest.fixture
@@ -136,58 +131,17 @@ def test_the_nodes_are_servers(api_server: Cluster, monkeypatch: pytest.MonkeyPa
         api_server.api.delete(f"/api/v1/nodes/{name}")
 
 
-class Process:
-    """A scaler of its own process, with the chart's account and Lease."""
-
-    def __init__(self, folder: Path, installed: Installed, name: str) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        account = installed.as_account("carpool-scaler")
-        token = folder / "token"
-        token.write_text(TOKEN)
-        own = folder / name
-        own.mkdir()
-        where = f"127.0.0.1:{self.port}"
-        command = [
-            *(sys.executable, "-m", "carpool", "scaler", "run", "--kubernetes"),
-            *("--gateway", "http://127.0.0.1:1", "--token-file", str(token)),
-            *("--listen", where, "--advertise", where, "--store", str(own / "scaler.db")),
-            *("--lease", f"{installed.home}/carpool-scaler"),
-        ]
-        self._log = own / "log"
-        env = {"KUBECONFIG": str(account.kubeconfig), "PATH": "/usr/bin", "HOME": str(own)}
-        with self._log.open("w") as log:
-            self.running = subprocess.Popen(command, cwd=own, stderr=log, env=env)
-
-    def log(self) -> str:
-        """What it has printed."""
-        return self._log.read_text()
-
-    def status(self) -> int:
-        """Of a request that a leader answers; 0: nobody listens."""
-        headers = {"authorization": f"Bearer {TOKEN}"}
-        with suppress(requests.RequestException):
-            return requests.get(f"{self.url}/v1/functions", headers=headers, timeout=30).status_code
-        return 0
-
-    @property
-    def terms(self) -> int:
-        """How often it has begun to lead."""
-        return len(re.findall("leads, by the Lease", self.log()))
-
-    def end(self) -> None:
-        """End it in good order."""
-        self.running.terminate()
-        self.running.wait()
-
-
 @contextmanager
-def _scalers(folder: Path, installed: Installed) -> Iterator[list[Process]]:
-    started: list[Process] = []
+def _scalers(folder: Path, installed: Installed) -> Iterator[list[ScalerProcess]]:
+    """Two with the chart's account and Lease, of which the first leads."""
+    kubeconfig, lease = installed.as_account("carpool-scaler").kubeconfig, "carpool-scaler"
+    nowhere = ("--gateway", "http://127.0.0.1:1")
+    started: list[ScalerProcess] = []
     try:
         for name in ("first", "second"):
-            started.append(Process(folder, installed, name))
-            wait_until(lambda: started[0].status() == 200, what="the first scaler leads")
+            where = f"{installed.home}/{lease}"
+            started.append(ScalerProcess(folder / name, kubeconfig, where, *nowhere))
+            started[0].wait()
         yield started
     finally:
         for each in started:

@@ -10,6 +10,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default .Release.Namespace .Values.functionNamespace -}}
 {{- end }}
 
+{{/* What the provider may in a namespace of functions: faas_stack/provider/kubernetes/rules.py, and a test compares. */}}
+{{- define "carpool.functionRules" -}}
+- {apiGroups: [apps], resources: [deployments], verbs: [create, delete, get, list, update, watch]}
+- {apiGroups: [apps], resources: [deployments/scale], verbs: [patch]}
+- {apiGroups: [""], resources: [pods], verbs: [list, patch, watch]}
+- {apiGroups: [""], resources: [pods/log], verbs: [get]}
+- {apiGroups: [""], resources: [services], verbs: [create, get, patch]}
+- {apiGroups: [""], resources: [secrets], verbs: [create, delete, get, list, patch]}
+{{- if .Values.functions.prepull }}
+- {apiGroups: [apps], resources: [daemonsets], verbs: [create, delete, list, patch]}
+{{- end }}
+{{- end }}
+
 {{/* What Pod Security "restricted" asks of a pod. */}}
 {{- define "carpool.podSecurity" -}}
 runAsNonRoot: true

@@ -130,11 +130,17 @@ class ApiServer:
         """Delete an object, and then what it owns."""
         await self._call("DELETE", path, params={"propagationPolicy": "Background"})
 
-    async def names(self, path: str, selector: str) -> list[str]:
-        """The names of the objects that a selector chooses; of each only its metadata is read."""
-        listed = await self._call(
-            "GET", path, accept=_METADATA_LIST, params={"labelSelector": selector}
-        )
+    async def names(self, path: str, selector: str = "", fields: str = "") -> list[str]:
+        """The names of the objects that selectors choose; of each only its metadata is read.
+
+        Args:
+            path: of the collection.
+            selector: by labels.
+            fields: by fields, such as ``type=Opaque``.
+        """
+        chosen = {"labelSelector": selector, "fieldSelector": fields}
+        params = {name: text for name, text in chosen.items() if text}
+        listed = await self._call("GET", path, accept=_METADATA_LIST, params=params)
         return sorted(item["metadata"]["name"] for item in listed["items"] or ())
 
     async def list(

@@ -10,6 +10,8 @@ from faas_stack.provider.kubernetes.api_server import METADATA, collection
 from faas_stack.provider.kubernetes.names import ID, MANAGED, SELECTOR
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from faas_stack.provider.kubernetes.api_server import ApiServer
     from faas_stack.provider.kubernetes.namespaces import Namespaces
 
@@ -17,6 +19,7 @@ __all__ = ["SECRETS", "ClusterSecrets"]
 
 SECRETS = "v1/secrets"
 _SELECTOR = f"{SELECTOR},!{ID}"  # not those that are a function's token
+_LOGINS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")  # types
 
 
 class ClusterSecrets:
@@ -53,6 +56,14 @@ class ClusterSecrets:
         """Whether a function can have it."""
         found = await self._api.find(collection(SECRETS, namespace, name), METADATA)
         return found is not None and ID not in _labels(found)
+
+    async def logins(self, names: Collection[str], namespace: str) -> frozenset[str]:
+        """Those of these that are logins to registries: images are pulled with them."""
+        found: set[str] = set()
+        for kind in _LOGINS if names else ():
+            path = collection(SECRETS, namespace)
+            found |= set(await self._api.names(path, fields=f"type={kind}"))
+        return frozenset(found.intersection(names))
 
     async def _existing(self, name: str, namespace: str) -> str:
         self._namespaces.find(namespace)

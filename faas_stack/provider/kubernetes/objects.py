@@ -34,7 +34,7 @@ from faas_stack.provider.scaler_access import as_run, own_token, takes_part
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from faas_stack.provider.kubernetes.options import KubernetesOptions
 
@@ -56,6 +56,8 @@ class StoredFunction:
         created: when it was deployed first.
         refusal: why Kubernetes makes no pods of it, as a quota or an admission says; or empty.
         rounded: how its share of a GPU was rounded, if it was.
+        nodes: labels of the nodes that it may be on.
+        logins: the Secrets that its image is pulled with.
     """
 
     id: str
@@ -66,10 +68,16 @@ class StoredFunction:
     created: datetime
     refusal: str = ""
     rounded: str = ""
+    nodes: tuple[tuple[str, str], ...] = ()
+    logins: tuple[str, ...] = ()
 
 
 def manifest(
-    deployment: Deployment, replicas: int, identity: str, options: KubernetesOptions
+    deployment: Deployment,
+    replicas: int,
+    identity: str,
+    options: KubernetesOptions,
+    logins: Collection[str] = (),
 ) -> Object:
     """The Deployment of a function.
 
@@ -78,6 +86,7 @@ def manifest(
         replicas: how many there should be.
         identity: of its pods; the same for all updates.
         options: how functions are run.
+        logins: those of its secrets that the image is pulled with.
 
     Raises:
         ConfigError: something in it cannot be read.
@@ -92,7 +101,7 @@ def manifest(
             "labels": labels,
             "annotations": {**taken_annotations(deployment.annotations), REVISION: deployment.uid},
         },
-        "spec": pod_spec(run, options, token_secret(deployment.service) if scaled else ""),
+        "spec": pod_spec(run, options, token_secret(deployment.service) if scaled else "", logins),
     }
     rounded = gpu_remark(Resources.of(run), options)
     return {
@@ -176,6 +185,7 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
     document = orjson.loads(metadata["annotations"][DOCUMENT])
     document["namespace"] = metadata["namespace"]
     conditions = stored.get("status", {}).get("conditions", ())
+    pod = spec.get("template", {}).get("spec", {})
     return StoredFunction(
         id=metadata["labels"][ID],
         uid=metadata["uid"],
@@ -192,4 +202,6 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
             "",
         ),
         rounded=metadata["annotations"].get(ROUNDED, ""),
+        nodes=tuple(sorted(pod.get("nodeSelector", {}).items())),
+        logins=tuple(each["name"] for each in pod.get("imagePullSecrets", ())),
     )

@@ -35,6 +35,7 @@ class KubernetesOptions:
         gpu_slots: how many such shares a GPU has.
         patience_s: how long a call waits for a replica to become ready.
         scaler: what decides how many instances functions with a scaling policy have; None: nobody.
+        prepull: whether every node keeps the images of functions that may be on it.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -44,3 +45,4 @@ class KubernetesOptions:
     gpu_slots: int = 1
     patience_s: float = 60.0
     scaler: ClusterScaler | None = None
+    prepull: bool = False

@@ -19,7 +19,9 @@ from carpool.validation.problems import Problems, nearest
 from faas_stack.provider.function import initial_replicas
 from faas_stack.provider.kubernetes.api_errors import AlreadyExists, Overtaken
 from faas_stack.provider.kubernetes.api_server import METADATA, collection
+from faas_stack.provider.kubernetes.cluster_namespaces import ClusterNamespaces
 from faas_stack.provider.kubernetes.cluster_secrets import ClusterSecrets
+from faas_stack.provider.kubernetes.image_pulls import ImagePulls
 from faas_stack.provider.kubernetes.names import ID, MANAGED, object_name
 from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS, PODS
 from faas_stack.provider.kubernetes.namespaces import Namespaces
@@ -66,8 +68,11 @@ class KubernetesOrchestrator:
         self.default_namespace = options.namespace
         self._namespaces = Namespaces(api, options.namespace)
         self.secrets = ClusterSecrets(api, self._namespaces)
+        self.namespace_store = ClusterNamespaces(api, self._namespaces)
         self.collectors = [WatchMetrics(self._namespaces)]
         self._starting: dict[str, asyncio.Task[None]] = {}
+        self._image_pulls = ImagePulls(api, self._namespaces, options)
+        self._pulling: asyncio.Task[None] | None = None
 
     def about(self) -> dict[str, Any]:
         """That it is Kubernetes, and where the scaler is."""
@@ -81,6 +86,9 @@ class KubernetesOrchestrator:
             CarpoolError: it cannot be reached, or refuses.
         """
         await self._namespaces.open()
+        if self._options.prepull:
+            work = self._image_pulls.run()
+            self._pulling = asyncio.get_running_loop().create_task(work)
 
     def find(self, name: str, namespace: str) -> KubernetesFunction:
         """The function of that name.
@@ -119,8 +127,8 @@ class KubernetesOrchestrator:
         """
         namespace = self._namespaces.find(deployment.namespace)
         replicas = self._initial_replicas(deployment)
-        document = manifest(deployment, replicas, randomness.token_hex(8), self._options)
-        await self._check_secrets(deployment)
+        logins = await self._logins(deployment)
+        document = manifest(deployment, replicas, randomness.token_hex(8), self._options, logins)
         path = collection(DEPLOYMENTS, deployment.namespace)
         try:
             stored = await _unless_overtaken(lambda: self._api.create(path, document))
@@ -148,9 +156,9 @@ class KubernetesOrchestrator:
         """
         function = self.find(deployment.service, deployment.namespace)
         manifest(deployment, 0, function.stored.id, self._options)  # what is wrong with it is 400
-        await self._check_secrets(deployment)
+        logins = await self._logins(deployment)
         await self._apply_dependents(deployment, await self._live(deployment))
-        stored = await _unless_overtaken(lambda: self._replace(deployment))
+        stored = await _unless_overtaken(lambda: self._replace(deployment, logins))
         self._namespaces.find(deployment.namespace).stored(read_function(stored))
 
     async def scale(self, name: str, namespace: str, replicas: int) -> None:
@@ -198,25 +206,32 @@ class KubernetesOrchestrator:
 
     async def close(self) -> None:
         """Follow the cluster no more; functions go on."""
+        if self._pulling:
+            self._pulling.cancel()
         await self._namespaces.close()
         await self._api.close()
 
     def _initial_replicas(self, deployment: Deployment) -> int:
         return initial_replicas(deployment, scaled=self._options.scaler is not None)
 
-    async def _check_secrets(self, deployment: Deployment) -> None:
-        """Refuse secrets that do not exist: a pod would wait for them without end."""
+    async def _logins(self, deployment: Deployment) -> frozenset[str]:
+        """Those of its secrets that its image is pulled with.
+
+        Raises:
+            ConfigError: there is not each of them: a pod would wait for it without end.
+        """
         problems = Problems()
         for name in deployment.secrets:
             if not await self.secrets.exists(name, deployment.namespace):
                 problems.add("secrets", name, "an existing secret", "create it first")
         problems.raise_if_any()
+        return await self.secrets.logins(deployment.secrets, deployment.namespace)
 
     async def _live(self, deployment: Deployment) -> dict[str, Any]:
         """A function's Deployment as it is now."""
         return await self._api.get(_path(deployment))
 
-    async def _replace(self, deployment: Deployment) -> dict[str, Any]:
+    async def _replace(self, deployment: Deployment, logins: frozenset[str]) -> dict[str, Any]:
         """Store a new version of a function's Deployment.
 
         Raises:
@@ -225,7 +240,7 @@ class KubernetesOrchestrator:
         live = await self._live(deployment)
         replicas = max(live["spec"].get("replicas", 1), self._initial_replicas(deployment))
         identity = live["metadata"]["labels"][ID]
-        document = manifest(deployment, replicas, identity, self._options)
+        document = manifest(deployment, replicas, identity, self._options, logins)
         document["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
         return await self._api.replace(_path(deployment), document)
 

@@ -18,12 +18,12 @@ from faas_stack.provider.kubernetes.quantities import node_selector, pod_resourc
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.kubernetes.options import KubernetesOptions
 
-__all__ = ["CONTAINER", "DRAIN_S", "pod_spec"]
+__all__ = ["CONTAINER", "DRAIN_S", "container_security", "pod_security", "pod_spec"]
 
 CONTAINER = "function"
 DRAIN_S = 3
@@ -35,13 +35,19 @@ _ALIVE_PATH = "com.openfaas.health.http.path"
 _TMP = "/tmp"  # noqa: S108 - inside the container
 
 
-def pod_spec(deployment: Deployment, options: KubernetesOptions, token: str = "") -> dict[str, Any]:
+def pod_spec(
+    deployment: Deployment,
+    options: KubernetesOptions,
+    token: str = "",
+    logins: Collection[str] = (),
+) -> dict[str, Any]:
     """What runs one instance.
 
     Args:
         deployment: with the scaler's additions, if there are any.
         options: how functions are run.
         token: the Secret with the function's own scaler token; empty: it has none.
+        logins: those of its secrets that the image is pulled with.
 
     Raises:
         ConfigError: limits, requests or constraints that cannot be read; all of them.
@@ -50,18 +56,15 @@ def pod_spec(deployment: Deployment, options: KubernetesOptions, token: str = ""
     each = problems.attempt(lambda: Resources.of(deployment)) or Resources()
     selector = node_selector(deployment.constraints, problems)
     problems.raise_if_any()
-    mounts, volumes = _volumes(deployment, token)
+    pulled = [{"name": name} for name in deployment.secrets if name in logins]
+    mounts, volumes = _volumes(deployment, token, logins)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _grace_s(deployment),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": options.user,
-            "fsGroup": options.user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(options),
         **({"nodeSelector": selector} if selector else {}),
+        **({"imagePullSecrets": pulled} if pulled else {}),
         **({"volumes": volumes} if volumes else {}),
         "containers": [
             {
@@ -78,13 +81,28 @@ def pod_spec(deployment: Deployment, options: KubernetesOptions, token: str = ""
                 "volumeMounts": mounts,
                 "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_S}}},
                 **_probes(deployment.annotations),
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                    "readOnlyRootFilesystem": deployment.read_only_root,
-                },
+                "securityContext": container_security(read_only=deployment.read_only_root),
             }
         ],
+    }
+
+
+def pod_security(options: KubernetesOptions) -> dict[str, Any]:
+    """What the Pod Security Standard ``restricted`` asks of a pod."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": options.user,
+        "fsGroup": options.user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security(*, read_only: bool) -> dict[str, Any]:
+    """And of each of its containers."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": read_only,
     }
 
 
@@ -114,11 +132,12 @@ def _probes(annotations: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _volumes(
-    deployment: Deployment, token: str
+    deployment: Deployment, token: str, logins: Collection[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Mounts and volumes: the secrets in one folder, and scratch where the root is read-only."""
     mounts, volumes = [], []
-    names = [name for name in deployment.secrets if not (token and name == SCALER_SECRET)]
+    other = {*logins, *([SCALER_SECRET] if token else ())}
+    names = [name for name in deployment.secrets if name not in other]
     sources = [{"secret": {"name": name}} for name in (*names, token) if name]
     if sources:
         projected = {"defaultMode": _FILE, "sources": sources}

@@ -5,7 +5,7 @@ The chart's Roles are these and no more; its test compares them.
 
 from __future__ import annotations
 
-__all__ = ["CLUSTER_RULES", "NAMESPACE_RULES"]
+__all__ = ["CLUSTER_RULES", "NAMESPACE_ADMIN_RULES", "NAMESPACE_RULES", "PREPULL_RULES"]
 
 # In each namespace of functions.
 NAMESPACE_RULES: tuple[dict[str, list[str]], ...] = (
@@ -27,4 +27,16 @@ NAMESPACE_RULES: tuple[dict[str, list[str]], ...] = (
 # In the cluster; without them functions are in the default namespace alone.
 CLUSTER_RULES: tuple[dict[str, list[str]], ...] = (
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
+)
+# In each namespace of functions, with --prepull.
+PREPULL_RULES: tuple[dict[str, list[str]], ...] = (
+    {
+        "apiGroups": ["apps"],
+        "resources": ["daemonsets"],
+        "verbs": ["create", "delete", "list", "patch"],
+    },
+)
+# In the cluster, beside those of a namespace of functions: to make and remove such namespaces.
+NAMESPACE_ADMIN_RULES: tuple[dict[str, list[str]], ...] = (
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "delete", "patch"]},
 )

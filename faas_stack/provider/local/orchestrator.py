@@ -18,6 +18,7 @@ from carpool.validation.problems import nearest
 from faas_stack.partition.allocation import Promise
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from faas_stack.provider.function import Function, initial_replicas
+from faas_stack.provider.local.implied_namespaces import ImpliedNamespaces
 from faas_stack.provider.local.journal import Entry
 from faas_stack.provider.local.machine_metrics import MachineMetrics
 from faas_stack.provider.local.replica_set import ReplicaSet
@@ -92,6 +93,7 @@ class LocalOrchestrator:
     ) -> None:
         self.backend = backend
         self.secrets = LocalSecrets(store)
+        self.namespace_store = ImpliedNamespaces(self.namespaces)
         self.collectors = [MachineMetrics(backend)]
         self.scaler: ScalerAccess | None = None
         self._journal = journal

@@ -32,6 +32,7 @@ current-context: c
 TOKEN = "token: secret"
 NAMESPACE = "/api/v1/namespaces/openfaas-fn"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/openfaas-fn/deployments"
+_COLLECTIONS = ("daemonsets", "deployments", "pods", "namespaces", "secrets")
 
 
 class ScriptedCluster:
@@ -94,8 +95,13 @@ class ScriptedCluster:
             self.watchers.setdefault(path, []).append(exchange)
         elif path in self.objects:
             answer(exchange, self.objects[path])
-        elif path.rpartition("/")[2] in ("deployments", "pods", "namespaces", "secrets"):
-            items = [each for at, each in self.objects.items() if path == at.rpartition("/")[0]]
+        elif path.rpartition("/")[2] in _COLLECTIONS:
+            kind = query.get("fieldSelector", "").removeprefix("type=")
+            items = [
+                each
+                for at, each in self.objects.items()
+                if path == at.rpartition("/")[0] and kind in ("", each.get("type", "Opaque"))
+            ]
             metadata = {"resourceVersion": str(next(self._versions))}
             answer(exchange, {"metadata": metadata, "items": items})
         else:

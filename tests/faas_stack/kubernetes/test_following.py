@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
 
 PODS = f"{NAMESPACE}/pods"
-LOGIN = "exec: {{apiVersion: client.authentication.k8s.io/v1beta1, command: '{command}'}}"
+LOGIN = "exec: {{apiVersion: {version}, command: '{command}'}}"
 
 
 def play(
@@ -97,15 +97,21 @@ def test_a_line_that_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert f"{PODS} is followed again" in caplog.text
 
 
-def test_a_login_that_fails_for_a_while(tmp_path: Path) -> None:
-    """Requests say why, and the watch goes on as soon as there is a token."""
-    script = tmp_path / "login"
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1"])
+def test_a_login_that_fails_for_a_while(tmp_path: Path, version: str) -> None:
+    """Requests say why, and the watch goes on as soon as there is a token.
+
+    The program is asked in the version that the kubeconfig names, and answers in that alone.
+    """
+    script, api_version = tmp_path / "login", f"client.authentication.k8s.io/{version}"
     credential = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "apiVersion": api_version,
         "kind": "ExecCredential",
         "status": {"token": "secret"},
     }
-    fails, works = "#!/bin/sh\nexit 3\n", f"#!/bin/sh\necho '{json.dumps(credential)}'\n"
+    fails = "#!/bin/sh\nexit 3\n"
+    asked = f"""case $KUBERNETES_EXEC_INFO in *'"{api_version}"'*) ;; *) exit 4 ;; esac"""
+    works = f"#!/bin/sh\n{asked}\necho '{json.dumps(credential)}'\n"
 
     async def scene(cluster: ScriptedCluster, api: ApiServer) -> None:
         with pytest.raises(Overloaded, match=r"no credentials for the API server.*returned 3"):
@@ -122,7 +128,7 @@ def test_a_login_that_fails_for_a_while(tmp_path: Path) -> None:
 
     script.write_text(fails)
     script.chmod(0o755)
-    play(tmp_path, scene, user=LOGIN.format(command=script))
+    play(tmp_path, scene, user=LOGIN.format(version=api_version, command=script))
 
 
 def test_a_namespace_whose_label_goes_while_it_is_listed(tmp_path: Path) -> None:

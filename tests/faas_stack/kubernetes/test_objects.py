@@ -311,3 +311,15 @@ def test_a_function_that_is_not_scaled_gets_no_token() -> None:
     )
     assert 1 == len(dependents(own, owner(), options))
     assert "sidecar_scaler" not in environment(options)
+
+
+def test_logins_to_registries_pull_the_image_and_are_no_files() -> None:
+    """As OpenFaaS does it with secrets of the type ``kubernetes.io/dockerconfigjson``."""
+    function = deployment(secrets=["key", "registry"])
+    spec = manifest(function, 1, "1d", KubernetesOptions(), {"registry"})["spec"]["template"][
+        "spec"
+    ]
+    assert [{"name": "registry"}] == spec["imagePullSecrets"]
+    (volume,) = spec["volumes"]
+    assert [{"secret": {"name": "key"}}] == volume["projected"]["sources"]
+    assert "imagePullSecrets" not in pod(secrets=["key"])

@@ -1,0 +1,71 @@
+"""The namespaces of functions as the OpenFaaS API changes them.
+
+Whether this provider may is for the API server to say: the chart lets it only with
+``gateway.manageNamespaces``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from carpool.errors import Conflict, NotFound
+from faas_stack.provider.function_namespace import FunctionNamespace
+from faas_stack.provider.kubernetes.api_errors import Forbidden
+from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+    from faas_stack.provider.kubernetes.namespaces import Namespaces
+
+__all__ = ["ClusterNamespaces"]
+
+_PATH = "/api/v1/namespaces"
+
+
+class ClusterNamespaces:
+    """Those that functions may be in; no other is shown or changed."""
+
+    def __init__(self, api: ApiServer, namespaces: Namespaces) -> None:
+        self._api = api
+        self._namespaces = namespaces
+
+    async def get(self, name: str) -> FunctionNamespace:
+        """One by its name; without labels where it has none of functions, or may not be read."""
+        self._existing(name)
+        found: list[FunctionNamespace] = []
+        with suppress(Forbidden):
+            found, _ = await self._api.list(_PATH, NAMESPACE_SELECTOR, _read)
+        return next((each for each in found if each.name == name), FunctionNamespace(name))
+
+    async def create(self, namespace: FunctionNamespace) -> None:
+        """Add one."""
+        await self._api.create(_PATH, {"metadata": namespace._asdict()})
+
+    async def update(self, namespace: FunctionNamespace) -> None:
+        """Set labels and annotations; others stay, among them what Pod Security enforces."""
+        change = {"labels": namespace.labels, "annotations": namespace.annotations}
+        await self._api.merge(self._existing(namespace.name), {"metadata": change})
+
+    async def remove(self, name: str) -> None:
+        """Delete one, with all that is in it."""
+        path = self._existing(name)
+        if name == self._namespaces.default:
+            message = f"namespace {name!r} is that of functions that name none: it stays"
+            raise Conflict(message)
+        await self._api.remove(path)
+
+    def _existing(self, name: str) -> str:
+        if self._namespaces.get(name) is None:
+            message = f"no namespace {name!r} of functions"
+            raise NotFound(message)
+        return f"{_PATH}/{quote(name, safe='')}"
+
+
+def _read(stored: Mapping[str, Any]) -> FunctionNamespace:
+    metadata = stored["metadata"]
+    labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
+    return FunctionNamespace(metadata["name"], labels, annotations)

@@ -1,0 +1,149 @@
+"""Images on every node before a plan sends an instance there: a pod a node keeps them.
+
+Functions of a namespace that may be on the same nodes share a DaemonSet, each image of theirs is a
+container that sleeps, and Kubernetes does the rest: nodes that come later pull them, too. All
+providers see the same functions, so all of them ask for the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import CarpoolError
+from faas_stack.provider.kubernetes.api_server import collection
+from faas_stack.provider.kubernetes.names import MANAGED, SELECTOR
+from faas_stack.provider.kubernetes.pod_template import container_security, pod_security
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+    from faas_stack.provider.kubernetes.namespace import NamespaceFunctions
+    from faas_stack.provider.kubernetes.namespaces import Namespaces
+    from faas_stack.provider.kubernetes.objects import StoredFunction
+    from faas_stack.provider.kubernetes.options import KubernetesOptions
+
+__all__ = ["DAEMON_SETS", "ImagePulls", "daemon_sets"]
+
+log = logging.getLogger(__name__)
+
+DAEMON_SETS = "apps/v1/daemonsets"
+_LOOK_S = 1.0  # at what is known, which asks nobody
+_LATER_S = 30.0  # after something was refused
+_LABEL = "com.carpool/images"
+_HASH = 8
+_SMALL = {"requests": {"cpu": "1m", "memory": "4Mi"}, "limits": {"memory": "16Mi"}}
+
+Object = dict[str, Any]
+
+
+def daemon_sets(
+    functions: Iterable[StoredFunction], namespace: str, options: KubernetesOptions
+) -> dict[str, Object]:
+    """The DaemonSets that pull the images of a namespace's functions, by name. Pure."""
+    alike: dict[tuple[tuple[str, str], ...], list[StoredFunction]] = {}
+    for function in functions:
+        alike.setdefault(function.nodes, []).append(function)
+    made = (
+        _daemon_set(dict(nodes), group, namespace, options)
+        for nodes, group in sorted(alike.items())
+    )
+    return {each["metadata"]["name"]: each for each in made}
+
+
+def _daemon_set(
+    nodes: dict[str, str],
+    functions: Sequence[StoredFunction],
+    namespace: str,
+    options: KubernetesOptions,
+) -> Object:
+    name = f"carpool-images-{_digest(repr(sorted(nodes.items())))}"
+    images = sorted({each.deployment.image for each in functions})
+    logins = sorted({login for each in functions for login in each.logins})
+    labels = {_LABEL: name}
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": pod_security(options),
+        **({"nodeSelector": nodes} if nodes else {}),
+        **({"imagePullSecrets": [{"name": each} for each in logins]} if logins else {}),
+        "containers": [_container(image, options) for image in images],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": namespace, "labels": MANAGED},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _container(image: str, options: KubernetesOptions) -> Object:
+    policy = options.image_pull_policy
+    return {
+        "name": f"image-{_digest(image)}",
+        "image": image,
+        **({"imagePullPolicy": policy} if policy else {}),
+        "command": ["sleep", "infinity"],
+        "resources": _SMALL,
+        "securityContext": container_security(read_only=True),
+    }
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH]
+
+
+class ImagePulls:
+    """Keeps the DaemonSets those of the functions that there are.
+
+    Args:
+        api: of the cluster.
+        namespaces: of functions.
+        options: how functions are run.
+    """
+
+    def __init__(self, api: ApiServer, namespaces: Namespaces, options: KubernetesOptions) -> None:
+        self._api = api
+        self._namespaces = namespaces
+        self._options = options
+        self._applied: dict[str, dict[str, Object]] = {}
+        self._troubles: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LATER_S if any(self._troubles.values()) else _LOOK_S)
+
+    async def look(self) -> None:
+        """Bring about what has changed since the last look; what fails is tried again."""
+        for namespace in self._namespaces:
+            trouble = ""
+            try:
+                await self._bring(namespace)
+            except CarpoolError as error:
+                trouble = str(error)
+            if trouble and trouble != self._troubles.get(namespace.name):
+                log.warning("carpool: images of %s are not pulled: %s", namespace.name, trouble)
+            self._troubles[namespace.name] = trouble
+
+    async def _bring(self, namespace: NamespaceFunctions) -> None:
+        stored = (function.stored for function in namespace.functions.values())
+        wanted = daemon_sets(stored, namespace.name, self._options)
+        if wanted == self._applied.get(namespace.name):
+            return
+        path = collection(DAEMON_SETS, namespace.name)
+        for name in await self._api.names(path, SELECTOR):
+            if name not in wanted:
+                await self._api.remove(f"{path}/{name}")
+        for name, document in wanted.items():
+            await self._api.apply(f"{path}/{name}", document)
+        self._applied[namespace.name] = wanted

@@ -1,0 +1,50 @@
+"""The namespaces of functions on one machine: one is there as long as a function is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.errors import NotFound
+from faas_stack.provider.function_namespace import FunctionNamespace, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+__all__ = ["ImpliedNamespaces"]
+
+
+class ImpliedNamespaces:
+    """Those that there are.
+
+    Args:
+        names: of them, now.
+    """
+
+    def __init__(self, names: Callable[[], Collection[str]]) -> None:
+        self._names = names
+
+    async def get(self, name: str) -> FunctionNamespace:
+        """One by its name."""
+        if name in self._names():
+            return FunctionNamespace(name)
+        message = f"no namespace {name!r}"
+        raise NotFound(message)
+
+    async def create(self, namespace: FunctionNamespace) -> None:
+        """Refuse it."""
+        raise _unsupported(namespace.name)
+
+    async def update(self, namespace: FunctionNamespace) -> None:
+        """Refuse it."""
+        raise _unsupported(namespace.name)
+
+    async def remove(self, name: str) -> None:
+        """Refuse it."""
+        raise _unsupported(name)
+
+
+def _unsupported(name: str) -> Unsupported:
+    return Unsupported(
+        f"namespace {name!r}: here a namespace is there as long as a function is in it; "
+        "deploy one to it, or remove all of them"
+    )

@@ -1,0 +1,75 @@
+"""``/system/namespace/NAME``: one namespace of functions, as ``faas-cli namespace`` asks for it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from carpool import function_name
+from carpool.errors import BadRequest
+from carpool.validation.problems import Problems
+from faas_stack.provider.deployment import text_map
+from faas_stack.provider.function_namespace import FunctionNamespace
+
+if TYPE_CHECKING:
+    from faas_stack.provider.orchestrator import NamespaceStore
+    from faas_stack.provider.request import Answer, Request
+
+__all__ = ["NamespaceRoutes"]
+
+_LABEL, _VALUE = "openfaas", "1"
+_NAME = re.compile(function_name.PATTERN)
+
+
+class NamespaceRoutes:
+    """Answers for one orchestrator's namespaces."""
+
+    def __init__(self, namespaces: NamespaceStore) -> None:
+        self._namespaces = namespaces
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """By method; a new one may be named by the body alone."""
+        return {
+            "GET": self._get,
+            "POST": self._create,
+            "PUT": self._update,
+            "DELETE": self._remove,
+        }
+
+    async def _get(self, request: Request) -> int:
+        found = await self._namespaces.get(request.name)
+        return request.reply(found._asdict())
+
+    async def _create(self, request: Request) -> int:
+        await self._namespaces.create(_wanted(request))
+        return 201
+
+    async def _update(self, request: Request) -> int:
+        await self._namespaces.update(_wanted(request))
+        return 202
+
+    async def _remove(self, request: Request) -> int:
+        await self._namespaces.remove(_wanted(request).name)
+        return 202
+
+
+def _wanted(request: Request) -> FunctionNamespace:
+    """The namespace in a request's body.
+
+    Raises:
+        BadRequest: it is none of functions, or another than the path names.
+        ConfigError: it is ill-formed.
+    """
+    body, problems = request.body(), Problems()
+    name = body.required("name")
+    labels = text_map(body.document, "labels", problems) or {}
+    annotations = text_map(body.document, "annotations", problems) or {}
+    if not _NAME.fullmatch(name) or request.name not in ("", name):
+        expected = request.name or "lower-case letters, digits and inner dashes, at most 63"
+        problems.add("name", name, expected)
+    problems.raise_if_any()
+    if labels.get(_LABEL) != _VALUE:
+        message = f"labels: expected {_LABEL}: {_VALUE!r} among them, as of all of functions"
+        raise BadRequest(message)
+    return FunctionNamespace(name, labels, annotations)

@@ -1,0 +1,89 @@
+"""``carpool scaler run --kubernetes`` as a process on this machine, over a cluster."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from tests.ports import free_port
+from tests.waiting import HANG_S, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["TOKEN", "ScalerProcess"]
+
+TOKEN = "t0ken"
+_OK = 200
+
+
+class ScalerProcess:
+    """One of several that take part in an election.
+
+    Args:
+        folder: for what it writes; new.
+        kubeconfig: by which it reaches the cluster.
+        lease: that it competes for, ``NAMESPACE/NAME``.
+        options: more of the command's.
+    """
+
+    def __init__(self, folder: Path, kubeconfig: Path, lease: str, *options: str) -> None:
+        folder.mkdir()
+        where = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{where}"
+        (folder / "token").write_text(TOKEN)
+        command = [
+            *(sys.executable, "-m", "carpool", "scaler", "run", "--kubernetes", "--lease", lease),
+            *("--listen", where, "--advertise", where, "--token-file", str(folder / "token")),
+            *("--store", str(folder / "scaler.db"), *options),
+        ]
+        self._log = folder / "log"
+        env = {"KUBECONFIG": str(kubeconfig), "PATH": "/usr/bin", "HOME": str(folder)}
+        with self._log.open("w") as log:
+            self.running = subprocess.Popen(command, cwd=folder, stderr=log, env=env)
+
+    def log(self) -> str:
+        """What it has printed."""
+        return self._log.read_text()
+
+    def ask(self, path: str) -> requests.Response | None:
+        """What it answers, itself or by the one that leads; None: nobody listens."""
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        with suppress(requests.RequestException):
+            return requests.get(self.url + path, headers=headers, timeout=30)
+        return None
+
+    def status(self) -> int:
+        """Of a request that a leader answers; 0: nobody listens."""
+        answer = self.ask("/v1/functions")
+        return 0 if answer is None else answer.status_code
+
+    def explain(self, function: str) -> dict[str, Any]:
+        """What is said of a function; empty while there is nothing, or nobody, to ask."""
+        answer = self.ask(f"/v1/functions/{function}")
+        found: dict[str, Any] = answer.json() if answer is not None and answer.ok else {}
+        return found
+
+    @property
+    def terms(self) -> int:
+        """How often it has begun to lead."""
+        return len(re.findall("leads, by the Lease", self.log()))
+
+    def wait(self) -> None:
+        """Wait until it answers, as the one that leads or for it."""
+
+        def answers() -> bool:
+            assert self.running.poll() is None, self.log()
+            return self.status() == _OK
+
+        wait_until(answers, what="a scaler that answers")
+
+    def end(self) -> None:
+        """End it in good order."""
+        self.running.terminate()
+        self.running.wait(HANG_S)

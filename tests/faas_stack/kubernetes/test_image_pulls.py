@@ -1,0 +1,132 @@
+"""Images that nodes pull ahead: which, where, and by whom they are asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.kubernetes.image_pulls import daemon_sets
+from faas_stack.provider.kubernetes.objects import manifest, read_function
+from faas_stack.provider.kubernetes.options import KubernetesOptions
+from tests.charts.objects import violations
+from tests.faas_stack.kubernetes.scripted_cluster import (
+    NAMESPACE,
+    ScriptedCluster,
+    orchestrated,
+    refuse,
+)
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from faas_stack.provider.kubernetes.objects import StoredFunction
+
+OPTIONS = KubernetesOptions(image_pull_policy="IfNotPresent", prepull=True)
+SETS = "/apis/apps/v1/namespaces/openfaas-fn/daemonsets"
+
+
+def deployment(name: str, image: str, **fields: Any) -> Deployment:
+    """Of a function."""
+    return Deployment.from_json(json.dumps({"service": name, "image": image, **fields}).encode())
+
+
+def stored(name: str, image: str, **fields: Any) -> StoredFunction:
+    """A function as a Deployment keeps it, whose secret ``login`` is one to a registry."""
+    document = manifest(deployment(name, image, **fields), 1, name, OPTIONS, ["login"])
+    given = {"uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    document["metadata"] |= given
+    return read_function(document)
+
+
+def sets(*functions: StoredFunction) -> list[dict[str, Any]]:
+    """The DaemonSets of functions, without their names."""
+    found = daemon_sets(functions, "openfaas-fn", OPTIONS)
+    assert [each["metadata"]["name"] for each in found.values()] == list(found)
+    return list(found.values())
+
+
+def pod(daemon_set: dict[str, Any]) -> dict[str, Any]:
+    """What it runs on each node."""
+    found: dict[str, Any] = daemon_set["spec"]["template"]["spec"]
+    return found
+
+
+def test_each_image_is_a_container_that_sleeps() -> None:
+    """Once, however many functions have it; it passes ``restricted`` and asks for next to none."""
+    (only,) = sets(stored("a", "one:1"), stored("a--b8-c1", "one:1"), stored("b", "two:1"))
+    spec = pod(only)
+    assert ["one:1", "two:1"] == [each["image"] for each in spec["containers"]]
+    assert 2 == len({each["name"] for each in spec["containers"]})
+    assert [] == violations(spec)
+    for each in spec["containers"]:
+        assert ["sleep", "infinity"] == each["command"]
+        assert ("IfNotPresent", "1m") == (
+            each["imagePullPolicy"],
+            each["resources"]["requests"]["cpu"],
+        )
+    assert "imagePullSecrets" not in spec
+    assert "nodeSelector" not in spec
+
+
+def test_nodes_pull_what_they_may_run() -> None:
+    """Functions with other constraints have a DaemonSet of their own, with their logins."""
+    plain, gpu = sets(
+        stored("a", "one:1"),
+        stored("b", "two:1", constraints=["kind=gpu"], secrets=["login", "key"]),
+    )
+    assert "nodeSelector" not in pod(plain)
+    assert ({"kind": "gpu"}, [{"name": "login"}]) == (
+        pod(gpu)["nodeSelector"],
+        pod(gpu)["imagePullSecrets"],
+    )
+    assert plain["spec"]["selector"] != gpu["spec"]["selector"]
+
+
+def test_without_functions_there_is_none() -> None:
+    """Nothing is pulled for nobody."""
+    assert [] == sets()
+
+
+def test_they_follow_the_functions(tmp_path: Path) -> None:
+    """Made with the first function, changed with the next, removed after the last."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        async with orchestrated(cluster, tmp_path, OPTIONS) as orchestrator:
+
+            def images() -> list[list[str]]:
+                found = [each for path, each in cluster.objects.items() if path.startswith(SETS)]
+                return [[c["image"] for c in pod(each)["containers"]] for each in found]
+
+            await orchestrator.deploy(deployment("a", "one:1"))
+            await wait_until_async(lambda: images() == [["one:1"]])
+            await orchestrator.deploy(deployment("b", "two:1"))
+            await wait_until_async(lambda: images() == [["one:1", "two:1"]])
+            for name in "ab":
+                await orchestrator.remove(name, "openfaas-fn")
+            await wait_until_async(lambda: images() == [])
+
+    uvloop.run(scene())
+
+
+def test_what_is_refused_is_said_and_functions_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the chart's account was not given the right."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        cluster.first["GET", SETS] = [lambda e: refuse(e, 403, "Forbidden", "not allowed")]
+        async with orchestrated(cluster, tmp_path, OPTIONS) as orchestrator:
+            await orchestrator.deploy(deployment("a", "one:1"))
+            await wait_until_async(lambda: "images of openfaas-fn are not pulled" in caplog.text)
+            assert "not allowed" in caplog.text
+            assert f"{NAMESPACE}/services/a" in cluster.objects
+
+    uvloop.run(scene())
