@@ -22,7 +22,7 @@ from simulator.matrix.runs import Runs
 from simulator.matrix.summary import as_dict, by_part, standings, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from simulator.matrix.cells import Catalogue, Cell
     from simulator.matrix.rows import Row
@@ -93,7 +93,7 @@ def _cells(known: Catalogue, flags: argparse.Namespace, share: float) -> list[Ce
         ConfigError: names that nothing has.
     """
     problems = Problems()
-    names = (known.traces, known.models, OBJECTIVES, BILLINGS)
+    names: tuple[Collection[str], ...] = (known.traces, known.models, OBJECTIVES, BILLINGS)
     for part, chosen in zip(_PARTS, names, strict=True):
         for name in getattr(flags, part):
             if name not in chosen:
