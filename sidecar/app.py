@@ -8,13 +8,12 @@ import gc
 import logging
 import os
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import uvloop
 
-from carpool import wire
+from carpool import json_log, wire
 from carpool.errors import CarpoolError
 from carpool.http.server import Limits, serve
 from carpool.settings import FunctionSettings
@@ -33,6 +32,7 @@ from sidecar.runtime.ingress import Ingress, fingerprint
 from sidecar.runtime.merging import FORMS
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
+from sidecar.runtime.request_log import RequestLog
 from sidecar.runtime.scaler_client import membership
 from sidecar.runtime.upstreams import FunctionUpstreams
 
@@ -59,7 +59,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         OSError: the address cannot be bound.
     """
     loop = asyncio.get_running_loop()
-    metrics = Metrics()
+    metrics = Metrics(settings, RequestLog.of(options.log_requests))
 
     def policy_replaced(reason: str) -> None:
         metrics.policy_failures += 1
@@ -194,8 +194,9 @@ def main(argv: list[str]) -> int:
         "--upstream", action="append", default=[], help="a handler's address; may be repeated"
     )
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="sidecar: %(message)s", stream=sys.stderr)
     env = dict(os.environ)
+    as_json = env.get("sidecar_log_format") == "json"  # so that errors of the options are, too
+    json_log.configure("sidecar", as_json=as_json, function=env.get("OPENFAAS_NAME", ""))
     if args.listen:
         env["sidecar_listen"] = args.listen
     if args.upstream:

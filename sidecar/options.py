@@ -144,6 +144,18 @@ class Options:
         LIMIT_S,
         "how long an idle handler may leave probes unanswered before it is restarted",
     )
+    log_format: str = variable(
+        "sidecar_log_format",
+        setting_types.choice("text", "json"),
+        "text",
+        "of its own log lines: text for people, or a JSON object each",
+    )
+    log_requests: str = variable(
+        "sidecar_log_requests",
+        setting_types.choice("off", "failed", "all"),
+        "off",
+        "a line for each request: for those that got a 5xx or whose callers left, or for all",
+    )
 
     @property
     def is_front(self) -> bool:

@@ -159,13 +159,14 @@ class BatchLoop:
             self.load.arrived(request.app, exchange.received)
         if objection is not None:
             self._metrics.refused("unfit")
+            self._metrics.unanswered(request, "refused", objection.status, self._now())
             exchange.fail(objection)
             return
         if self.cold_start:
             self.cold_start.arrived(request)
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
-            self._refuse(exchange, refusal)
+            self._refuse(request, refusal)
             return
         exchange.on_gone = partial(self._caller_left, request)
         if self._batcher.has_full_batch:
@@ -182,14 +183,15 @@ class BatchLoop:
         self._metrics.selection.observe(time.perf_counter() - began)
         return variant_routing.reason_unfit(demand, variant_router)
 
-    def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+    def _refuse(self, request: Request, refusal: Refusal) -> None:
         if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:
             refusal = Refusal.LATE  # its time passed here, while it was parked
         if self._intake is not None:
             self._intake.parking = True
-        self._metrics.refused(refusal.value)
         answer = self._refusal_answer(refusal)
-        exchange.reply(answer.status, answer.body, headers=answer.headers)
+        self._metrics.refused(refusal.value)
+        self._metrics.unanswered(request, "refused", answer.status, self._now())
+        request.payload.exchange.reply(answer.status, answer.body, headers=answer.headers)
 
     def _refusal_answer(self, refusal: Refusal) -> errors.Answer:
         answer = self._refusal_answers.get(refusal)
@@ -209,7 +211,7 @@ class BatchLoop:
         if refusal is None:
             return None
         self.step_soon()
-        self._metrics.refused(refusal.value)
+        self._metrics.refused_unparsed(refusal.value)
         if self.load:
             self.load.arrived("*", now)
         return self._refusal_answer(refusal)
@@ -226,7 +228,7 @@ class BatchLoop:
 
     def _caller_left(self, request: Request) -> None:
         self._batcher.cancel(request)
-        self._metrics.ended("cancelled")
+        self._metrics.unanswered(request, "cancelled", None, self._now())
 
     # -- stepping ---------------------------------------------------------------------------
 

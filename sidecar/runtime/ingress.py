@@ -91,6 +91,7 @@ class Payload(NamedTuple):
     call_id: str
     template: Template
     mergeable: Mergeable | None = None  # where requests are merged
+    spent_s: float = 0.0  # of its time, before it arrived here
 
 
 def fingerprint(request: Request) -> int:
@@ -159,12 +160,13 @@ class Ingress:
                 both = variant_headers.stricter(template.header_demand, in_body)
                 demand = self._complete(both, template.app, template.objective_s)
         objective_s = template.objective_s if demand is None else demand.latency_s
-        objective_s, head, call_id = objective_s - unread_s, template.head, ""
+        spent_s, head, call_id = unread_s, template.head, ""
         if once:
             head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
             own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
-            objective_s -= max(0.0, self._spent_s(own.get(b"x-start-time", b"")) - unread_s)
+            spent_s = max(unread_s, self._spent_s(own.get(b"x-start-time", b"")))
+        objective_s -= spent_s
         arrived = exchange.received
         budget_s = objective_s if objective_s < timeout_s else timeout_s  # noqa: FURB136 - no call
         self._ids += 1
@@ -185,7 +187,7 @@ class Ingress:
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
             app=template.app,
-            payload=Payload(exchange, head, call_id, template, mergeable),
+            payload=Payload(exchange, head, call_id, template, mergeable, spent_s),
         )
         request.due = arrived + budget_s
         request.demand = demand

@@ -6,22 +6,28 @@ when they are asked for.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from sidecar.runtime.histogram import Histogram
+from sidecar.runtime.outcomes import OTHERS, Outcomes
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric
 
     from carpool.http.server import Server
+    from carpool.settings import FunctionSettings
+    from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
+    from sidecar.core.request import Request
+    from sidecar.runtime.request_log import RequestLog
 
-__all__ = ["Histogram", "Metrics"]
+__all__ = ["Metrics"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SHORT_SECONDS = (
@@ -41,36 +47,22 @@ _SHORT_SECONDS = (
     0.01,
 )
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-
-class Histogram:
-    """Counts by bucket; ``bounds`` are upper bounds, inclusive."""
-
-    __slots__ = ("_bounds", "_counts", "_sum")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def cumulative(self) -> tuple[list[tuple[str, float]], float]:
-        """Prometheus's form: the count up to each bound, and the sum."""
-        total, buckets = 0, []
-        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
-            total += count
-            buckets.append((str(bound), float(total)))
-        return buckets, self._sum
+_FAILED_FROM = 500  # an answer's status from which the function has failed
 
 
 class Metrics(Collector):
-    """The counters of one sidecar; `render` gives Prometheus's text format."""
+    """The counters of one sidecar; `render` gives Prometheus's text format.
 
-    def __init__(self) -> None:
+    Args:
+        settings: the function's; None: it has neither applications nor objectives.
+        request_log: logs how requests end; None: nothing does.
+    """
+
+    def __init__(
+        self, settings: FunctionSettings | None = None, request_log: RequestLog | None = None
+    ) -> None:
+        self._outcomes = Outcomes(settings)
+        self._request_log = request_log
         self.wait = Histogram(_SECONDS)
         self.execution = Histogram(_SECONDS)
         self.size = Histogram(_SIZES)
@@ -100,14 +92,40 @@ class Metrics(Collector):
         """Ask ``refused`` which answers of the scaler were not followed, by reason."""
         self._refused_plans = refused
 
-    def ended(self, state: str, count: int = 1) -> None:
-        """Count requests that came to an end, by terminal state."""
-        self.requests[state] = self.requests.get(state, 0) + count
+    def answered(self, request: Request, status: int, batch: Batch, now: float) -> None:
+        """Count a request that the handler answered in ``batch``."""
+        failed = status >= _FAILED_FROM
+        self._ended("failed" if failed else "done")
+        outcome = self._outcomes.answered(request, now, failed=failed)
+        if self._request_log:
+            self._request_log.ended(request, outcome, status, now, batch)
+
+    def unanswered(self, request: Request, state: str, status: int | None, now: float) -> None:
+        """Count a request that came to an end without an answer of the handler's.
+
+        Args:
+            request: the request.
+            state: how it ended.
+            status: of its answer; None: its caller has left.
+            now: monotonic seconds.
+        """
+        self._ended(state)
+        self._outcomes.ended(request.app, state)
+        if self._request_log:
+            self._request_log.ended(request, state, status, now)
 
     def refused(self, reason: str) -> None:
-        """Count a request that was not admitted."""
+        """Count a request by why it was not admitted, beside `unanswered`."""
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
-        self.ended("refused")
+
+    def refused_unparsed(self, reason: str) -> None:
+        """Count a request that was refused before anything was known of it."""
+        self.refused(reason)
+        self._ended("refused")
+        self._outcomes.ended(OTHERS, "refused")
+
+    def _ended(self, state: str) -> None:
+        self.requests[state] = self.requests.get(state, 0) + 1
 
     def batch_closed(self, reason: str) -> None:
         """Count a batch by the reason it closed for."""
@@ -141,6 +159,7 @@ class Metrics(Collector):
         yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)
         yield _counter("batch_refusals", "Refused requests by reason", "reason", self.refusals)
         yield _counter("batch_closed", "Batches by the reason they closed", "reason", self.closed)
+        yield from self._outcomes.collect()
         yield _counter("batch_elements", "Elements of ragged inputs", "kind", self.elements)
         broken = CounterMetricFamily("batch_broken", "Batches that failed as a whole")
         broken.add_metric([], self.broken)

@@ -98,10 +98,10 @@ class Sender:
     ) -> None:
         """Answer ``requests`` with ``error``, and count them under the terminal state ``state``."""
         status, body, own = errors.answer(error)
-        own = (*headers, *own)
+        own, now = (*headers, *own), self._now()
         for request in requests:
             request.payload.exchange.reply(status, body, headers=own)
-            self._metrics.ended(state)
+            self._metrics.unanswered(request, state, status, now)
 
     async def _send(
         self, batch: Batch, instance: ProbedInstance, call: batch_call.BatchCall | MergedCall
@@ -141,18 +141,15 @@ class Sender:
         explanation = _explanation(batch)
         variant = batch.upstream.variant
         chosen = ((_VARIANT_HEADER, variant),) if variant else ()
-        failures = 0
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
             if request not in waiting:
                 continue
-            failures += status >= _FAILED_FROM
+            self._metrics.answered(request, status, batch, now)
             headers = (*head.headers, *chosen) if chosen else head.headers
             if request.payload.template.explain:
                 wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
                 headers = (*headers, *explanation, wait)
             request.payload.exchange.reply(status, body, head.content_type, headers)
-        self._metrics.ended("done", len(waiting) - failures)
-        self._metrics.ended("failed", failures)
 
     def _broken(
         self,

@@ -355,6 +355,7 @@ def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
     """As Prometheus's own checker has it, with what the provider will have put beside it."""
     checked = (require_tool("promtool"), "check", "config", str(tmp_path / "prometheus.yml"))
     shutil.copy(STACK / "prometheus.yml", tmp_path)
+    shutil.copy(STACK / "alerts.yml", tmp_path)
     (tmp_path / "credentials").mkdir()
     for name in ("basic-auth-password", "carpool-scaler-token"):
         (tmp_path / "credentials" / name).touch()

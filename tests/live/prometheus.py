@@ -58,6 +58,7 @@ class RealPrometheus:
         for asked in (jobs["provider"], jobs["sidecar"], *jobs["sidecar"]["http_sd_configs"]):
             asked["basic_auth"] = {"username": user, "password": password}
         jobs["scaler"]["authorization"] = {"credentials": running.token}
+        config["rule_files"] = [str(SHIPPED.with_name("alerts.yml"))]
         self._config.write_text(json.dumps(config))
         loads = self._loads()
         self.process.send_signal(signal.SIGHUP)

@@ -1,0 +1,104 @@
+"""How requests ended, by application: how long they took, and whether they kept their objective.
+
+A request's time is from the gateway's stamp, where there is one, to its answer: what its caller has
+waited, but for the network. Applications are those of the function's settings; a request that names
+another one, or none, is one of ``*``, so that callers cannot make up series.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from sidecar.runtime.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
+    from carpool.settings import FunctionSettings
+    from sidecar.core.request import Request
+
+__all__ = ["OTHERS", "Outcomes"]
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_NAMES = ("in_time", "late", "failed", "expired", "refused", "cancelled")
+OTHERS = "*"  # requests of no application of the settings
+
+
+class _Application:
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(_NAMES, 0)
+        self.seconds = Histogram(_SECONDS)
+
+
+class Outcomes:
+    """Counts requests of a function.
+
+    Args:
+        settings: the function's; None: it has neither applications nor objectives.
+    """
+
+    def __init__(self, settings: FunctionSettings | None) -> None:
+        self._objectives_s = dict[str, float | None]()
+        self._share = None
+        if settings:
+            self._objectives_s = {
+                OTHERS: settings.slo_s,
+                **{a.name: a.slo_s for a in settings.apps},
+            }
+            self._share = settings.percentile
+        self._apps = {name: _Application() for name in (OTHERS, *self._objectives_s)}
+
+    def answered(self, request: Request, now: float, *, failed: bool) -> str:
+        """The handler answered ``request``; ``failed``: with an error of its own. The outcome."""
+        app = self._of(request.app)
+        app.seconds.observe(now - request.arrived + request.payload.spent_s)
+        outcome = "failed" if failed else "late" if now > request.due else "in_time"
+        app.counts[outcome] += 1
+        return outcome
+
+    def ended(self, app: str, outcome: str) -> None:
+        """A request of the application ended without an answer of the handler's."""
+        self._of(app).counts[outcome] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """The families, as prometheus_client asks for them."""
+        seconds = HistogramMetricFamily(
+            "batch_request_seconds",
+            "From the gateway's stamp, or arrival, to the handler's answer",
+            labels=["app"],
+        )
+        outcomes = CounterMetricFamily(
+            "batch_outcomes",
+            "Requests by application, and whether they kept its objective",
+            labels=["app", "outcome"],
+        )
+        for name, app in self._apps.items():
+            buckets, total = app.seconds.cumulative()
+            seconds.add_metric([name], buckets, sum_value=total)
+            for outcome, count in app.counts.items():
+                outcomes.add_metric([name, outcome], count)
+        yield seconds
+        yield outcomes
+        yield from self._objectives()
+
+    def _objectives(self) -> Iterator[Metric]:
+        objective = GaugeMetricFamily(
+            "batch_objective_seconds", "Latency objective by application", labels=["app"]
+        )
+        for name, objective_s in self._objectives_s.items():
+            if objective_s is not None:
+                objective.add_metric([name], objective_s)
+        yield objective
+        share = GaugeMetricFamily("batch_objective_ratio", "Share of requests that are to meet it")
+        if self._share is not None:
+            share.add_metric([], self._share)
+        yield share
+
+    def _of(self, name: str) -> _Application:
+        return self._apps.get(name) or self._apps[OTHERS]

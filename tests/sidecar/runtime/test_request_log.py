@@ -1,0 +1,85 @@
+"""What a sidecar logs: text for people, or JSON lines with what requests are called by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.sidecar.runtime.conftest import ROOT
+from tests.waiting import HANG_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.sidecar.runtime.conftest import Start
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    """The lines about requests."""
+    found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return [line for line in found if line["message"] == "request"]
+
+
+@pytest.mark.parametrize("which", ["all", "failed", "off"])
+def test_each_request_is_a_line(
+    sidecar: Start, which: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With its id, what became of it, and in which batch; those that failed only, or none."""
+
+    async def run() -> None:
+        env = {"sidecar_log_format": "json", "sidecar_log_requests": which, "OPENFAAS_NAME": "fn"}
+        async with sidecar(**env) as running:
+            good = await running.ask("hello", ("x-call-id", "first"), target="/a?secret=1")
+            bad = await running.ask("status:503", ("x-call-id", "second"))
+            late = await running.ask("x", ("x-call-id", "third"), ("x-timeout", "1ns"))
+            assert [200, 503, 504] == [answer.status for answer in (good, bad, late)]
+
+    asyncio.run(run())
+    found = {line["call_id"]: line for line in lines(capfd.readouterr().err)}
+    expected = {"all": {"first", "second", "third"}, "failed": {"second", "third"}, "off": set()}
+    assert expected[which] == found.keys()
+    if which != "off":
+        second, third = found["second"], found["third"]
+        assert ("sidecar", "fn", "info") == (second["part"], second["function"], second["level"])
+        assert ("POST", "/", "*", 503) == tuple(
+            second[name] for name in ("method", "path", "app", "status")
+        )
+        assert ("failed", 1) == (second["outcome"], second["batch"])
+        assert 0 < second["exec_s"] <= second["seconds"]
+        assert (504, False) == (third["status"], "batch" in third)
+    if which == "all":
+        assert ("/a", "in_time") == (found["first"]["path"], found["first"]["outcome"])
+
+
+def test_errors_of_the_settings_are_json_too(tmp_path: Path) -> None:
+    """What collects logs sees why a process did not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar"],
+        env={"PYTHONPATH": str(ROOT), "sidecar_log_format": "json", "sidecar_listn": "x"},
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert 0 != done.returncode
+    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
+    assert ("error", "sidecar") == (line["level"], line["part"])
+    assert "sidecar_listn" in line["message"]
+
+
+def test_people_read_text(sidecar: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same, in one line."""
+
+    async def run() -> None:
+        async with sidecar(sidecar_log_requests="all") as running:
+            assert 200 == (await running.ask("hello", ("x-call-id", "first"))).status
+
+    asyncio.run(run())
+    (line,) = [each for each in capfd.readouterr().err.splitlines() if "request " in each]
+    assert line.startswith("sidecar: request call_id=first method=POST path=/ app=* ")
