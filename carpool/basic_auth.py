@@ -99,7 +99,7 @@ def write(folder: Path, pair: Credentials) -> None:
 def put(folder: Path, name: str, secret: bytes) -> None:
     """Write a file that only its owner may read, or also the group of a folder like ``rwxr-x---``.
 
-    A folder that everybody may list, as `mkdir` makes it, is not meant for the group.
+    A folder that every user may list, as `mkdir` makes it, is not meant for the group.
 
     Raises:
         OSError: it cannot be written.

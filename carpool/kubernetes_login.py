@@ -1,4 +1,4 @@
-"""Where a cluster is and as whom to call it: by a kubeconfig file, or as the account of a pod.
+"""A cluster's address and the identity to call it with: of a kubeconfig file, or a pod's account.
 
 lightkube knows both and makes the parameters of an HTTP client; it is in the extra ``kubernetes``.
 """

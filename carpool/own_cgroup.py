@@ -73,7 +73,7 @@ class Place:
         return min(found)
 
     def killed_for_memory(self) -> int:
-        """How many processes of this one's groups the kernel has killed for want of memory."""
+        """How many processes of this one's groups the kernel has killed for lack of memory."""
         groups = [*filter(None, [self.v1.get("memory"), self.v2])]
         return sum(killed_for_memory(group.folder) for group in groups)
 
@@ -85,7 +85,7 @@ class Place:
 
 
 def killed_for_memory(folder: Path) -> int:
-    """How many processes of a group the kernel has killed for want of memory, if it counts them."""
+    """How many processes of a group the kernel has killed for lack of memory, if it counts them."""
     counts = [_text(folder / name) for name in ("memory.oom_control", "memory.events")]
     lines = [line.split() for text in counts for line in text.splitlines()]
     return sum(int(line[1]) for line in lines if line[0] == "oom_kill")

@@ -129,7 +129,7 @@ class Application:
         name: As in ``X-Carpool-App``.
         slo_s: Its latency objective.
         rate_rps: Requests per second to plan for.
-        arrivals: What is known of the way they arrive; None: nothing but the rate.
+        arrivals: What is known of the way they arrive; None: only the rate.
         accuracy: The least accuracy of its answers, where a model has variants.
         cost: The most that a request of it may cost.
         variant: The only variant that it may be served by; empty: any.

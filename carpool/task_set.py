@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: the event loop alone would let go of them before their end."""
+"""Tasks that nothing waits for: the event loop alone would drop them before their end."""
 
 from __future__ import annotations
 

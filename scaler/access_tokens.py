@@ -47,5 +47,5 @@ class AccessTokens:
         return function_of(shown, self.token) if self.token else ""
 
     def foreign(self, exchange: Exchange) -> str:
-        """Why a caller is taken for a stranger's web page; empty if it is not."""
+        """Why a caller is taken for a foreign web page; empty if it is not."""
         return self._hosts.refusal(exchange)

@@ -47,7 +47,7 @@ class Edge:
         self._all, self._syncs, self._forwarding = whole, syncs, [whole, syncs]
 
     def close(self) -> None:
-        """Let go of connections to others."""
+        """Close connections to others."""
         for each in self._forwarding:
             each.close()
         self._forwarding = []

@@ -56,7 +56,7 @@ class SyncApi:
         self._senders = senders
 
     def __call__(self, exchange: Exchange) -> None:
-        """The application of a listener for sidecars alone: there is nothing else to be had."""
+        """The application of a listener for sidecars alone: it serves nothing else."""
         if exchange.target != PATH:
             message = f"no route {exchange.path!r}: only {PATH} is answered here"
             raise NotFound(message)

@@ -109,7 +109,7 @@ class Page:
         return found
 
     def close(self) -> None:
-        """Let go of the browser."""
+        """Release the browser."""
         os.close(self._commands)
         self._answers.close()
 

@@ -2,5 +2,5 @@
 
 Small on purpose: whole requests in, whole or streamed answers out, no routing, no middleware.
 What they add over a framework is speed (no task, timer or header object per request) and the
-limits a socket that faces strangers needs.
+limits a socket that faces untrusted clients needs.
 """

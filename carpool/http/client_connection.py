@@ -110,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport.abort()
 
     def forget(self) -> None:
-        """Let go of why it failed: the traceback leads to the waiting task, and back here."""
+        """Drop the failure: its traceback leads to the waiting task, and back here."""
         self._failure = None
 
     def _reset(self) -> None:

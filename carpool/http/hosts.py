@@ -1,4 +1,4 @@
-"""Which hosts a server is, so that no web page of a stranger's can use a browser to reach it.
+"""Which hosts a server is, so that no foreign web page can use a browser to reach it.
 
 A page can make its visitor's browser send requests to this machine (the request then names the
 page's ``Origin``), or give its own name our address, so that the browser takes our answers for

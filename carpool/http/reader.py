@@ -104,7 +104,7 @@ class Reader:
         return exchange
 
     def close(self) -> None:
-        """Nothing more will come: let go of the parser and the connection, which know this."""
+        """Nothing more will come: release the parser and the connection, which refer to this."""
         del self._parser, self._connection
 
     def _parse(self, data: bytes | memoryview) -> int | None:

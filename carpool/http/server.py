@@ -8,7 +8,7 @@ any later callback. Requests pipelined on one connection are handed over some at
 waiting for answers, and their answers are put back into order.
 
 Memory: whatever is read and not yet answered, and whatever was written and is not wholly taken by
-its client, counts towards one limit. Beyond it clients that do not read are dropped, the longest
+its client, counts towards one limit. Above it, clients that do not read are dropped, the longest
 stalled first, and uploads are refused; a client still has room for one small request. So hostile
 clients can make the server hold `Limits.held_bytes`, and 16 KiB for each connection; nothing they
 send makes it more. What was freed after a peak is given back to the system (`carpool.memory`).
@@ -77,7 +77,7 @@ class Server:
     """A listening socket and its connections; made by `serve`.
 
     Attributes:
-        closed: how many connections were closed for want of room or memory, by reason: ``idle`` to
+        closed: how many connections were closed because a limit was reached, by reason: ``idle`` to
             make room, ``unread`` as the client did not read, ``crowd`` where all were at work.
     """
 

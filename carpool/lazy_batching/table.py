@@ -111,7 +111,7 @@ class BatchTable:
 
         Args:
             done: its members whose sequence ends with this step of a decoder.
-            failed: its members on whom the node failed; they leave.
+            failed: its members for which the node failed; they leave.
 
         Returns:
             The jobs that have come to their model's end, and are not in the table any more.

@@ -29,7 +29,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 class Problems:
     """Collects what is wrong while reading goes on, so that a user fixes everything in one pass.
 
-    The first hundred problems are kept: documents come from strangers, too.
+    The first hundred problems are kept: documents come from untrusted clients, too.
     """
 
     def __init__(self) -> None:

@@ -77,7 +77,7 @@ class Observer:
         records: Mapping[str, FunctionRecord],
         ledgers: Mapping[str, Sequence[CompareOutcomes]],
     ) -> None:
-        """Write down what there is until cancelled, and whom nobody could serve at once."""
+        """Record what there is until cancelled, and the requests that had to wait."""
         began_s = before_s = time.perf_counter()
         while True:
             await asyncio.sleep(max(0.0, before_s + _PERIOD_S - time.perf_counter()))

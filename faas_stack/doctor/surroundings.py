@@ -1,8 +1,8 @@
 """What is known of the place that functions go to: from a compose file, a gateway and Prometheus.
 
 The one part of ``carpool doctor`` that reads beyond the stack file. It changes nothing anywhere,
-and asks only whom it was told of. Proxies of the environment are passed by: they are for the
-outside.
+and asks only the servers that it was told of. Proxies of the environment are ignored: they are for
+the outside.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a load run measured: one record per request, and the figures made from them.
 
 Latency counts from the time a request was due, not from when it could be sent, so a target that
-stalls is charged for everybody it kept waiting. Quantiles are of good answers (2xx); a quick
+stalls is charged for every request it kept waiting. Quantiles are of good answers (2xx); a quick
 refusal must not make a slow function look fast.
 """
 

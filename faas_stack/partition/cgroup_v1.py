@@ -98,7 +98,7 @@ class TreesV1:
         return all(removed)
 
     def killed_for_memory(self, instance: str) -> int:
-        """How many processes of an instance the kernel has killed for want of memory."""
+        """How many processes of an instance the kernel has killed for lack of memory."""
         root = self.folders.get("memory")
         return killed_for_memory(root / instance) if root else 0
 

@@ -98,7 +98,7 @@ class TreeV2:
         return leftovers.remove_group(str(self._root / instance))
 
     def killed_for_memory(self, instance: str) -> int:
-        """How many processes of an instance the kernel has killed for want of memory."""
+        """How many processes of an instance the kernel has killed for lack of memory."""
         return killed_for_memory(self._root / instance)
 
     def kill(self, instance: str) -> None:

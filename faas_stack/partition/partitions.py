@@ -120,7 +120,7 @@ class Partitions:
         return own or self.ledger.pool_cores() or self.ledger.capacity.cores
 
     def close(self) -> None:
-        """Let go of the groups, whose instances have ended."""
+        """Release the groups, whose instances have ended."""
         if self.tree:
             self.tree.close()
         for lock in self._locks:
@@ -184,7 +184,7 @@ class Partition:
 
     @property
     def killed_for_memory(self) -> int:
-        """How many of its processes the kernel has killed for want of memory."""
+        """How many of its processes the kernel has killed for lack of memory."""
         tree = self._owner.tree
         return tree.killed_for_memory(self.name) if tree else 0
 

@@ -60,7 +60,7 @@ class Tree(Protocol):
         ...
 
     def killed_for_memory(self, instance: str) -> int:
-        """How many processes of an instance the kernel has killed for want of memory."""
+        """How many processes of an instance the kernel has killed for lack of memory."""
         ...
 
     def kill(self, instance: str) -> None:

@@ -1,6 +1,6 @@
 """Which requests a provider lets in: what any caller may do, and what needs credentials.
 
-Functions are for everybody, from every page: a call is the function's own to refuse. Everything
+Functions are public, from every page: a call is the function's own to refuse. Everything
 else, and a function's metrics, is for holders of the credentials who come by one of this machine's
 names; only ``/healthz`` wants none. A change must say that it is JSON, which no web page can send
 to another site without being asked first (a CORS preflight, and that is never granted). A body

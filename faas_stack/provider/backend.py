@@ -116,7 +116,7 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """The provider ends: end everything at once, or let go of it if it is to last."""
+        """The provider ends: end everything at once, or release it if it is to last."""
         ...
 
 

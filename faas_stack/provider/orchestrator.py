@@ -193,7 +193,7 @@ class Orchestrator(Protocol[F]):
         The caller must ``release`` it.
 
         Raises:
-            Overloaded: there is none, for want of capacity, or none became ready in time.
+            Overloaded: there is none, for lack of capacity, or none became ready in time.
             NotFound: the function was removed meanwhile.
         """
         ...
@@ -203,5 +203,5 @@ class Orchestrator(Protocol[F]):
         ...
 
     async def close(self) -> None:
-        """The provider ends: end what does not outlive it, let go of the rest."""
+        """The provider ends: end what does not outlive it, release the rest."""
         ...

@@ -240,7 +240,7 @@ class Controller:
 
     @property
     def changing(self) -> bool:
-        """Whether instances are awaited: everybody should hear of them soon."""
+        """Whether instances are awaited: every front should hear of them soon."""
         return self._reconciler.awaited
 
     @property

@@ -20,7 +20,7 @@ __all__ = ["demanded"]
 def demanded(
     rates_rps: Mapping[str, float], slo_s: float
 ) -> tuple[tuple[Application, ...], dict[str, float]]:
-    """The loads that choose their variants, and the rates of everybody else.
+    """The loads that choose their variants, and the rates of all other requests.
 
     Args:
         rates_rps: Requests per second, by the name that they are counted under.

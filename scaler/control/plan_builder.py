@@ -31,7 +31,7 @@ _CARRIED_OUT = [field.name for field in fields(Plan) if field.name not in _WORDS
 
 
 def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -> Plan:
-    """The plan of a proposal; the one in force if nothing but words has changed.
+    """The plan of a proposal; the one in force if only words have changed.
 
     Args:
         load: Of the function.

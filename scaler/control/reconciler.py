@@ -4,11 +4,11 @@ Theory of operation
 -------------------
 Each round compares how many instances of each class are wanted with what the gateway lists and what
 the instances themselves have announced, and names the actions that are due. First whatever is
-missing is started. What is too many goes only once all that is wanted has announced itself and the
+missing is started. Surplus instances are removed only once all planned ones are ready and the
 front sidecars follow a plan without it, so capacity never drops below what is needed, and a class
 that never becomes ready takes nothing away: it is given up after a while, and tried again later.
-Only where the gateway refuses what is missing again and again, for want of room or because there
-are as many functions as it admits, goes what the plan does not have, one instance at a time.
+Only where the gateway refuses what is missing again and again, for lack of capacity or because
+there are as many functions as it admits, goes what the plan does not have, one instance at a time.
 
 An action that fails is repeated after a pause that doubles. A count that is another than was asked
 for, at once, is the gateway's limit; if it was right before, something else has changed it. Either

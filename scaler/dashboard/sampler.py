@@ -1,6 +1,6 @@
 """Samples every function once a second for the dashboard, and lists the dashboard's files.
 
-The files are the same for everybody and hold no secret; the data is asked for with the token, as
+The files are the same for every reader and hold no secret; the data is asked for with the token, as
 all of the API is. Memory is bounded whatever the number of functions: with very many of them the
 past of each is shorter.
 """

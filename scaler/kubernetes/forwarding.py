@@ -55,7 +55,7 @@ class Forwarding:
         exchange.on_gone = self._tasks.start(self._answer(exchange)).cancel
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._tasks.cancel()
         if self._pool:
             self._pool.close()

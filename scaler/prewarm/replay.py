@@ -1,6 +1,6 @@
 """What a prewarm policy would have done on given arrivals: cold starts against idle time.
 
-One instance that serves everybody at once, loads in no time, and is there or not: the windows of
+One instance that serves all requests at once, loads in no time, and is there or not: the windows of
 the policy and nothing else decide. Requests that come while one executes end no idle time; they
 are found for all arrivals together, so the policy is asked once per idle time and not per request.
 """

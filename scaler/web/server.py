@@ -122,7 +122,7 @@ class Readers:
         exchange.on_gone = task.cancel
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._tasks.cancel()
         self._pool.close()
 

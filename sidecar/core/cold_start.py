@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ColdStart"]
 
-_WAIT_MAX_S = 60.0  # for a start: as long as the provider waits for a front
+_WAIT_MAX_S = 60.0  # for an instance to start: as long as the provider waits for a front
 
 
 class _Reachable(Protocol):

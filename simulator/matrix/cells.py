@@ -1,4 +1,4 @@
-"""The cells of the matrix: what is called how, by whom, how soon, and how it is paid for."""
+"""The cells of the matrix: models, loads, objectives and billing rules."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
     )
 
 
-# Whole numbers, but for the odd one: what a model makes of them is exact in any company.
+# Whole numbers, but for the odd one: what a model makes of them is exact in any batch.
 WHOLE = st.integers(-9, 99)
 MIXED = st.one_of(WHOLE, st.sampled_from([0.5, -2.0, True, None, "1", 2**63, 2**70, 1e300]))
 

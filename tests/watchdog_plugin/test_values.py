@@ -150,7 +150,7 @@ def test_one_that_is_wrong_by_itself_is_not_read_with_others(
 
 
 def test_a_whole_number_is_the_same_beside_a_fraction() -> None:
-    """Where it has more digits than the datatype, it is rounded alike in any company."""
+    """Where it has more digits than the datatype, it is rounded alike in any batch."""
     large = 2**60 + 2**36 + 1
     alone = read_data(spec("FP32"), [[large]])
     assert alone[0] == read_data(spec("FP32"), [[large], [0.5]])[0]

@@ -227,7 +227,7 @@ def read_shape(spec: TensorSpec, value: object) -> Shape:
 
     Raises:
         BadRequest: it is none, not of as many dimensions as the input's, or holds no value and is
-            nevertheless large: nothing but the body's length bounds what a model makes of values.
+            nevertheless large: only the body's length bounds what a model makes of values.
     """
     if (
         not isinstance(value, list)

@@ -166,7 +166,7 @@ def emits(source: object, state: Arrays, made: Mapping[str, Array]) -> list[Tens
     names = {dtype: name for name, dtype in DTYPES.items()}
     emitted = {n: v for n, v in made.items() if n != _DONE and not n.startswith(_NEXT)}
     if not emitted:
-        msg = f"{source} makes nothing but its state: expected a part of the answer"
+        msg = f"{source} makes only its state: expected a part of the answer"
         raise LoadError(msg)
     rows = len(next(iter(state.values())))
     for name, value in made.items():

@@ -225,7 +225,7 @@ class LocalOrchestrator:
         The caller must ``release`` it.
 
         Raises:
-            Overloaded: there is none, for want of room, or none became ready in time.
+            Overloaded: there is none, for lack of capacity, or none became ready in time.
             NotFound: the function was removed meanwhile.
         """
         service, namespace = function.deployment.service, function.deployment.namespace

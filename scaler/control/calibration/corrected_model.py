@@ -1,6 +1,6 @@
 """A latency model corrected by measured execution times, and how far off it still is.
 
-A model is measured elsewhere, or foretold; the batches of a running function tell what they take
+A model is measured elsewhere, or predicted; the batches of a running function tell what they take
 here: on the way between sidecar and handler too, and on a slower machine. Measured seconds are
 taken for ``factor`` times the model's and a base, which are fitted to the latest reports by
 relative least squares, large errors counting less (Huber 1964), and drawn to what was known before.
@@ -137,7 +137,7 @@ class Correction:
             measured_s = max(measured_s, predicted_s)
         measured_s = min(predicted_s * _ABSURD, max(predicted_s / _ABSURD, measured_s))
         self._seen.append(_Seen(predicted_s, measured_s, min(batches, _MOST_WEIGHT)))
-        # What is as it has been foretold all along changes nothing.
+        # What is as it has been predicted all along changes nothing.
         off = abs(self._at(predicted_s) / measured_s - 1) > _EXACT
         self._off = _KEPT if off else max(0, self._off - 1)
         self._fresh = self._fresh or self.error is None or self._off > 0

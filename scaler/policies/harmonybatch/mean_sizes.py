@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MeanSizes", "mean_sizes"]
 
 _ROOTS = 4096  # places of the table, even in the square root of the members
-_FEW = 700.0  # members expected, with more of whom none is too rare for a float
+_FEW = 700.0  # members expected, with more of which none is too rare for a float
 
 
 class MeanSizes:

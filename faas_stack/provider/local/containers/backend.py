@@ -186,7 +186,7 @@ class DockerBackend:
         self._mounts.keep_only(set(self._instances))
 
     async def close(self) -> None:
-        """Let go of the containers, which go on."""
+        """Release the containers, which go on."""
         for instance in list(self._instances.values()):
             await instance.leave()
         self._engine.close()

@@ -91,7 +91,7 @@ class Engine:
         return cls(client)
 
     def close(self) -> None:
-        """Let go of the threads, which end with what they read."""
+        """Release the threads, which end with what they read."""
         self._threads.shutdown(wait=False)
         self._client.close()
 
