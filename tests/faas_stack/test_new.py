@@ -35,6 +35,15 @@ def test_a_first_function_has_a_stack_file_and_a_model(
     assert "Start it: carpool up\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("lang", [path.name for path in sorted((ROOT / "templates").iterdir())])
+def test_every_template_makes_a_function(lang: str) -> None:
+    """Whatever comes with Carpool can be started from."""
+    new.main(["mine", "--lang", lang])
+    (function,) = stack_file.load(Path("stack.yaml")).functions
+    assert function.template
+    assert lang == function.template.name
+
+
 def test_a_model_of_ones_own_is_copied(folder: Path) -> None:
     """The file that is named is what the function serves."""
     (folder / "mine.onnx").write_bytes(b"a model")
