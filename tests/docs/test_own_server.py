@@ -16,7 +16,8 @@ from tests.waiting import HANG_S
 pytest.importorskip("gunicorn", reason="the extra scaler has it")
 PAGE = (Path(__file__).parents[2] / "docs" / "own-server.md").read_text(encoding="utf-8")
 BLOCKS = dict.fromkeys(("python", "bash", "json"), "")
-for _language, _text in re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE):
+_FLASK, _, _ = PAGE.partition("## MLServer")  # what follows needs a server of another kind
+for _language, _text in re.findall(r"^```(\w+)\n(.*?)^```", _FLASK, re.DOTALL | re.MULTILINE):
     BLOCKS[_language] += _text
 
 
