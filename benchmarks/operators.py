@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--foreign", choices=KERNELS, help="models predicted on a runtime kept to these kernels"
     )
-    parser.add_argument("--threads", default="1,2", help="for --foreign (1,2)")
+    parser.add_argument("--threads", default="1,2", help="for --unseen and --foreign (1,2)")
     parser.add_argument("--note", default="", help="about the machine, for the report")
     parser.add_argument("--resume", action="store_true", help="go on with what was measured")
     parser.add_argument("--minutes", type=float, default=12.0, help="to begin models in (12)")
@@ -101,12 +101,16 @@ def _unseen(flags: argparse.Namespace) -> int:
         only = flags.only.split(",") if flags.only else None
         records = Records(out.with_suffix(".jsonl"), resume=flags.resume)
         records.add("run", commit=commit(), origin=origin(), machine=machine(), note=flags.note)
-        measure_unseen(database, flags.models, only, records, flags.minutes)
+        measure_unseen(database, flags.models, only, _threads(flags), records, flags.minutes)
     points = list(unseen_points(database, flags.models))
     text = unseen_report(points, LISTS, origin(), commit(), flags.note)
     out.write_text(text)
     sys.stdout.write(text)
     return 0
+
+
+def _threads(flags: argparse.Namespace) -> list[int]:
+    return [int(count) for count in flags.threads.split(",")]
 
 
 def _foreign(flags: argparse.Namespace) -> int:
@@ -115,9 +119,8 @@ def _foreign(flags: argparse.Namespace) -> int:
     records = Records(out.with_suffix(".jsonl"), resume=flags.resume)
     if flags.measure:
         only = flags.only.split(",") if flags.only else None
-        threads = [int(count) for count in flags.threads.split(",")]
         records.add("run", commit=commit(), machine=machine(), note=flags.note)
-        measure_foreign(flags.foreign, threads, flags.models, only, records, flags.minutes)
+        measure_foreign(flags.foreign, _threads(flags), flags.models, only, records, flags.minutes)
     text = foreign_report(list(foreign_points(records, flags.models)), commit(), flags.note)
     out.write_text(text)
     sys.stdout.write(text)

@@ -43,8 +43,7 @@ __all__ = ["LISTS", "UnseenPoint", "built", "measure_unseen", "runs_on", "unseen
 
 LISTS = {"chosen by": tuple(MODELS), "left out": tuple(UNSEEN)}
 _ALL = UNSEEN | MODELS  # those that judge come first
-_BATCHES, _THREADS = (1, 2, 4, 8), (1, 2)
-_SETTINGS = [Setting(batch, threads) for threads in _THREADS for batch in _BATCHES]
+_BATCHES = (1, 2, 4, 8)
 _LONGEST_S = 1.5  # of a run; larger batches are left out
 _ALONE_S, _RUNS_S = 40.0, 4.0
 _VISIT_S, _ROUNDS = 0.25, 3  # of each batch size, on one thread
@@ -77,12 +76,17 @@ class UnseenPoint(NamedTuple):
 
 
 def measure_unseen(
-    database: Path, folder: Path, only: Sequence[str] | None, records: Records, minutes: float
+    database: Path,
+    folder: Path,
+    only: Sequence[str] | None,
+    threads: Sequence[int],
+    records: Records,
+    minutes: float,
 ) -> None:
-    """Measure operators alone, and runs, into a database; what is there in the records is done."""
+    """Measure operators alone, and runs, into a database; what is in the records is done."""
     end_s = time.monotonic() + 60 * minutes
     begin_database(database)
-    overheads = {threads: measure_overhead(threads) for threads in _THREADS}
+    overheads = {count: measure_overhead(count) for count in threads}
     write_alone(database, origin(), (), overheads)
     for name in only or _ALL:
         if records.find("model", name=name):
@@ -91,25 +95,33 @@ def measure_unseen(
             _say(f"{minutes:g} minutes are over before {name}; --resume goes on with it")
             return
         records.add(
-            "model", name=name, load=os.getloadavg()[0], **_measured(database, folder, name)
+            "model",
+            name=name,
+            load=os.getloadavg()[0],
+            **_measured(database, folder, name, threads),
         )
 
 
-def _measured(database: Path, folder: Path, name: str) -> dict[str, Any]:
+def _measured(database: Path, folder: Path, name: str, threads: Sequence[int]) -> dict[str, Any]:
     """Measure one model, and say what there is to know of that."""
     path, began = built(name, folder), time.monotonic()
     best = optimised(path, file := read_onnx(path))
     model = _alone(database, best.graph)
-    settings = [s for s in _SETTINGS if (model.predict(s.batch, s.threads, 0) or 0.0) <= _LONGEST_S]
-    wanted = [Wanted(*each) for each in replace(model, known={}).unmeasured(settings)]
+    settings = [
+        setting
+        for count in threads
+        for setting in [Setting(batch, count) for batch in _BATCHES]
+        if (model.predict(setting.batch, count, 0) or 0.0) <= _LONGEST_S
+    ]
+    wanted = [Wanted(*each) for each in model.unmeasured(settings)]
     rows = list(measure_alone(best, wanted, _ALONE_S, _say))
     write_alone(database, origin(), rows, {})
     alone_s = time.monotonic() - began
     runs = [
         run
-        for threads in _THREADS
-        for batches in [[s.batch for s in settings if s.threads == threads]]
-        for run in runs_on(file, folder, threads, batches)
+        for count in threads
+        for batches in [[s.batch for s in settings if s.threads == count]]
+        for run in runs_on(file, folder, count, batches)
     ]
     write_profile(database, Profile(_MARK + name, origin(), tuple(runs), ()))
     spent_s = time.monotonic() - began

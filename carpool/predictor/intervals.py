@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,13 +28,15 @@ __all__ = [
     "Part",
     "combined",
     "from_far",
+    "measured",
     "scaling",
 ]
 
-# What composition leaves open where every operator was measured: the 5th and 95th percentile, on
-# one thread, of the models that it was chosen by (benchmarks/results/operators_unseen.md). On
-# several threads it is unverified: runs on two waited for cores that other programs had.
-MEASURED: Bounds = (-0.277, 0.266)
+# What composition leaves open where every operator was measured, on one thread and on several: the
+# 5th and 95th percentile of the models that it was chosen by, in
+# benchmarks/results/operators_unseen.md. That of several is one thread's, and unverified: runs on
+# two waited for cores that other programs had.
+MEASURED: Mapping[int, Bounds] = {1: (-0.277, 0.266), 2: (-0.277, 0.266)}
 FOREIGN = math.log(3)  # by how much processors differ; less where some operators were measured
 LEVELLED = math.log(1.6)
 # Laws of another processor, scaled by the calibration of this one: chosen by the models of
@@ -58,6 +60,11 @@ class Part(NamedTuple):
     seconds: Array
     low: Array
     high: Array
+
+
+def measured(threads: int) -> Bounds:
+    """Where every operator was measured."""
+    return MEASURED[min(threads, max(MEASURED))]
 
 
 def from_far(bounds: Bounds, doublings: Array) -> tuple[Array, Array]:

@@ -25,10 +25,10 @@ from carpool.predictor.intervals import (
     FOREIGN,
     GUESSED,
     LEVELLED,
-    MEASURED,
     Part,
     combined,
     from_far,
+    measured,
     scaling,
 )
 from carpool.predictor.operator_groups import Groups
@@ -271,12 +271,12 @@ class OperatorLatencyModel:
         ):
             more = GUESSED * is_guess + scaling(factors)
             known = np.isfinite(apart)
-            low, high = from_far(MEASURED, apart)
+            low, high = from_far(measured(unit.threads), apart)
             weights = each * group.counts
             low, high = np.where(known, low, law[0] - more), np.where(known, high, law[1] + more)
             parts.append(Part(weights, low, high))
             spent_s += float(weights.sum())
-        least, most = MEASURED if unit.threads in self.overheads else law
+        least, most = measured(unit.threads) if unit.threads in self.overheads else law
         besides = np.array([max(0.0, plain_s - spent_s)])
         return combined([*parts, Part(besides, np.array([least]), np.array([most]))])
 

@@ -15,7 +15,7 @@ from carpool.predictor.fit import Fit, ThreadsAndGpu
 from carpool.predictor.fit_database import read_model, write_fit
 from carpool.predictor.graph import Graph, Operator
 from carpool.predictor.graph_json import from_json, known_graph, to_json, write_graph
-from carpool.predictor.intervals import MEASURED
+from carpool.predictor.intervals import measured
 from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.measured_operators import read_alone, read_overheads, write_alone
 from carpool.predictor.profile import Alone, Origin, Overhead, Refused, Setting
@@ -125,7 +125,7 @@ def test_an_interval_of_measured_operators_is_that_of_composition(database: Path
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     middle, interval = model.predict(16, 1, 0), model.interval(16, 1, 0)
     assert interval is not None
-    assert pytest.approx(MEASURED[1], abs=0.01) == math.log(interval.high_s / (middle or 1))
+    assert pytest.approx(measured(1)[1], abs=0.01) == math.log(interval.high_s / (middle or 1))
     far = model.interval(32, 1, 0)
     assert far is not None
     assert far.high_s / far.low_s > 1.05 * interval.high_s / interval.low_s

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from carpool.processor import processor
+from carpool.processor import processor, runtime
 
 CPUINFO = """\
 processor\t: 0
@@ -45,3 +46,8 @@ def test_the_name_is_as_precise_as_the_system_tells_it(
     monkeypatch.setattr(platform, "processor", str)
     monkeypatch.setattr(platform, "machine", lambda: "an architecture")
     assert name == processor()
+
+
+def test_the_runtime_is_known_without_loading_it() -> None:
+    """By the version that is installed."""
+    assert f"onnxruntime {metadata.version('onnxruntime')}" == runtime()

@@ -17,7 +17,7 @@ def test_the_interval_is_that_of_the_models_it_was_chosen_by() -> None:
     """On one thread, as the committed report has it."""
     found = re.search(r"chosen by: (\S+) to (\S+) on 1;", _REPORT.read_text())
     assert found
-    assert MEASURED == (float(found[1]), float(found[2]))
+    assert MEASURED[1] == (float(found[1]), float(found[2]))
 
 
 def test_models_that_were_not_measured_are_named() -> None:
