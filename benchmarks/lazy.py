@@ -1,6 +1,7 @@
 """LazyBatching in the paper's setting, simulated: ``python -m benchmarks lazy``; live: ``--live``.
 
-With ``--floor``, what batching can do for the example models at all (`lazy_floor`).
+With ``--floor``, what batching can do for the example models at all (`lazy_floor`); with
+``--points``, whether stages are ever worse than whole batches (`lazy_points`).
 
 ResNet of 1.1 ms, GNMT of 7.2 ms and Transformer of 2.4 ms for a batch of one, a batch of b takes
 0.75 + 0.25 b times as long; Poisson arrivals, an agreement of 100 ms, batches of at most 64.
@@ -20,7 +21,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks import lazy_floor
+from benchmarks import lazy_floor, lazy_points
 from benchmarks.lazy_lengths import LENGTHS, MEAN_LENGTH
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
@@ -154,8 +155,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=2, help="runs of each (2)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--live", action="store_true", help="real models behind a real sidecar")
+    parser.add_argument("--points", action="store_true", help="every load, against whole batches")
     parser.add_argument("--floor", action="store_true", help="what any way could reach")
     flags, rest = parser.parse_known_args(argv)
+    if flags.points:
+        return lazy_points.main()
     if flags.floor:
         return lazy_floor.main()
     if flags.live:

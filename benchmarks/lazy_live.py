@@ -1,9 +1,10 @@
 """The executor `lazy` behind a real sidecar: ``python -m benchmarks lazy --live``.
 
-ResNet-50 in stages, and the two example models that answer step by step. The same open-loop
-generator drives `none`, `fixed` with several windows, and `lazy`, at shares of what the model can
-do in full batches. Answers have the four lengths of the paper's authors' public prototype. What a
-request takes that is alone on the machine is said too: no way of batching can be faster on average.
+ResNet-50, an encoder and a stack of LSTM layers in stages, and the two example models that answer
+step by step. The same open-loop generator drives `none`, `deadline`, `fixed` with several windows,
+and `lazy`, at shares of what the model can do in full batches. Answers have the four lengths of the
+paper's authors' public prototype. What a request takes that is alone on the machine is said too: no
+way of batching can be faster on average.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import uvloop
 
+from benchmarks import operator_models
 from benchmarks.launch import free_port
+from benchmarks.layers import Layers
 from benchmarks.lazy_lengths import LENGTHS
 from carpool.errors import CarpoolError
 from carpool.process.child import end
@@ -40,7 +43,9 @@ from faas_stack.load.results import Tally, quantile
 from watchdog_plugin.stage_cutting.planning import Planner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    import onnx
 
 __all__ = ["main"]
 
@@ -70,22 +75,35 @@ class Case:
     dtype: str
     batch_max: int
     staged: bool = False
+    make: Callable[[], onnx.ModelProto] | None = None  # None: one of the examples'
 
     def bodies(self) -> list[bytes]:
         """Different inputs; of sequences, as many of each length as there are."""
         rng = np.random.default_rng(3)
         if self.dtype == "float32":
             return [rng.standard_normal(self.shape, np.float32).tobytes() for _ in range(8)]
+        if self.make is not None:
+            return [rng.integers(1, 1000, self.shape).tobytes() for _ in range(8)]
         rows = rng.integers(1, sequences.VOCABULARY, (60, *self.shape))
         rows[:, 0] = np.repeat(list(LENGTHS), [round(60 * share) for share in LENGTHS.values()])
         rng.shuffle(rows)
         return [row.tobytes() for row in rows]
 
 
+def recurrent_stack() -> onnx.ModelProto:
+    """Four LSTM layers over 48 steps of 128 numbers."""
+    net = Layers("stack", ["batch", 48, 128]).transpose((1, 0, 2)).lstm(128, 192)
+    for _ in range(3):
+        net.lstm(192, 192)
+    return net.transpose((1, 0, 2)).model()
+
+
 CASES = {
     case.name: case
     for case in (
         Case("resnet50", (3, 224, 224), "float32", 8, staged=True),
+        Case("encoder", (64,), "int64", 16, staged=True, make=operator_models.transformer),
+        Case("lstm", (48, 128), "float32", 16, staged=True, make=recurrent_stack),
         Case("recurrent", (sequences.LENGTH_MAX,), "int64", 16),
         Case("transformer", (sequences.LENGTH_MAX,), "int64", 16),
     )
@@ -106,9 +124,11 @@ class Row:
 
 def function(case: Case, folder: Path) -> dict[str, Any]:
     """Put a function together; returns what is known of its stages."""
-    source = models.build(case.name).resolve().parent
-    for path in source.glob("*.onnx"):
-        (folder / path.name).symlink_to(path)
+    if case.make is not None:
+        (folder / "model.onnx").write_bytes(case.make().SerializeToString())
+    else:
+        for path in models.build(case.name).resolve().parent.glob("*.onnx"):
+            (folder / path.name).symlink_to(path)
     (folder / "handler.py").write_text(_HANDLER.format(dtype=case.dtype, shape=case.shape))
     if not case.staged:
         return {}
@@ -215,7 +235,10 @@ def alone_ms(port: int, bodies: Sequence[bytes]) -> float:
 
 def run(case: Case, loads: Sequence[float], span_s: float) -> tuple[list[Row], dict[str, Any]]:
     """All ways to serve one model at all loads."""
-    ways: dict[str, dict[str, str]] = {"none": {"carpool_batch_policy": "none"}}
+    ways: dict[str, dict[str, str]] = {
+        "none": {"carpool_batch_policy": "none"},
+        "deadline": {"carpool_batch_policy": "deadline"},
+    }
     for window_ms in WINDOWS_MS:
         params = {"size": case.batch_max, "wait_s": window_ms / 1000}
         ways[f"fixed {window_ms} ms"] = {

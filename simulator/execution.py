@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
 from carpool.latency.variant_set import model_of
+from carpool.lazy_batching.join_decision import could_pay
+from carpool.lazy_batching.program import in_equal_parts
 from simulator.quota import Budget
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel, Resources
+    from carpool.lazy_batching.program import Program
     from carpool.plan import InstanceClass
     from scaler.planning.cost import Billing
     from simulator.quota import Quota
@@ -99,11 +103,15 @@ class Execution:
                 [Problem(f"class {instance_class.name} of the plan", given, expected)]
             )
 
-    @property
-    def usual_s(self) -> list[float]:
-        """The median time of batches of one request, of two, and so on to the largest."""
+    @cached_property
+    def program(self) -> Program | None:
+        """The model in stages, as usual; None: it runs whole, as it would in a handler."""
+        if not self.stages:
+            return None
         sizes = range(1, self._class.batch_size + 1)
-        return [self._seconds(self._known_size(size) or size, 0.5) for size in sizes]
+        usual_s = [self._seconds(self._known_size(size) or size, 0.5) for size in sizes]
+        program = in_equal_parts("model", usual_s, self.stages)
+        return program if could_pay(program) else None
 
     def budget(self) -> Budget | None:
         """The part of a core of one more instance; None where it has whole ones or a GPU."""

@@ -93,7 +93,7 @@ class Instance:
         self.revision = revision
         self.execution = execution
         self.budget = execution.budget()
-        self.device = StagedDevice(execution) if execution.stages else None
+        self.device = StagedDevice(execution, execution.program) if execution.program else None
         self.place = place
         self.upstream = Upstream(name, instance_class.batch_size, instance_class.name, up=True)
         if self.device:

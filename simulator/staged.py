@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from carpool.lazy_batching.rules import Rules
     from sidecar.core.batch import Batch
+    from sidecar.core.policy import BatchPolicy
 
-__all__ = ["PendingArrival", "lazily", "windowed"]
+__all__ = ["PendingArrival", "batched", "lazily", "windowed"]
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +96,20 @@ def windowed(
             answered with it all the same.
     """
     policy = FixedWindow(FixedWindow.Params(size=size, wait_s=window_s))
+    batched(requests, policy, size, leaving=leaving)
+
+
+def batched(
+    requests: Sequence[PendingArrival], policy: BatchPolicy, size: int, *, leaving: bool = False
+) -> None:
+    """Execute whole batches as a batch policy has them leave; notes when each ends.
+
+    Args:
+        requests: in order of arrival.
+        policy: of the sidecar.
+        size: of a full batch.
+        leaving: as in `windowed`.
+    """
     batcher = Batcher(policy, batch_max=size, queue_max=len(requests) + 1, shedding=Shedding("off"))
     batcher.upstreams.add(Upstream("device", size, up=True))
     now, following = 0.0, 0

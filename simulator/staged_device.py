@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Node, Program
 from carpool.lazy_batching.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from carpool.lazy_batching.program import Program
     from sidecar.core.batch import Batch
     from simulator.execution import Execution
 
@@ -56,6 +56,7 @@ class StagedDevice:
 
     Args:
         execution: how long batches take.
+        program: its stages.
 
     Attributes:
         busy: whether a stage runs; only its owner says that it no longer does.
@@ -64,21 +65,14 @@ class StagedDevice:
 
     __slots__ = ("_execution", "_number", "_program", "_scheduler", "_stage_s", "busy", "company")
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, program: Program) -> None:
         self._scheduler = Scheduler()
         self._number = 0
         self._stage_s = 0.0
         self.busy = False
         self.company = 0
-        self.employ(execution)
-
-    def employ(self, execution: Execution) -> None:
-        """Newcomers are batched by this one's sizes and times."""
         self._execution = execution
-        stages = execution.stages
-        self._program = Program(
-            "model", [Node([seconds / stages for seconds in execution.usual_s])] * stages
-        )
+        self._program = program
 
     def take(self, batch: Batch) -> None:
         """A batch has come; its requests are let in one by one."""

@@ -82,19 +82,21 @@ def could_pay(program: Program) -> bool:
 def best_size(waiting: Sequence[Job], largest: int, now: float) -> int:
     """With how many of ``waiting`` an idle device should begin, from one to ``largest``.
 
-    So that few of them are late that need not be, and the mean latency is least; as if no other
-    request came, all were like the first, and all batches were of that size.
+    All of them, or as many as make the fewest late that need not be; as if all were like the first,
+    and all batches were of that size. A smaller batch would answer its own sooner and those behind
+    it later: the mean of those that wait now may be less, but fewer are answered in a second, and
+    all that come pay for that.
     """
     first = waiting[0]
     alone_s = _batch_s(first, 1)
     budgets_s = [job.deadline - now + _ROUNDING_S for job in waiting]
-    best, best_score = 1, (len(waiting) + 1, 0.0)
+    best, best_late = 1, len(waiting)
     for size in _sizes(largest):
         batch_s = _batch_s(first, size)
         ends_s = [batch_s * (place // size + 1) for place in range(len(waiting))]
         late = sum(alone_s <= own_s < end_s for own_s, end_s in zip(budgets_s, ends_s, strict=True))
-        if (late, sum(ends_s)) <= best_score or size == 1:
-            best, best_score = size, (late, sum(ends_s))
+        if late <= best_late:
+            best, best_late = size, late
     return best
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Block", "Node", "NodeType", "Program", "RemainingRuns"]
+__all__ = ["Block", "Node", "NodeType", "Program", "RemainingRuns", "in_equal_parts"]
 
 
 class NodeType(enum.Enum):
@@ -142,6 +142,17 @@ class Program:
             + before[goal]
             - before[after]
         )
+
+
+def in_equal_parts(name: str, batch_s: Sequence[float], parts: int) -> Program:
+    """A model of so many static nodes that take equal parts of a batch's seconds.
+
+    Args:
+        name: of the model.
+        batch_s: by size of the batch, from 1 to the largest.
+        parts: at least one.
+    """
+    return Program(name, [Node([seconds / parts for seconds in batch_s])] * parts)
 
 
 def _times(kind: NodeType, left: RemainingRuns) -> int:

@@ -186,6 +186,12 @@ class OperatorLatencyModel:
         """Kinds of operators that nobody measured, so that others of their family stand in."""
         return self._lacking(self._groups.guessed)
 
+    def operator_seconds(self, batch: int, cpu: float) -> list[float]:
+        """Seconds of each operator of the graph, in its order."""
+        seconds = self._seconds(ThreadsAndGpu(max(1, round(cpu))), batch)
+        places = map(self._groups.place, range(len(self.graph.operators)))
+        return [float(seconds[number][at]) for number, at in places]
+
     def untold(self) -> list[str]:
         """Kinds of operators that nothing tells the time of."""
         return self._lacking(self._groups.untold)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.onnx.session import OnnxSession
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.stage_cutting.chain import Chain
+    from watchdog_plugin.stage_cutting.trial import Pieces
 
 __all__ = ["GivenTimes", "cut"]
 
@@ -28,18 +28,16 @@ class GivenTimes(Meter):
     loss_per_cut: float = 0.0
 
     def node_seconds(
-        self, path: Path, nodes: Sequence[Any], feeds: Arrays, threads: int
+        self, path: Path, nodes: Sequence[Any], whole: OnnxSession, feeds: Arrays, threads: int
     ) -> list[float]:
         """A millisecond each."""
-        del path, feeds, threads
+        del path, whole, feeds, threads
         return [NODE_S] * len(nodes)
 
-    def trial(
-        self, whole: OnnxSession, chain: Chain, values: Arrays, threads: int, *, brief: bool
-    ) -> StageMeasurements:
+    def trial(self, pieces: Pieces, *, brief: bool) -> StageMeasurements:
         """Stages of a millisecond each."""
-        del whole, values, threads, brief
-        stages = len(chain)
+        del brief
+        stages = len(pieces.chain)
         return StageMeasurements(
             stages * NODE_S, (NODE_S,) * stages, self.loss_per_cut * (stages - 1)
         )

@@ -18,6 +18,7 @@ __all__ = [
     "deep",
     "doubler",
     "lookup",
+    "lstm_stack",
     "mlp",
     "row_sum",
     "save",
@@ -85,6 +86,25 @@ def deep(path: Path, layers: int = 12, width: int = 16) -> Path:
         last = out
     ends: tuple[int, Dims] = (TensorProto.FLOAT, ["batch", width])
     return save(path, nodes, {"x": ends}, {"y": ends}, weights)
+
+
+def lstm_stack(path: Path, layers: int = 2, width: int = 8) -> Path:
+    """``x`` FP32 [batch, steps, width] -> ``y`` of the same shape, through layers of an LSTM."""
+    random = np.random.default_rng(11)
+    weights = {"dirs": np.array([1])}
+    nodes = [helper.make_node("Transpose", ["x"], ["h0"], perm=[1, 0, 2])]
+    for layer in range(layers):
+        for name in "wr":
+            values = random.standard_normal((1, 4 * width, width)).astype(np.float32)
+            weights[f"{name}{layer}"] = values / np.float32(width**0.5)
+        ends = [f"h{layer}", f"w{layer}", f"r{layer}"], [f"s{layer}"]
+        nodes += [
+            helper.make_node("LSTM", *ends, hidden_size=width),
+            helper.make_node("Squeeze", [f"s{layer}", "dirs"], [f"h{layer + 1}"]),
+        ]
+    nodes.append(helper.make_node("Transpose", [f"h{layers}"], ["y"], perm=[1, 0, 2]))
+    ends_: tuple[int, Dims] = (TensorProto.FLOAT, ["batch", "steps", width])
+    return save(path, nodes, {"x": ends_}, {"y": ends_}, weights)
 
 
 def doubler(path: Path) -> Path:

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from carpool.predictor.profile_file import default_database
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import GivenTimes, cut
 from watchdog_plugin.function import LoadError
@@ -19,8 +20,9 @@ from watchdog_plugin.stage_cutting.balance import Point, choose
 from watchdog_plugin.stage_cutting.chain import Chain
 from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
 from watchdog_plugin.stage_cutting.folder import LIST, StageFolder
+from watchdog_plugin.stage_cutting.operator_times import OperatorTimes
 from watchdog_plugin.stage_cutting.planning import Planner
-from watchdog_plugin.stage_cutting.trial import Meter
+from watchdog_plugin.stage_cutting.trial import Meter, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +83,62 @@ def test_a_residual_is_handed_over_with_what_is_added_to_it(tmp_path: Path, rows
 
     assert len(made.line.nodes) - 1 == len(points(made))
     np.testing.assert_allclose(found["y"], whole.run(feeds)["y"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_recurrent_layers_are_cut_between(tmp_path: Path, rows: int) -> None:
+    """Steps come first there, rows second; where they are handed over, rows come first."""
+    made, whole = cutter(models.lstm_stack(tmp_path / "lstm.onnx", layers=4))
+    feeds = sample.feeds(whole.signature, rows)
+    after = points(made)
+    parts = chain(made, whole, tmp_path, after)
+    values = parts.run(0, feeds)
+
+    layers = [at for at, node in enumerate(made.line.nodes) if node.op_type == "LSTM"]
+    assert len([at for at in layers if at in after]) == 4  # a stage may begin with each
+    assert {rows} == {len(value) for value in values.values()}
+    np.testing.assert_allclose(
+        parts.run_all(feeds)["y"], whole.run(feeds)["y"], rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_stack_of_recurrent_layers_is_cut_into_its_layers(tmp_path: Path) -> None:
+    """By the operator profiles alone: they say that the layers are where the time goes."""
+    path = models.lstm_stack(tmp_path / "lstm.onnx", layers=4, width=256)
+    planner = Planner(path, 1, {"steps": 200}, OperatorTimes(default_database()))
+    best, _ = planner.best(8, 0.03)
+
+    assert not planner.unpredicted
+    assert best is not None
+    assert 4 == best.stages
+    assert max(best.trial.stage_s) < 0.3 * sum(best.trial.stage_s)
+
+
+def test_the_same_file_is_cut_alike_every_time(tmp_path: Path) -> None:
+    """To the last digit of what is written down, as nothing is measured."""
+    path = models.deep(tmp_path / "model.onnx", width=512)
+    for folder in ("first", "second"):
+        planner = Planner(path, 1, {}, OperatorTimes(default_database()))
+        best, _ = planner.best(8, 0.1)
+        assert best is not None
+        planner.write(best, tmp_path / folder)
+    first, second = (
+        {f.name: f.read_bytes() for f in (tmp_path / n).iterdir()} for n in ("first", "second")
+    )
+
+    assert first == second
+    assert json.loads(first[LIST])["batch_s"]["1"] > 0
+
+
+def test_what_the_profiles_do_not_know_is_measured_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A database without anything."""
+    path = models.deep(tmp_path / "model.onnx", layers=3)
+    argv = [str(path), "--database", str(tmp_path / "none.sqlite"), "--loss", "9"]
+
+    assert 0 == command.main(argv)
+    assert "measured, so another run may differ" in capsys.readouterr().out
 
 
 def test_no_cut_where_rows_are_no_rows(tmp_path: Path) -> None:
@@ -179,9 +237,9 @@ def test_a_meter_measures_what_it_is_given(tmp_path: Path) -> None:
     path = models.deep(tmp_path / "model.onnx", layers=6)
     made, whole = cutter(path)
     feeds = sample.feeds(whole.signature, 1)
-    node_s = Meter().node_seconds(path, made.line.nodes, feeds, 1)
+    node_s = Meter().node_seconds(path, made.line.nodes, whole, feeds, 1)
     parts = chain(made, whole, tmp_path, points(made)[:2])
-    trial = Meter().trial(whole, parts, feeds, 2, brief=True)
+    trial = Meter().trial(Pieces(path, whole, (), parts, feeds, 2), brief=True)
 
     assert len(made.line.nodes) == len(node_s)
     assert sum(node_s) > 0

@@ -3,18 +3,22 @@
 A request that arrives while stages of t_1 .. t_k seconds are executed waits for the end of the one
 that runs, sum(t_i^2) / (2 * sum(t_i)) on average; a cut costs the seconds in which its tensors
 are handed over. The sum of both is made as small as k stages allow. So equal stages are best where
-cuts are free, and a wide point is passed by for a narrower one nearby.
+cuts are free, and a wide point is passed by for a narrower one nearby. There are fewer stages than
+asked for where one more would shorten the wait by less than a call of the runtime takes.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Point", "choose"]
+__all__ = ["HANDOVER_S", "Point", "choose"]
+
+HANDOVER_S = 30e-6  # a call of the runtime more
 
 
 class Point(NamedTuple):
@@ -41,35 +45,53 @@ def choose(points: Sequence[Point], total_s: float, stages: int) -> list[Point]:
     """
     if total_s <= 0:
         return []
-    cuts = min(stages - 1, len(points))
     # best[j]: least cost of execution up to point j, which is a cut, and the cuts before it.
     best: list[tuple[float, tuple[int, ...]]] = [
         (_wait_s(point.at_s, total_s) + point.handover_s, (index,))
         for index, point in enumerate(points)
     ]
-    for cut in range(1, cuts):
-        best = [
-            min(
-                (
-                    (
-                        cost
-                        + _wait_s(point.at_s - points[chosen[-1]].at_s, total_s)
-                        + point.handover_s,
-                        (*chosen, index),
-                    )
-                    for cost, chosen in best[:index]
-                    if len(chosen) == cut
-                ),
-                default=(math.inf, ()),
-            )
-            for index, point in enumerate(points)
+    chosen: list[tuple[int, ...]] = [()]
+    for cut in range(1, min(stages, len(points) + 1)):
+        ends = [
+            (cost + _wait_s(total_s - points[before[-1]].at_s, total_s), before)
+            for cost, before in best
+            if before
         ]
-    ends = [
-        (cost + _wait_s(total_s - points[chosen[-1]].at_s, total_s), chosen)
-        for cost, chosen in best
-        if chosen
-    ]
-    return [points[index] for index in min(ends)[1]] if cuts > 0 and ends else []
+        if not ends:
+            break
+        chosen.append(min(ends)[1])
+        best = [
+            _extended(points, index, best[:index], cut, total_s) for index in range(len(points))
+        ]
+
+    def cost(places: tuple[int, ...]) -> float:
+        ends_s = [0.0, *(points[index].at_s for index in places), total_s]
+        waits = sum(_wait_s(end - start, total_s) for start, end in pairwise(ends_s))
+        return waits + len(places) * HANDOVER_S
+
+    return [points[index] for index in min(chosen, key=cost)]
+
+
+def _extended(
+    points: Sequence[Point],
+    index: int,
+    best: Sequence[tuple[float, tuple[int, ...]]],
+    cuts: int,
+    total_s: float,
+) -> tuple[float, tuple[int, ...]]:
+    """The least cost up to a point with one cut more than before, and where they are."""
+    point = points[index]
+    return min(
+        (
+            (
+                cost + _wait_s(point.at_s - points[before[-1]].at_s, total_s) + point.handover_s,
+                (*before, index),
+            )
+            for cost, before in best
+            if len(before) == cuts
+        ),
+        default=(math.inf, ()),
+    )
 
 
 def _wait_s(stage_s: float, total_s: float) -> float:

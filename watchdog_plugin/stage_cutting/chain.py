@@ -50,6 +50,10 @@ class Chain:
     def __len__(self) -> int:
         return len(self._stages)
 
+    def stage(self, number: int) -> OnnxSession:
+        """One of the stages."""
+        return self._stages[number]
+
     def run(self, number: int, values: Arrays) -> Arrays:
         """What is alive after a stage, of what was alive before it and what it makes."""
         stage, kept = self._stages[number], self._kept[number]

@@ -26,14 +26,16 @@ def main(argv: Sequence[str], meter: Meter | None = None) -> int:
 
     Args:
         argv: the command line.
-        meter: measures how long nodes and stages take; None: on this machine.
+        meter: says how long nodes and stages take; None: the operator profiles.
 
     Raises:
         LoadError: there is no model, it does not run, or there can be no such folder.
     """
     flags = _flags(argv)
+    from watchdog_plugin.stage_cutting.operator_times import OperatorTimes  # noqa: PLC0415
     from watchdog_plugin.stage_cutting.planning import Planner  # noqa: PLC0415  --help needs no onnx
 
+    meter = meter or OperatorTimes(flags.database)
     planner = Planner(flags.model, flags.threads, dict(flags.dim), meter)
     with _made(flags.out):  # first, as the search takes a while
         cut, tried = planner.best(flags.stages, flags.loss)
@@ -42,6 +44,7 @@ def main(argv: Sequence[str], meter: Meter | None = None) -> int:
         document = {
             "model": str(flags.model),
             "points": planner.cuttable,
+            "unpredicted": planner.unpredicted,
             "stages": cut.stages if cut else 1,
             "loss": cut.trial.loss if cut else 0.0,
             "whole_ms": _ms(cut.trial.whole_s) if cut else None,
@@ -54,6 +57,8 @@ def main(argv: Sequence[str], meter: Meter | None = None) -> int:
         }
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return 0
+    if planner.unpredicted:
+        sys.stdout.write(f"measured, so another run may differ: {planner.unpredicted}\n")
     sys.stdout.write(_report(cut, tried, planner.cuttable, flags))
     return 0
 
@@ -123,6 +128,9 @@ def _flags(argv: Sequence[str]) -> argparse.Namespace:
         default=[],
         metavar="NAME=SIZE",
         help="size of a free dimension other than the batch",
+    )
+    parser.add_argument(
+        "--database", type=Path, help="a profile database (your own, or the package's)"
     )
     parser.add_argument("--out", type=Path, help="folder to write the stages to")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

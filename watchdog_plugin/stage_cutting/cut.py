@@ -2,7 +2,9 @@
 
 A point will do if all that is handed over there has one row for each row of the input, in any
 batch: only then can batches be joined and parted between stages. That is found out by running the
-model with two sizes of batch, so nothing depends on what an exporter wrote down about shapes.
+model with two sizes of batch, so nothing depends on what an exporter wrote down about shapes. Rows
+may lie along any one axis, as recurrent layers have the steps of a sequence first: they are laid
+first where they are handed over, and back where they are taken up.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from watchdog_plugin.stage_cutting.balance import Point
+from watchdog_plugin.stage_cutting.balance import HANDOVER_S, Point
 from watchdog_plugin.stage_cutting.graph import Line, read_line, reads
 
 if TYPE_CHECKING:
@@ -25,18 +27,19 @@ if TYPE_CHECKING:
 __all__ = ["ROWS", "Cutter"]
 
 _TENSORS_MAX = 3
-_HANDOVER_S = 30e-6  # a call of the runtime more
 _BYTES_PER_S = 2e9  # a tensor is laid out, copied, and laid out again
 ROWS = (2, 3)
 _IMAGE_RANK = 4
+_ROWS_FIRST = "/rows"  # a tensor in the form that is handed over
 
 
 class _Tensor(NamedTuple):
     """What is known of a tensor that could be handed over."""
 
     dtype: int
-    dims: tuple[int | None, ...]  # without the first, which counts rows
+    dims: tuple[int | None, ...]  # without the one that counts rows
     row_bytes: int
+    axis: int  # that counts rows
 
 
 class Cutter:
@@ -69,7 +72,7 @@ class Cutter:
             if not names or None in carried:
                 continue
             row_bytes = sum(tensor.row_bytes for tensor in carried if tensor)
-            handover_s = _HANDOVER_S * len(names) + row_bytes / _BYTES_PER_S
+            handover_s = HANDOVER_S * len(names) + row_bytes / _BYTES_PER_S
             point = Point(number + 1, at_s, dear * handover_s)
             if points and points[-1].at_s == at_s:  # what takes no time is fused with the former
                 point = min(point, points.pop(), key=lambda each: each.handover_s)
@@ -99,7 +102,10 @@ class Cutter:
             )
         )
         weights = [weight for name, weight in line.weights.items() if name in wanted]
+        taken = [name for name in given if name in wanted and self._is_turned(name)]
+        left = [name for name in left if name in made and self._is_turned(name)]
         nodes = self._laid_out(nodes, given if start else [])
+        nodes = [*map(self._turned_back, taken), *nodes, *map(self._turned, left)]
         name = f"{graph.name}.{start}"
         part = helper.make_graph([*constants, *nodes], name, inputs, outputs, weights)
         return helper.make_model(
@@ -123,6 +129,7 @@ class Cutter:
             for name in given
             if name in added
             and len(self._tensors[name].dims) == _IMAGE_RANK - 1
+            and not self._tensors[name].axis
             and self._tensors[name].dtype == TensorProto.FLOAT
         ]
         if not images or not any(node.op_type == "Conv" for node in nodes):
@@ -140,28 +147,45 @@ class Cutter:
             laid_out.append(copy)
         return [*pools, *laid_out]
 
+    def _is_turned(self, name: str) -> bool:
+        """Whether its rows are along another axis than the first, which they are laid to."""
+        return name in self._tensors and self._tensors[name].axis > 0
+
+    def _turned(self, name: str) -> Any:  # noqa: ANN401  onnx ships no types
+        """The node that lays rows first."""
+        axes = list(range(len(self._tensors[name].dims) + 1))
+        axes.insert(0, axes.pop(self._tensors[name].axis))
+        return helper.make_node("Transpose", [name], [name + _ROWS_FIRST], perm=axes)
+
+    def _turned_back(self, name: str) -> Any:  # noqa: ANN401  onnx ships no types
+        """The node that lays them as they were."""
+        axes = list(range(1, len(self._tensors[name].dims) + 1))
+        axes.insert(self._tensors[name].axis, 0)
+        return helper.make_node("Transpose", [name + _ROWS_FIRST], [name], perm=axes)
+
     def _described(self, name: str) -> Any:  # noqa: ANN401  onnx ships no types
         tensor = self._tensors[name]
         dims = [f"{name}.{axis}" if dim is None else dim for axis, dim in enumerate(tensor.dims, 1)]
-        return helper.make_tensor_value_info(name, tensor.dtype, ["batch", *dims])
+        handed = name + _ROWS_FIRST if tensor.axis else name
+        return helper.make_tensor_value_info(handed, tensor.dtype, ["batch", *dims])
 
     def _seen(self, names: set[str], tries: tuple[Arrays, Arrays]) -> dict[str, _Tensor]:
         """Those of ``names`` that have rows, by running the model."""
         first, second = (self._values(names, feeds) for feeds in tries)
+        ends = {*self.line.inputs, *self.line.outputs}  # callers give and get them as they are
         seen = {}
         for name in names:
-            shapes = first[name].shape, second[name].shape
-            if (shapes[0][:1], shapes[1][:1]) != tuple((rows,) for rows in ROWS):
-                continue
             value = first[name]
-            if value.dtype == object:
+            axis = _row_axis(value.shape, second[name].shape)
+            if axis is None or value.dtype == object or (axis and name in ends):
                 continue
-            dims = tuple(
+            dims = [
                 one if one == other else None
-                for one, other in zip(shapes[0][1:], shapes[1][1:], strict=True)
-            )
+                for one, other in zip(value.shape, second[name].shape, strict=True)
+            ]
+            del dims[axis]
             kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-            seen[name] = _Tensor(kind, dims, value.nbytes // ROWS[0])
+            seen[name] = _Tensor(kind, tuple(dims), value.nbytes // ROWS[0], axis)
         return seen
 
     def _values(self, names: set[str], feeds: Arrays) -> Mapping[str, Array]:
@@ -183,3 +207,11 @@ class Cutter:
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         return known | dict(zip(asked, session.run(asked, dict(feeds)), strict=True))
+
+
+def _row_axis(shape: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+    """The one axis that counts rows; None: none does, or several do, which could not be parted."""
+    if len(shape) != len(other):
+        return None
+    found = [axis for axis, sizes in enumerate(zip(shape, other, strict=True)) if sizes == ROWS]
+    return found[0] if len(found) == 1 else None

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from carpool.lazy_batching.batch_times import every_size
 from watchdog_plugin.function import LoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["LIST", "StageFolder"]
 
@@ -29,16 +30,25 @@ class StageFolder:
         files: one a stage, in order, relative to the folder.
         model_sha256: of the model that was cut, as one that was trained anew has the same size.
         loss: the stages' time over the whole model's, less one, at a batch of one.
+        batch_s: seconds of the whole model by size of batch, as they are predicted; empty: nobody
+            can say.
     """
 
     files: tuple[str, ...]
     model_sha256: str
     loss: float
+    batch_s: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Path, files: Sequence[str], loss: float) -> Self:
+    def of(
+        cls, model: Path, files: Sequence[str], loss: float, batch_s: Mapping[int, float]
+    ) -> Self:
         """The stages of ``model`` in ``files``."""
-        return cls(tuple(files), _sha256(model), loss)
+        return cls(tuple(files), _sha256(model), loss, batch_s)
+
+    def seconds(self, batch_max: int) -> list[float]:
+        """Of batches of the whole model up to a size, as predicted; empty: nobody can say."""
+        return every_size(self.batch_s, batch_max) if self.batch_s else []
 
     def write(self, folder: Path) -> None:
         """Write the list into ``folder``, and take away what only a former list names."""
@@ -61,8 +71,9 @@ class StageFolder:
         fix = f"run carpool stages {model} --out {folder}"
         try:
             document = json.loads(path.read_text("utf-8"))
-            stages = cls(tuple(document["files"]), document["model_sha256"], document["loss"])
-        except (ValueError, TypeError, KeyError) as error:
+            known = (document["model_sha256"], document["loss"], document.get("batch_s", {}))
+            stages = cls(tuple(document["files"]), *known[:2], _by_size(known[2]))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             msg = f"{str(path)!r}: {error!r} where a list of stages was expected; {fix}"
             raise LoadError(msg) from error
         if not stages.files or list(stages.files) != _names(path):
@@ -75,6 +86,10 @@ class StageFolder:
             msg = f"{str(path)!r}: these are not the stages of {str(model)!r} as it is now; {fix}"
             raise LoadError(msg)
         return stages
+
+
+def _by_size(listed: Mapping[str, float]) -> dict[int, float]:
+    return {int(size): float(seconds) for size, seconds in listed.items()}
 
 
 def _names(path: Path) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.protocols.tensors import Arrays
 
-__all__ = ["node_seconds"]
+__all__ = ["node_of", "node_seconds"]
 
 _RUNS = 5
 _ENDING = "_kernel_time"
@@ -59,13 +59,13 @@ def _least(
             least[name] = min(seconds, least.get(name, seconds))
     total = [0.0] * count
     for name, least_s in least.items():
-        number = _number(name.removesuffix(_ENDING), of_name)
+        number = node_of(name.removesuffix(_ENDING), of_name)
         if number is not None:
             total[number] += least_s
     return total if any(total) else [1e-6] * count  # too quick for the clock: all alike
 
 
-def _number(name: str, of_name: Mapping[str, int]) -> int | None:
+def node_of(name: str, of_name: Mapping[str, int]) -> int | None:
     """Whose a fused node's name is: it is lengthened at its end each time it is fused again."""
     while name not in of_name:
         shorter = name.rpartition("_")[0]

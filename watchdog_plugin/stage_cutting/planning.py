@@ -1,8 +1,9 @@
 """Plans the stages of a model's file, as many as lose little, and writes their folder.
 
-Tries the number that is asked for first, then fewer. The runtime's profile says where the time
-goes; what stages really take corrects it once, as fused nodes hide it; and where too much is lost,
-narrower cuts are tried before fewer ones.
+Tries the number that is asked for first, then fewer. Operator profiles say where the time goes;
+what stages take by them corrects it once, as fused nodes hide it; and where too much is lost,
+narrower cuts are tried before fewer ones. Nothing is measured, so the same file is cut alike
+whenever that is done. Only what the profiles do not know is measured, here and now.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from carpool.errors import ConfigError
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.stage_cutting import sample
 from watchdog_plugin.stage_cutting.balance import choose
 from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
 from watchdog_plugin.stage_cutting.folder import StageFolder
-from watchdog_plugin.stage_cutting.trial import Meter, checked_chain
+from watchdog_plugin.stage_cutting.operator_times import OperatorTimes
+from watchdog_plugin.stage_cutting.trial import Meter, Pieces, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +71,10 @@ class Planner:
         path: the model's file.
         threads: cores a run may use.
         sizes: of free dimensions besides the batch, by name.
-        meter: measures how long nodes and stages take; None: on this machine.
+        meter: says how long nodes and stages take; None: the operator profiles.
+
+    Attributes:
+        unpredicted: why times were measured; empty where they are predicted.
 
     Raises:
         LoadError: no model, one that cannot be run, or one that has no dimension of such a name.
@@ -78,7 +84,8 @@ class Planner:
         self, path: Path, threads: int, sizes: Mapping[str, int], meter: Meter | None = None
     ) -> None:
         self._path = path
-        self._meter = meter or Meter()
+        self._meter = meter or OperatorTimes()
+        self.unpredicted = ""
         self._threads = threads
         self._whole = OnnxSession(path, threads)
         signature = self._whole.signature
@@ -93,9 +100,11 @@ class Planner:
             self._cutter = Cutter(model, (tries[0], tries[1]))
         except Exception:  # noqa: BLE001  a free dimension may depend on another: leave them
             self._cutter = Cutter(model, (self._tries[1], self._tries[2]))
-        nodes = self._cutter.line.nodes
-        self._node_s = self._meter.node_seconds(path, nodes, self._tries[0], threads)
         self._known: dict[tuple[int, ...], Cut] = {}  # by the places where it cuts
+        try:
+            self._node_s = self._nodes_s()
+        except ConfigError as error:
+            self._measure(error)
 
     @property
     def cuttable(self) -> int:
@@ -104,6 +113,23 @@ class Planner:
 
     def best(self, stages: int, loss_max: float) -> tuple[Cut | None, list[Cut]]:
         """The most stages, up to so many, that lose little and shorten waits; and all tried."""
+        try:
+            return self._best(stages, loss_max)
+        except ConfigError as error:
+            self._measure(error)
+            return self._best(stages, loss_max)
+
+    def _nodes_s(self) -> list[float]:
+        nodes, feeds = self._cutter.line.nodes, self._tries[0]
+        return self._meter.node_seconds(self._path, nodes, self._whole, feeds, self._threads)
+
+    def _measure(self, error: ConfigError) -> None:
+        """Go on with what is measured, as the profiles cannot say it."""
+        self.unpredicted, self._meter = str(error), Meter()
+        self._known.clear()
+        self._node_s = self._nodes_s()
+
+    def _best(self, stages: int, loss_max: float) -> tuple[Cut | None, list[Cut]]:
         tried: list[Cut] = []
         while stages > 1:
             for dear in _DEAR:
@@ -124,9 +150,13 @@ class Planner:
         folder.mkdir(parents=True, exist_ok=True)
         files = self._save(cut.points, folder)
         names = [path.name for path in files]
-        stages = StageFolder.of(self._path, names, cut.trial.loss)
+        stages = StageFolder.of(self._path, names, cut.trial.loss, self._batch_s())
         stages.write(folder)
         return stages
+
+    def _batch_s(self) -> dict[int, float]:
+        feeds = self._tries[0]
+        return self._meter.batch_seconds(self._path, self._whole, feeds, self._threads)
 
     def _try(self, stages: int, dear: float) -> Cut | None:
         """Choose, measure, correct the nodes' times by what was measured, and choose again."""
@@ -157,7 +187,8 @@ class Planner:
         with tempfile.TemporaryDirectory() as folder:
             files = self._save(points, Path(folder))
             chain = checked_chain(self._whole, files, self._tries, self._threads)
-            return self._meter.trial(self._whole, chain, self._tries[0], self._threads, brief=brief)
+            pieces = (self._path, self._whole, files, chain, self._tries[0], self._threads)
+            return self._meter.trial(Pieces(*pieces), brief=brief)
 
     def _save(self, points: Sequence[Point], folder: Path) -> list[Path]:
         files = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.protocols.tensors import Arrays
 
-__all__ = ["Meter", "StageMeasurements", "checked_chain"]
+__all__ = ["Meter", "Pieces", "StageMeasurements", "checked_chain"]
 
 _TOLERANCE = 1e-5  # of the largest value of an output
 _ROUNDS_MIN = 7
@@ -45,23 +45,50 @@ class StageMeasurements(NamedTuple):
     loss: float
 
 
+class Pieces(NamedTuple):
+    """A model and the stages that it was cut into.
+
+    Attributes:
+        path: of the model.
+        whole: the model, loaded.
+        files: of the stages, in order.
+        chain: the stages, loaded.
+        values: inputs of one row.
+        threads: cores a run may use.
+    """
+
+    path: Path
+    whole: OnnxSession
+    files: Sequence[Path]
+    chain: Chain
+    values: Arrays
+    threads: int
+
+
 class Meter:
     """Measures nodes and stages on this machine."""
 
     def node_seconds(
-        self, path: Path, nodes: Sequence[Any], feeds: Arrays, threads: int
+        self, path: Path, nodes: Sequence[Any], whole: OnnxSession, feeds: Arrays, threads: int
     ) -> list[float]:
         """Seconds of each of ``nodes`` of the model at ``path``, run on ``threads`` cores."""
+        del whole
         return node_seconds(path, nodes, feeds, threads)
 
-    def trial(
-        self, whole: OnnxSession, chain: Chain, values: Arrays, threads: int, *, brief: bool
-    ) -> StageMeasurements:
-        """The times of the whole model and of its stages for ``values``, in a few runs if brief."""
+    def trial(self, pieces: Pieces, *, brief: bool) -> StageMeasurements:
+        """The times of a whole model and of its stages, in a few runs if ``brief``."""
         # One thread's own time leaves out what others on the machine took from it meanwhile.
-        own = threads == 1 and whole.provider == "CPUExecutionProvider"
+        own = pieces.threads == 1 and pieces.whole.provider == "CPUExecutionProvider"
         clock = time.thread_time if own else time.perf_counter
-        return _measured(whole, chain, values, 0.0 if brief else _MEASURE_S, clock)
+        measure_s = 0.0 if brief else _MEASURE_S
+        return _measured(pieces.whole, pieces.chain, pieces.values, measure_s, clock)
+
+    def batch_seconds(
+        self, path: Path, whole: OnnxSession, feeds: Arrays, threads: int
+    ) -> dict[int, float]:
+        """Seconds of the whole model by size of batch; none, as functions measure it themselves."""
+        del path, whole, feeds, threads
+        return {}
 
 
 def checked_chain(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool.lazy_batching.join_decision import could_pay
-from carpool.lazy_batching.program import Node, Program
+from carpool.lazy_batching.program import Program, in_equal_parts
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.model import why_alone
@@ -69,13 +69,16 @@ def staged_model(
     if reason := "its requests are padded" if lengths else why_alone(inputs, outputs):
         logs.say(f"{path}: {reason}, so it runs whole")
         return None
-    model: StagedModel
+    model: StagedModel | None
     if iterative:
         model = _iterative(whole, decoder, settings, author)
         program = _measured(model, settings)
     else:
         try:
-            model, program = _static(whole, settings, shared=executor is not None)
+            model = _static(whole, settings, shared=executor is not None)
+            if model is None:
+                return None
+            program = _measured(model, settings)
         except Unmeasured as error:
             logs.say(f"{path}: {error}; without times it runs whole, one batch at a time")
             return None
@@ -89,27 +92,23 @@ def _measured(model: StagedModel, settings: HandlerSettings) -> Program:
     return measured(name, model, feeds, settings.batch_max)
 
 
-def _static(
-    whole: OnnxSession, settings: HandlerSettings, *, shared: bool
-) -> tuple[StagedModel, Program]:
-    """In its stages if it has any, and they pay."""
+def _static(whole: OnnxSession, settings: HandlerSettings, *, shared: bool) -> StagedModel | None:
+    """In its stages; None if it runs whole, as it has none or nothing is gained by them.
+
+    A model that shares the device with others stays on their executor: their requests go on top.
+    """
     stages, outputs = _stages(settings), list(whole.signature.outputs)
-    if stages is None or not shared:
-        model = ChainModel(Chain([whole], outputs), whole.signature)
-        program = _measured(model, settings)
-        if stages is None or _runs_whole(whole, program, len(stages.files), settings):
-            return model, program
-    model = ChainModel(_cut(whole, stages, outputs, settings), whole.signature)
-    return model, _measured(model, settings)
+    if not shared and (stages is None or _runs_whole(whole, stages, settings)):
+        return None
+    chain = _cut(whole, stages, outputs, settings) if stages else Chain([whole], outputs)
+    return ChainModel(chain, whole.signature)
 
 
-def _runs_whole(
-    whole: OnnxSession, program: Program, stages: int, settings: HandlerSettings
-) -> bool:
+def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettings) -> bool:
     """Whether no request could gain by joining a running batch, so that cuts would only cost.
 
-    Where other models share the device, their requests gain; where sizes besides the batch's are
-    free, requests that run long are not known from those that were tried.
+    Where sizes besides the batch's are free, requests that run long are not known from those that
+    were tried.
     """
     free = any(
         not isinstance(size, int)
@@ -118,8 +117,8 @@ def _runs_whole(
     )
     if free or not settings.rules.pays:
         return False
-    alike = [program.node_s(0, size) / stages for size in range(1, program.batch_max + 1)]
-    if could_pay(Program(program.name, [Node(alike)] * stages)):
+    batch_s = stages.seconds(settings.batch_max) or _whole_seconds(whole, settings)
+    if could_pay(in_equal_parts("model", batch_s, len(stages.files))):
         return False
     logs.say(
         f"{settings.model_path}: no request would gain by joining a running batch, by the times of "
@@ -128,14 +127,20 @@ def _runs_whole(
     return True
 
 
+def _whole_seconds(whole: OnnxSession, settings: HandlerSettings) -> list[float]:
+    """Of batches of the whole model, from one row on, as measured here and now."""
+    model = ChainModel(Chain([whole], list(whole.signature.outputs)), whole.signature)
+    program = _measured(model, settings)
+    return [program.node_s(0, size) for size in range(1, program.batch_max + 1)]
+
+
 def _stages(settings: HandlerSettings) -> StageFolder | None:
     path = settings.model_path
     folder = path.with_name(STAGES)
     stages = StageFolder.read(folder, path)
     if stages is None:
         logs.say(
-            f"{path}: no stages, so requests join between runs of the whole model; "
-            f"carpool stages {path} --out {folder} makes them"
+            f"{path}: no stages, so it runs whole; carpool stages {path} --out {folder} makes them"
         )
     return stages
 

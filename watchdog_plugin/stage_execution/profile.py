@@ -6,12 +6,13 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.batch_times import every_size
 from carpool.lazy_batching.program import Node, NodeType, Program
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from watchdog_plugin.protocols.tensors import Arrays
     from watchdog_plugin.stage_execution.model import StagedModel
@@ -44,17 +45,17 @@ def measured(
     sizes = [1]
     while sizes[-1] < batch_max:
         sizes.append(min(2 * sizes[-1], batch_max))
-    rows = []
+    by_size: dict[int, list[float]] = {}
     for size in sizes:
         given = feeds(size)
         try:
-            rows.append(_stage_seconds(model, given))
+            by_size[size] = _stage_seconds(model, given)
         except Exception as error:
             shapes = ", ".join(f"{key} {value.shape}" for key, value in given.items())
             msg = f"{name} fails when it is measured with {shapes}: {logs.describe(error)}"
             raise Unmeasured(msg) from error
     nodes = [
-        Node(_between(sizes, [row[stage] for row in rows], batch_max), kind)
+        Node(every_size({size: each[stage] for size, each in by_size.items()}, batch_max), kind)
         for stage, kind in enumerate(model.kinds)
     ]
     return Program(name, nodes)
@@ -79,19 +80,3 @@ def _stage_seconds(model: StagedModel, values: Arrays) -> list[float]:
         if time.perf_counter() - began_s > _ENOUGH_S:
             break
     return least
-
-
-def _between(sizes: Sequence[int], seconds: Sequence[float], batch_max: int) -> list[float]:
-    """Seconds for every size: straight lines between those measured, and never falling."""
-    rising = [max(seconds[: index + 1]) for index in range(len(seconds))]
-    filled, upper = [], 0
-    for size in range(1, batch_max + 1):
-        while sizes[upper] < size:
-            upper += 1
-        if sizes[upper] == size:
-            filled.append(rising[upper])
-            continue
-        lower = upper - 1
-        share = (size - sizes[lower]) / (sizes[upper] - sizes[lower])
-        filled.append(rising[lower] + share * (rising[upper] - rising[lower]))
-    return filled

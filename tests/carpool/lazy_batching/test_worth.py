@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.join_decision import could_pay, pays
+from carpool.lazy_batching.join_decision import best_size, could_pay, pays
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.table import Entry
 from tests.carpool.lazy_batching.drive import Drive, program
@@ -60,3 +60,14 @@ def test_the_late_are_counted_on_both_sides() -> None:
     for job in newcomers:
         job.deadline = 99.0
     assert not pays(stack, newcomers, now=1.0)
+
+
+def test_an_idle_device_takes_all_that_wait_unless_that_makes_more_of_them_late() -> None:
+    """Small batches would have a smaller mean now, and answer fewer in a second."""
+    model = program(1.0, batch_max=8, per_item=0.7)
+    waiting = [Job(number, model, 0.0) for number in range(8)]
+    assert 8 == best_size(waiting, 8, now=0.0)
+
+    for job in waiting:
+        job.deadline = 4.0  # four are in time, in one batch or in two, and none of eight
+    assert 4 == best_size(waiting, 8, now=0.0)

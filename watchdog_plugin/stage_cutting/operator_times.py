@@ -1,0 +1,160 @@
+"""What nodes and stages take by a database of operator profiles: the same numbers every time.
+
+Where a model is cut must not depend on what else the machine did in that second. So nothing is run
+here: a stage takes what the database says of the operators that the runtime makes of its file,
+those among them that only the cut brings, such as other layouts and sums that are not fused.
+Seconds are whole nanoseconds, so that the order in which they are added up makes no difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import ConfigError, Problem
+from carpool.onnx_graph.model_file import read_onnx
+from carpool.onnx_graph.optimised import optimised
+from carpool.predictor.fit_database import read_model, usual_database
+from carpool.processor import processor, runtime
+from watchdog_plugin.stage_cutting.balance import HANDOVER_S
+from watchdog_plugin.stage_cutting.graph import reads
+from watchdog_plugin.stage_cutting.node_times import node_of
+from watchdog_plugin.stage_cutting.trial import Meter, StageMeasurements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from carpool.onnx_graph.optimised import Optimised
+    from carpool.predictor.latency_model import OperatorLatencyModel
+    from watchdog_plugin.onnx.session import OnnxSession
+    from watchdog_plugin.protocols.tensors import Arrays
+    from watchdog_plugin.stage_cutting.trial import Pieces
+
+__all__ = ["OperatorTimes"]
+
+_FUSED = "fused "  # before the name of the first of the nodes
+_LAYOUT = "com.microsoft.nchwc"
+_BATCHES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class OperatorTimes(Meter):
+    """Predicts instead of measuring.
+
+    Args:
+        database: Of profiles; None for the user's own, or else the package's.
+    """
+
+    def __init__(self, database: Path | None = None) -> None:
+        self._database = database or usual_database()
+
+    def node_seconds(
+        self, path: Path, nodes: Sequence[Any], whole: OnnxSession, feeds: Arrays, threads: int
+    ) -> list[float]:
+        """As `Meter.node_seconds`; a fused operator counts as the first of the nodes it is made of.
+
+        Raises:
+            ConfigError: the database cannot say.
+        """
+        made, model = self._read(path, whole, feeds)
+        _seconds(path, model, 1, threads)
+        line = _Line(nodes, made.model)
+        total = [0.0] * len(nodes)
+        operators_s = model.operator_seconds(1, threads)
+        for node, seconds in zip(made.model.graph.node, operators_s, strict=True):
+            number = line.first(node)
+            if number is not None:
+                total[number] += seconds
+        return [round(seconds, 9) for seconds in total]
+
+    def trial(self, pieces: Pieces, *, brief: bool) -> StageMeasurements:
+        """As `Meter.trial`, each stage with what handing over to it takes.
+
+        Raises:
+            ConfigError: the database cannot say.
+        """
+        del brief
+        values, threads = pieces.values, pieces.threads
+        whole_s = self._batch_s(pieces.path, pieces.whole, values, threads)
+        stage_s = []
+        for number, file in enumerate(pieces.files):
+            stage = pieces.chain.stage(number)
+            between_s = HANDOVER_S if number else 0.0
+            stage_s.append(between_s + self._batch_s(file, stage, values, threads))
+            values = pieces.chain.run(number, values)
+        return StageMeasurements(whole_s, tuple(stage_s), sum(stage_s) / whole_s - 1)
+
+    def batch_seconds(
+        self, path: Path, whole: OnnxSession, feeds: Arrays, threads: int
+    ) -> dict[int, float]:
+        """As `Meter.batch_seconds`: of sizes that the database can say it of."""
+        _, model = self._read(path, whole, feeds)
+        found = {size: model.predict(size, threads, 0.0) for size in _BATCHES}
+        return {size: round(seconds, 9) for size, seconds in found.items() if seconds}
+
+    def _batch_s(self, path: Path, session: OnnxSession, feeds: Arrays, threads: int) -> float:
+        _, model = self._read(path, session, feeds)
+        return _seconds(path, model, 1, threads)
+
+    def _read(
+        self, path: Path, session: OnnxSession, feeds: Arrays
+    ) -> tuple[Optimised, OperatorLatencyModel]:
+        """What the runtime makes of a file, and what the database knows of that.
+
+        Runs of the model as a whole are left out: there are none of its stages.
+        """
+        made = optimised(path, read_onnx(path, _free_sizes(session, feeds)))
+        model, _ = read_model(self._database, made.graph, processor(), runtime())
+        if model.untold():
+            kinds, fix = ", ".join(model.untold()), f"carpool predict {path} measures them"
+            expected = "operators that the profile database knows"
+            raise ConfigError([Problem(str(path), kinds, expected, fix)])
+        return made, replace(model, runs={})
+
+
+def _free_sizes(session: OnnxSession, feeds: Arrays) -> dict[str, int]:
+    """The sizes of free dimensions besides the batch, by their places."""
+    return {
+        f"{name}.{axis}": feeds[name].shape[axis]
+        for name, spec in session.signature.inputs.items()
+        for axis, size in enumerate(spec.shape)
+        if axis and not isinstance(size, int)
+    }
+
+
+def _seconds(path: Path, model: OperatorLatencyModel, batch: int, threads: int) -> float:
+    seconds = model.predict(batch, threads, 0.0)
+    if seconds is None:
+        given = f"a batch of {batch} on {threads} threads"
+        expected = "what the profile database knows"
+        raise ConfigError([Problem(str(path), given, expected, "carpool profile measures it")])
+    return round(seconds, 9)
+
+
+class _Line:
+    """The nodes of a file, as found again in what the runtime has made of it.
+
+    Args:
+        nodes: of the file.
+        model: what the runtime has made of them.
+    """
+
+    def __init__(self, nodes: Sequence[Any], model: Any) -> None:  # noqa: ANN401  onnx has no types
+        self._nodes = nodes
+        self._maker = {name: number for number, node in enumerate(nodes) for name in node.output}
+        self._named = self._maker | {n.name: number for number, n in enumerate(nodes) if n.name}
+        self._left = {name for node in model.graph.node for name in (*node.input, *node.output)}
+
+    def first(self, operator: Any) -> int | None:  # noqa: ANN401  onnx ships no types
+        """The first of the nodes that an operator was made of; None: the runtime has added it."""
+        named = node_of(operator.name.removeprefix(_FUSED), self._named)
+        if named is not None:
+            return named
+        made = {self._maker[name] for name in operator.output if name in self._maker}
+        ways = [] if operator.domain == _LAYOUT else list(made)
+        while ways:  # back to whatever tensors the runtime has left
+            read = [name for name in reads(self._nodes[ways.pop()]) if name not in self._left]
+            before = {self._maker[name] for name in read if name in self._maker} - made
+            made |= before
+            ways += before
+        return min(made, default=None)
