@@ -159,7 +159,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--floor", action="store_true", help="what any way could reach")
     flags, rest = parser.parse_known_args(argv)
     if flags.points:
-        return lazy_points.main()
+        return lazy_points.main(flags.requests)
     if flags.floor:
         return lazy_floor.main()
     if flags.live:

@@ -31,7 +31,6 @@ __all__ = ["CASES", "LOADS", "Point", "main", "points"]
 BATCH_MAX = 16
 LOADS = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 WINDOWS_MS = (1, 2, 5, 10, 20)
-COUNT = 10_000
 SEED = 1
 
 
@@ -83,7 +82,7 @@ class Point:
         return tuple(each["lazy"] / each[self.best(each)] for each in both)  # type: ignore[return-value]
 
 
-def points(program: Program, loads: Sequence[float], count: int = COUNT) -> Iterator[Point]:
+def points(program: Program, loads: Sequence[float], count: int) -> Iterator[Point]:
     """The figures at each load."""
     full_rps = _capacity(program)
     for load in loads:
@@ -141,14 +140,14 @@ def _latencies(
     return sorted(request.latency_s for request in requests)
 
 
-def main() -> int:
-    """Simulate and print every point."""
+def main(count: int) -> int:
+    """Simulate so many requests at every point, and print it."""
     head = f"{'load':>5} {'deadline':>15} {'best mean':>18} {'best p99':>18} {'lazy':>15}"
     worst = [0.0, 0.0]
     for name, program in CASES.items():
         print(f"\n{name}: mean and 99th percentile in ms")
         print(f"{head} {'mean':>7} {'p99':>6}")
-        for point in points(program(), LOADS):
+        for point in points(program(), LOADS, count):
             mean, p99 = point.mean, point.p99
             first, second = point.best(mean), point.best(p99)
             print(

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from watchdog_plugin.protocols.tensors import Arrays
 
 BATCH_MAX = 6
+STEPS = 5  # of a sequence whose length is free
 
 
 def staged(path: Path) -> ChainModel:
-    """A perceptron of many layers in four stages."""
-    whole = OnnxSession(models.deep(path / "deep.onnx"), 1)
-    sessions = [OnnxSession(file, 1) for file in cut(path / "deep.onnx", 4, path / "stages")]
+    """A model in four stages."""
+    whole = OnnxSession(path, 1)
+    sessions = [OnnxSession(file, 1) for file in cut(path, 4, path.with_suffix(""))]
     return ChainModel(Chain(sessions, list(whole.signature.outputs)), whole.signature)
 
 
@@ -54,10 +55,11 @@ def iterative(path: Path) -> IterativeModel:
 
 @pytest.fixture(scope="module")
 def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str, ServedModel]:
-    """Three models, with times by which batches pay and newcomers may join."""
+    """Four models, with times by which batches pay and newcomers may join."""
     folder = tmp_path_factory.mktemp("models")
     made: dict[str, StagedModel] = {
-        "deep": staged(folder),
+        "deep": staged(models.deep(folder / "deep.onnx")),
+        "lstm": staged(models.lstm_stack(folder / "lstm.onnx", layers=4, width=16)),
         "recurrent": iterative(recurrent),
         "transformer": iterative(examples.build("transformer", folder).parent),
     }
@@ -76,7 +78,8 @@ def request(lane: ServedModel, seed: int, rows: int) -> Arrays:
     spec = next(iter(lane.model.signature.inputs.values()))
     if spec.datatype == "INT64":
         return {spec.name: rng.integers(1, 9, (rows, sequences.LENGTH_MAX))}
-    return {spec.name: rng.standard_normal((rows, 16)).astype(np.float32)}
+    shape = (rows, *(size if isinstance(size, int) else STEPS for size in spec.shape[1:]))
+    return {spec.name: rng.standard_normal(shape).astype(np.float32)}
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +115,7 @@ def equal(expected: Arrays, found: Arrays) -> None:
 
 COMING = st.lists(
     st.tuples(
-        st.sampled_from(["deep", "recurrent", "transformer"]),
+        st.sampled_from(["deep", "lstm", "recurrent", "transformer"]),
         st.integers(0, 7),  # which input
         st.integers(1, 3),  # its rows
         st.integers(0, 6),  # boundaries that pass before it comes
@@ -131,7 +134,7 @@ def test_any_interleaving_gives_the_whole_models_answers(
     coming: list[tuple[str, int, int, int, float]],
     rules: Rules,
 ) -> None:
-    """Three models on one scheduler, newcomers at any boundary, with and without deadlines."""
+    """Four models on one scheduler, newcomers at any boundary, with and without deadlines."""
     scheduler = Scheduler(rules)
     waiting = list(coming)
     members: dict[int, tuple[Member, str, int, int]] = {}
@@ -139,7 +142,7 @@ def test_any_interleaving_gives_the_whole_models_answers(
     while waiting or scheduler.waiting or scheduler.table.top:
         while waiting and (waiting[0][3] <= passed or not scheduler.table.top):
             name, seed, rows, _, budget = waiting.pop(0)
-            rows = rows if name == "deep" else 1
+            rows = rows if name in {"deep", "lstm"} else 1
             lane = lanes[name]
             member = Member(lane, request(lane, seed, rows), rows, Latch(1))
             number = len(members)
