@@ -119,5 +119,5 @@ $(RUN): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): $(RUN)
-	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,examples,dev,docs]'
+	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,traces,examples,dev,docs]'
 	@touch $@

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from carpool.http.server import Server
     from sidecar.runtime.handler_liveness import ProbedInstance
+    from sidecar.runtime.tracing import Tracing
 
 __all__ = ["main", "run"]
 
@@ -58,8 +59,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         ConfigError: the settings cannot be used.
         OSError: the address cannot be bound.
     """
-    loop = asyncio.get_running_loop()
-    metrics = Metrics(settings, RequestLog.of(options.log_requests))
+    tracing = _tracing(options)
+    metrics = Metrics(settings, [o for o in (RequestLog.of(options.log_requests), tracing) if o])
 
     def policy_replaced(reason: str) -> None:
         metrics.policy_failures += 1
@@ -79,7 +80,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         batcher, options.answer_max_bytes + HEADS_BYTES, FORMS.get(settings.wire)
     )
     recent = RecentBatches(time.time)
-    ingress = Ingress(settings, time.time, upstreams.backoff)
+    ingress = Ingress(settings, time.time, upstreams.backoff, tracing)
     batch_timeout_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
     batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, batch_timeout_s)
     handler = _start_function(batch_loop, upstreams, metrics, settings, options, env)
@@ -106,11 +107,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         member.join()
     gc.freeze()  # what is here now stays; requests leave no cycles, so collections can be rare
     gc.set_threshold(50_000)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
-
+    await _asked_to_stop()
     log.info("draining")
     batch_loop.drain()
     if member:
@@ -124,6 +121,25 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     upstreams.close()
     if handler:
         await handler.stop(_GRACE_S)
+    if tracing:
+        await asyncio.to_thread(tracing.close)
+
+
+async def _asked_to_stop() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+def _tracing(options: Options) -> Tracing | None:
+    """What traces requests, if a collector is named."""
+    if not options.traces:
+        return None
+    from sidecar.runtime.tracing import Tracing  # noqa: PLC0415 - only who traces needs the extra
+
+    return Tracing(options.traces, options.trace_share, options.function)
 
 
 def _shed_early(

@@ -144,6 +144,20 @@ class Options:
         LIMIT_S,
         "how long an idle handler may leave probes unanswered before it is restarted",
     )
+    traces: str = variable(
+        "sidecar_traces",
+        _TEXT,
+        "",
+        "a collector's address for [traces](#traces), such as http://127.0.0.1:4318/v1/traces; "
+        "needs the extra `traces`",
+        unset="none",
+    )
+    trace_share: float = variable(
+        "sidecar_trace_share",
+        setting_types.decimal("a number from 0 to 1", lambda v: 0 <= v <= 1),
+        0.01,
+        "of the requests whose `traceparent` does not say whether to trace them",
+    )
     log_format: str = variable(
         "sidecar_log_format",
         setting_types.choice("text", "json"),
@@ -198,6 +212,10 @@ def _secret(env: Mapping[str, str]) -> str:
 
 def _check(options: Options, problems: Problems) -> None:
     """What no option can know alone, or that is not there on this machine."""
+    if options.traces and not options.traces.startswith(("http://", "https://")):
+        problems.add(
+            "sidecar_traces", options.traces, "a URL such as http://127.0.0.1:4318/v1/traces"
+        )
     if options.plan_folder and not Path(options.plan_folder).is_dir():
         problems.add("sidecar_plan_folder", options.plan_folder, "an existing folder")
     if options.scaler and not options.function:

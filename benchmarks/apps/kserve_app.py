@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import kserve
 import numpy as np
 from kserve import InferOutput, InferRequest, InferResponse
@@ -22,7 +24,7 @@ class Bench(kserve.Model):  # type: ignore[misc]
         rows = payload.inputs[0].as_numpy().astype(np.float32, copy=False)
         outputs = self._model.run(rows)
         tensor = InferOutput("y", list(outputs.shape), "FP32", outputs.ravel().tolist())
-        return InferResponse(payload.id, self.name, [tensor])
+        return InferResponse(payload.id or str(uuid4()), self.name, [tensor])
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from carpool.rate_limited_log import RateLimit
 from sidecar.runtime.hop import answered
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from carpool.http.client import Response
     from sidecar.core.batch import Batch
     from sidecar.runtime.handler_liveness import ProbedInstance
@@ -51,11 +53,14 @@ class BatchCall:
     Args:
         batch: as the batcher closed it.
         instance: where it goes.
+        context: headers by which it is traced.
     """
 
     repeatable = True  # also if the connection breaks once it was sent
 
-    def __init__(self, batch: Batch, instance: ProbedInstance) -> None:
+    def __init__(
+        self, batch: Batch, instance: ProbedInstance, context: Iterable[tuple[str, str]] = ()
+    ) -> None:
         requests = batch.requests
         payloads = [request.payload for request in requests]
         self._ids = [request.id for request in requests]
@@ -65,7 +70,8 @@ class BatchCall:
             [payload.head for payload in payloads],
             [payload.exchange.body for payload in payloads],
         )
-        self._pending = instance.pool.begin("POST", "/", instance.headers, message)
+        headers = (*instance.headers, *context) if context else instance.headers
+        self._pending = instance.pool.begin("POST", "/", headers, message)
 
     async def answers(self, timeout_s: float) -> Answers:
         """Wait for the answers.

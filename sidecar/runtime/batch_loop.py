@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sidecar.runtime.recent_batches import RecentBatches
     from sidecar.runtime.relay import Relay
     from sidecar.runtime.scaler_client.front import Front
+    from sidecar.runtime.tracing import Tracing
     from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["QUANTUM", "BatchLoop"]
@@ -102,6 +103,11 @@ class BatchLoop:
         self.relay: Relay | None = None
         self._intake: Intake | None = None
         metrics.watch(batcher)
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """What traces some requests; None: none are."""
+        return self._ingress.tracing
 
     def shed_early(self, server: Server, objective_s: float, batch_max: int) -> None:
         """Park unparsed what ``server`` reads while more arrives than can be served in time.

@@ -27,9 +27,12 @@ from sidecar.runtime.merging import ENTRIES_MAX, FORMS, Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
+    from opentelemetry.trace import Span
+
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
     from sidecar.runtime.merging.form import Mergeable
+    from sidecar.runtime.tracing import Tracing
 
 __all__ = ["RETURN_SHARE", "Ingress", "Payload", "Template", "fingerprint"]
 
@@ -92,6 +95,7 @@ class Payload(NamedTuple):
     template: Template
     mergeable: Mergeable | None = None  # where requests are merged
     spent_s: float = 0.0  # of its time, before it arrived here
+    span: Span | None = None  # where it is traced
 
 
 def fingerprint(request: Request) -> int:
@@ -107,6 +111,7 @@ class Ingress:
         settings: the function's; objective and applications are used.
         wall_clock: seconds since the epoch, to compare with the gateway's stamp.
         backoff: knows which requests are not merged for a while.
+        tracing: traces some; None: none are.
     """
 
     def __init__(
@@ -114,7 +119,9 @@ class Ingress:
         settings: FunctionSettings,
         wall_clock: Callable[[], float],
         backoff: MergeBackoff | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
+        self.tracing = tracing
         self._slo_s = settings.slo_s if settings.slo_s is not None else math.inf
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
@@ -143,13 +150,7 @@ class Ingress:
             if name in _KNOWN:
                 (repeated if name in _REPEATED else once).append(pair)
         key = (exchange.method, exchange.target, tuple(repeated))
-        template = self._templates.get(key)
-        if template is None:
-            template = self._template(exchange.method, exchange.target, repeated)
-            if len(exchange.target) + sum(len(v) for _, v in repeated) <= _TEMPLATE_BYTES_MAX:
-                if len(self._templates) >= _TEMPLATES_MAX:
-                    self._templates.clear()
-                self._templates[key] = template
+        template = self._templates.get(key) or self._new_template(*key)
         demand, timeout_s = template.demand, template.timeout_s
         if template.names[0]:
             length = template.json_length
@@ -160,6 +161,9 @@ class Ingress:
                 both = variant_headers.stricter(template.header_demand, in_body)
                 demand = self._complete(both, template.app, template.objective_s)
         objective_s = template.objective_s if demand is None else demand.latency_s
+        span = None
+        if self.tracing:
+            span, once = self.tracing.begin(exchange, once)
         spent_s, head, call_id = unread_s, template.head, ""
         if once:
             head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
@@ -187,7 +191,7 @@ class Ingress:
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
             app=template.app,
-            payload=Payload(exchange, head, call_id, template, mergeable, spent_s),
+            payload=Payload(exchange, head, call_id, template, mergeable, spent_s, span),
         )
         request.due = arrived + budget_s
         request.demand = demand
@@ -208,7 +212,20 @@ class Ingress:
                 return key
         return template.head, self._ids
 
-    def _template(self, method: str, target: str, headers: _Pairs) -> Template:
+    def _new_template(
+        self, method: str, target: str, headers: tuple[tuple[bytes, bytes], ...]
+    ) -> Template:
+        """One that was not there, remembered unless it is large."""
+        template = self._template(method, target, headers)
+        if len(target) + sum(len(v) for _, v in headers) <= _TEMPLATE_BYTES_MAX:
+            if len(self._templates) >= _TEMPLATES_MAX:
+                self._templates.clear()
+            self._templates[method, target, headers] = template
+        return template
+
+    def _template(
+        self, method: str, target: str, headers: tuple[tuple[bytes, bytes], ...]
+    ) -> Template:
         first_line = f"{method} {target}\n".encode("latin-1", "replace")
         passed = [pair for pair in headers if pair[0] in _PASSED]
         read = dict(headers).get

@@ -15,7 +15,7 @@ from sidecar.runtime.hop import answered
 from sidecar.runtime.merging import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from carpool.http.client import Response
@@ -42,12 +42,19 @@ class MergedCall:
         batch: of requests that can be merged and agree in all else, or one of any kind.
         instance: where it goes.
         form: of requests that can be merged.
+        context: headers by which it is traced.
 
     Attributes:
         repeatable: it has no effect, as far as one can tell, and may be sent again.
     """
 
-    def __init__(self, batch: Batch, instance: ProbedInstance, form: MergeForm[Any]) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        instance: ProbedInstance,
+        form: MergeForm[Any],
+        context: Iterable[tuple[str, str]] = (),
+    ) -> None:
         payloads: Sequence[Payload] = [request.payload for request in batch.requests]
         exchange = payloads[0].exchange
         self._requests = [payload.mergeable for payload in payloads if payload.mergeable]
@@ -56,8 +63,9 @@ class MergedCall:
         self.repeatable = bool(self._requests) or exchange.method in _WITHOUT_EFFECT
         message = Message(exchange.body) if self._alone else form.merged(self._requests)
         head = payloads[0].head if self._alone else payloads[0].template.agreed
-        headers, body = (*wire.parse_head(head).headers, *_json_length(message)), message.body
-        self._pending = instance.pool.begin(exchange.method, exchange.target, headers, body)
+        own = () if self._alone else context  # one that is alone has its own
+        headers = (*wire.parse_head(head).headers, *_json_length(message), *own)
+        self._pending = instance.pool.begin(exchange.method, exchange.target, headers, message.body)
 
     async def answers(self, timeout_s: float) -> Answers:
         """As `BatchCall.answers`."""

@@ -6,7 +6,7 @@ when they are asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -16,7 +16,7 @@ from sidecar.runtime.histogram import Histogram
 from sidecar.runtime.outcomes import OTHERS, Outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client import Metric
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
     from sidecar.core.request import Request
-    from sidecar.runtime.request_log import RequestLog
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "Observer"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SHORT_SECONDS = (
@@ -50,19 +49,41 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _FAILED_FROM = 500  # an answer's status from which the function has failed
 
 
+class Observer(Protocol):
+    """Is told how requests end."""
+
+    def ended(
+        self,
+        request: Request,
+        outcome: str,
+        status: int | None,
+        now: float,
+        batch: Batch | None = None,
+    ) -> None:
+        """A request came to its end.
+
+        Args:
+            request: the request.
+            outcome: as in ``batch_outcomes_total``.
+            status: of its answer; None: its caller has left.
+            now: monotonic seconds.
+            batch: in which it was answered; None: the handler did not answer it.
+        """
+
+
 class Metrics(Collector):
     """The counters of one sidecar; `render` gives Prometheus's text format.
 
     Args:
         settings: the function's; None: it has neither applications nor objectives.
-        request_log: logs how requests end; None: nothing does.
+        observers: are told how requests end.
     """
 
     def __init__(
-        self, settings: FunctionSettings | None = None, request_log: RequestLog | None = None
+        self, settings: FunctionSettings | None = None, observers: Sequence[Observer] = ()
     ) -> None:
         self._outcomes = Outcomes(settings)
-        self._request_log = request_log
+        self._observers = observers
         self.wait = Histogram(_SECONDS)
         self.execution = Histogram(_SECONDS)
         self.size = Histogram(_SIZES)
@@ -97,8 +118,8 @@ class Metrics(Collector):
         failed = status >= _FAILED_FROM
         self._ended("failed" if failed else "done")
         outcome = self._outcomes.answered(request, now, failed=failed)
-        if self._request_log:
-            self._request_log.ended(request, outcome, status, now, batch)
+        for observer in self._observers:
+            observer.ended(request, outcome, status, now, batch)
 
     def unanswered(self, request: Request, state: str, status: int | None, now: float) -> None:
         """Count a request that came to an end without an answer of the handler's.
@@ -111,8 +132,8 @@ class Metrics(Collector):
         """
         self._ended(state)
         self._outcomes.ended(request.app, state)
-        if self._request_log:
-            self._request_log.ended(request, state, status, now)
+        for observer in self._observers:
+            observer.ended(request, state, status, now)
 
     def refused(self, reason: str) -> None:
         """Count a request by why it was not admitted, beside `unanswered`."""

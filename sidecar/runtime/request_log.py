@@ -41,15 +41,7 @@ class RequestLog:
         now: float,
         batch: Batch | None = None,
     ) -> None:
-        """A request came to its end.
-
-        Args:
-            request: the request.
-            outcome: as in ``batch_outcomes_total``.
-            status: of its answer; None: its caller has left.
-            now: monotonic seconds.
-            batch: in which it was answered; None: the handler did not answer it.
-        """
+        """Log it, if it is to be; as `Observer.ended`."""
         if status is not None and status < self._lowest:
             return
         payload = request.payload

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.metrics import Metrics
     from sidecar.runtime.recent_batches import RecentBatches
+    from sidecar.runtime.tracing import Tracing
     from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["Driver", "Sender"]
@@ -43,6 +44,10 @@ class Driver(Protocol):
     """The batch loop, as the sender needs it: it makes the batcher step."""
 
     load: Load | None
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """What traces some requests; None: none are."""
 
     def step_now(self) -> None:
         """Let the batcher step at once."""
@@ -85,8 +90,13 @@ class Sender:
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered when the instance has."""
         instance = self._upstreams.of(batch.upstream)
-        form = self._upstreams.form
-        call = MergedCall(batch, instance, form) if form else batch_call.BatchCall(batch, instance)
+        form, tracing = self._upstreams.form, self._driver.tracing
+        context = tracing.sent(batch) if tracing else ()
+        call: batch_call.BatchCall | MergedCall
+        if form:
+            call = MergedCall(batch, instance, form, context)
+        else:
+            call = batch_call.BatchCall(batch, instance, context)
         self._tasks.start(self._send(batch, instance, call))
 
     def end(
@@ -130,7 +140,9 @@ class Sender:
         waiting = set(self._batcher.finished(batch, failed, now, offends=answers.offends))
         if self._upstreams.form:
             self._upstreams.backoff.answered(batch, now, offends=answers.offends)
-        load = self._driver.load
+        load, tracing = self._driver.load, self._driver.tracing
+        if tracing:
+            tracing.returned(batch, "answered", now)
         if load:
             load.executed(batch, now, idle=self._batcher.idle)
         if self._batcher.has_full_batch:
@@ -163,7 +175,10 @@ class Sender:
         if isinstance(error, ConnectionFailed):
             instance.unreachable(str(error))
         fault = _fault(error, repeatable=repeatable)
-        failed = self._batcher.broken(batch, fault, self._now())
+        now, tracing = self._now(), self._driver.tracing
+        if tracing:
+            tracing.returned(batch, fault.value, now)
+        failed = self._batcher.broken(batch, fault, now)
         if fault is Fault.HUNG:
             instance.hung(str(error))
         self._recent.record(batch, fault.value)

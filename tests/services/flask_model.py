@@ -1,7 +1,8 @@
 """A server that knows nothing of Carpool: TF Serving's v1 form, by Flask.
 
 The instance ``bad`` fails the whole request with 422, ``short`` loses a prediction, ``nan`` is
-answered with a NaN, ``headers`` with what the request had of some, any other is answered doubled.
+answered with a NaN, ``headers`` with what the request had of some, ``trace`` with its traceparent,
+any other is answered doubled.
 ``POST /`` waits for the lock of the file that its body names.
 """
 
@@ -46,6 +47,8 @@ def answer(row: Any) -> Any:
     """What one instance is answered."""
     if row == "nan":
         return math.nan
+    if row == "trace":
+        return request.headers.get("traceparent", "")
     if row == "headers":
         return [request.headers.get(name, "") for name in ("accept", "x-carpool-app", "x-call-id")]
     return row * 2

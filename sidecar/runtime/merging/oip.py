@@ -118,8 +118,10 @@ def read(target: str, request: Message, _most: int) -> Inference | None:
 
 
 def merged(requests: Sequence[Inference]) -> Message:
-    """One request with all rows, in order; it has no id."""
+    """One request with all rows, in order; the first one's id, if all have ids of their own."""
     kinds, others = requests[0].agreement
+    if all(request.id for request in requests):
+        others += b',"id":%b' % requests[0].id
     rows = sum([request.item_count for request in requests])
     values = zip(*[request.values for request in requests], strict=True)
     return _message("inputs", rows, list(zip(kinds, values, strict=True)), others)

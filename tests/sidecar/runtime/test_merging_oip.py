@@ -79,6 +79,7 @@ def test_what_is_merged_and_divided_is_as_it_was(
     ]
     assert 1 == len({found.agreement for found in requests})
     one = json.loads(bytes(oip.merged(requests).body))
+    assert "0" == one["id"]
     (merged,) = one["inputs"]
     whole = np.concatenate(arrays)
     assert {"name": "x", "datatype": "FP32", "shape": list(whole.shape)} == {
