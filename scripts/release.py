@@ -30,6 +30,7 @@ TRIED = (
     "carpool simulate osvt --policy infless --policy openfaas --horizon 60s",
 )
 DEMO = "carpool demo"
+_WHOLE_TEXT = 100  # characters from which on a licence is no name but its text
 
 
 def main(argv: list[str]) -> int:
@@ -82,8 +83,8 @@ def contents(inspected: dict[str, Any]) -> dict[str, Any]:
 def _component(package: dict[str, Any]) -> dict[str, Any]:
     name, version = package["name"].lower().replace("_", "-"), package["version"]
     purl = f"pkg:pypi/{name}@{version}"
-    stated = package.get("license_expression") or package.get("license") or ""
-    known = {"licenses": [{"license": {"name": stated}}]} if 0 < len(stated) < 100 else {}  # noqa: PLR2004  no whole texts
+    stated = _licence(package)
+    known = {"licenses": [{"license": {"name": stated}}]} if stated else {}
     return {
         "type": "library",
         "bom-ref": purl,
@@ -92,6 +93,15 @@ def _component(package: dict[str, Any]) -> dict[str, Any]:
         "purl": purl,
         **known,
     }
+
+
+def _licence(package: dict[str, Any]) -> str:
+    """A package's licence: as it states it by expression, by name or by classifier."""
+    named = package.get("license_expression") or package.get("license") or ""
+    if 0 < len(named) < _WHOLE_TEXT:
+        return str(named)
+    known = [line for line in package.get("classifier", ()) if line.startswith("License ::")]
+    return known[0].rpartition(" :: ")[2] if known else ""
 
 
 def _version() -> str:

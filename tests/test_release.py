@@ -27,6 +27,7 @@ def test_the_bill_of_materials_names_what_is_installed() -> None:
         {"name": "PyYAML", "version": "6.0", "license": "MIT"},
         {"name": "a_b", "version": "1", "license_expression": "BSD-3-Clause", "license": "x" * 999},
         {"name": "long", "version": "2", "license": "the whole text of a licence" * 99},
+        {"name": "m", "version": "3", "classifier": ["License :: OSI Approved :: BSD License"]},
         {"name": "pip", "version": "25"},
     ]
     found = release.contents({"installed": [{"metadata": each} for each in packages]})
@@ -35,10 +36,11 @@ def test_the_bill_of_materials_names_what_is_installed() -> None:
         found["metadata"]["component"]["name"],
     )
     purls = [component["purl"] for component in found["components"]]
-    assert ["pkg:pypi/a-b@1", "pkg:pypi/long@2", "pkg:pypi/pyyaml@6.0"] == purls
+    assert ["pkg:pypi/a-b@1", "pkg:pypi/long@2", "pkg:pypi/m@3", "pkg:pypi/pyyaml@6.0"] == purls
     licences = [component.get("licenses") for component in found["components"]]
     assert [
         [{"license": {"name": "BSD-3-Clause"}}],
         None,
+        [{"license": {"name": "BSD License"}}],
         [{"license": {"name": "MIT"}}],
     ] == licences
