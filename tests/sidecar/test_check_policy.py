@@ -50,7 +50,7 @@ CASES: list[tuple[type[Any], Any, str, str]] = [
     (broken.Dawdling, None, promises.LEAVES, "after 7200 s"),
     (broken.Gambling, None, promises.SAME, "the other decide("),
     (broken.Sharing, None, promises.SAME, "the other depart("),
-    (broken.Remembering, None, promises.FORGETS, "live on in it"),
+    (broken.Remembering, None, promises.FORGETS, "still referenced by it"),
 ]
 
 
