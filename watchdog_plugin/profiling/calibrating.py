@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.calibration import Calibration
+from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, Setting
 from watchdog_plugin.profiling.profiler import origin
 from watchdog_plugin.profiling.reference_operators import LARGE, SMALL, reference_model
@@ -16,10 +18,12 @@ from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, me
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from carpool.predictor.graph import Operator
     from watchdog_plugin.profiling.reference_operators import Reference
 
 __all__ = ["calibrate"]
 
+_OF_EACH = 3  # operators of a class
 _MODELS = ((LARGE, (1,)), (SMALL, (1, 8)))  # with the batch sizes that they are timed at
 
 
@@ -41,6 +45,16 @@ def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None
     return Calibration(origin(), tuple(rows), overheads)
 
 
+def _few_of_each(operators: Sequence[Operator]) -> Iterator[int]:
+    """Positions of some operators of each class, as the runtime adds others to those asked for."""
+    found: Counter[str] = Counter()
+    for at, operator in enumerate(operators):
+        kind = sized(operator.at(1)).kind
+        found[kind] += 1
+        if found[kind] <= _OF_EACH:
+            yield at
+
+
 def _timed(
     references: Sequence[Reference],
     batches: Sequence[int],
@@ -50,7 +64,7 @@ def _timed(
 ) -> Iterator[Alone]:
     best = optimised(Path("references.onnx"), reference_model(references))
     settings = [Setting(batch, count) for count in threads for batch in batches]
-    wanted = [Wanted(at, settings) for at in range(len(best.graph.operators))]
+    wanted = [Wanted(at, settings) for at in _few_of_each(best.graph.operators)]
     for row in measure_alone(best, wanted, end_s - time.monotonic(), say):
         if isinstance(row, Alone):
             yield row
