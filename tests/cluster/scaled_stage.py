@@ -1,0 +1,285 @@
+"""A function that is scaled on a real node, by two scalers and through two providers.
+
+Providers and scalers are processes on this machine. A balancer before either pair is what a
+Service is in a cluster: callers and sidecars know its address alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from tests.cluster import classify
+from tests.cluster.balancer import Balancer
+from tests.cluster.callers import Callers
+from tests.cluster.deployment import ready_pods
+from tests.cluster.provider_process import ProviderProcess, provider_process
+from tests.cluster.scaler_process import TOKEN, ScalerProcess
+from tests.ports import free_port
+from tests.waiting import HANG_S, wait_until
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.cluster.api import Document
+    from tests.cluster.cluster import Cluster
+
+__all__ = ["APPS", "NAME", "Load", "Stage", "headers_of", "load", "stage"]
+
+NAME = "classify"
+APPS = {"hasty": "1s", "steady": "2s", "patient": "4s"}
+_ADMIN_PORT = 8089
+_PAUSE_S = 0.15  # a caller's, so that one instance of each class is enough
+_CORES = 0.3  # of an instance, so that six of them, or three and their successors, have room
+_SCENARIO = {
+    "models": {NAME: {"linear": {"base_ms": 5, "per_item_ms": 1, "cpu": _CORES}}},
+    "functions": [
+        {
+            "name": NAME,
+            "model": NAME,
+            "slo_ms": 1000,
+            "max_batch": 8,
+            "apps": [{"name": "any", "arrivals": {"poisson": {"rate": 1}}}],
+        }
+    ],
+    "policies": {"harmonybatch": {"grouping": "apart", "waiting": 0.9, "hysteresis": 0.99}},
+}
+
+
+class Stage:
+    """What runs.
+
+    Args:
+        cluster: with a node that has the function's image.
+        folder: for what scalers write.
+        gateway: before the providers.
+        syncs: before the scalers, for sidecars.
+        exits: ends what is started here.
+
+    Attributes:
+        space: the namespace of the function.
+        providers, scalers: those that take part.
+    """
+
+    def __init__(
+        self, cluster: Cluster, folder: Path, gateway: Balancer, syncs: Balancer, exits: ExitStack
+    ) -> None:
+        self.cluster = cluster
+        self.space = cluster.namespace()
+        self.providers: list[ProviderProcess] = []
+        self.scalers: list[ScalerProcess] = []
+        self._gateway, self._syncs = gateway, syncs
+        self._folder = folder
+        self._exits = exits
+        self._numbers = count()
+        (folder / "token").write_text(TOKEN)
+        (folder / "scenario.yaml").write_text(json.dumps(_SCENARIO))
+
+    @property
+    def url(self) -> str:
+        """Of the function, by whichever provider."""
+        return f"http://{self._gateway.address}/function/{NAME}"
+
+    def start_provider(self) -> ProviderProcess:
+        """One more, which takes part."""
+        scaler = ("--scaler", self._syncs.address)
+        token = ("--scaler-token-file", str(self._folder / "token"))
+        making = provider_process(self.cluster, self.space, *scaler, *token)
+        made = self._exits.enter_context(making)
+        self.providers.append(made)
+        self._take_part()
+        return made
+
+    def retire_provider(self, provider: ProviderProcess, number: signal.Signals) -> None:
+        """Have one take part no more, and end it by a signal; connections to it stay till then."""
+        self.providers.remove(provider)
+        self._take_part()
+        os.kill(provider.pid, number)
+
+    def _take_part(self) -> None:
+        self._gateway.backends = [each.url.removeprefix("http://") for each in self.providers]
+
+    def start_scaler(self) -> None:
+        """One more, which takes part."""
+        syncs = f"{self.cluster.host}:{free_port()}"
+        made = ScalerProcess(
+            self._folder / f"scaler-{next(self._numbers)}",
+            self.cluster.kubeconfig,
+            f"{self.space}/carpool-scaler",
+            *("--gateway", f"http://{self._gateway.address}", "--listen-sync", syncs),
+            *("--scenario", str(self._folder / "scenario.yaml"), "--hold", "3s"),
+        )
+        self._exits.callback(made.end)
+        self.scalers.append(made)
+        self._syncs.backends = [*self._syncs.backends, syncs]
+
+    def leader(self) -> ScalerProcess:
+        """The scaler that the Lease names."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.space}/leases/carpool-scaler"
+        address = self.cluster.api.get(path)["metadata"]["annotations"]["carpool/address"]
+        (found,) = [each for each in self.scalers if each.url == f"http://{address}"]
+        return found
+
+    def deploy(self, version: int = 1, least: int = 1) -> None:
+        """A version of the function, which takes the place of the last.
+
+        Args:
+            version: a variable of its environment; 1 is the first.
+            least: so many instances there are.
+        """
+        apps = [{"name": name, "slo": slo} for name, slo in APPS.items()]
+        document = {
+            "service": NAME,
+            "image": classify.IMAGE,
+            "labels": {
+                "com.carpool.slo": "1s",
+                "com.carpool.batch.max": "8",
+                "com.carpool.cpu": str(_CORES),
+                "com.carpool.scale.policy": "harmonybatch",
+                "com.carpool.scale.min": str(least),
+            },
+            "annotations": {"com.carpool.apps": json.dumps(apps)},
+            "envVars": {
+                "version": str(version),
+                "sidecar_admin": f"0.0.0.0:{_ADMIN_PORT}",
+                "sidecar_admin_token": TOKEN,
+            },
+        }
+        self.system("POST" if version == 1 else "PUT", "/system/functions", document)
+
+    def system(self, method: str, path: str, document: object = None) -> requests.Response:
+        """What a provider answers; a refusal is a failure."""
+        url = f"http://{self._gateway.address}{path}"
+        answer = requests.request(method, url, json=document, timeout=HANG_S)
+        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer
+
+    def functions(self) -> list[str]:
+        """The names of what is deployed: the front and its classes."""
+        return [each["name"] for each in self.system("GET", "/system/functions").json()]
+
+    def explain(self) -> dict[str, Any]:
+        """What the scalers say of the function."""
+        found = (each.explain(NAME) for each in self.scalers if each.running.poll() is None)
+        return next(filter(None, found), {})
+
+    def classes(self) -> dict[str, int]:
+        """The instances that are planned, by class; empty before the policy's first plan."""
+        plan = self.explain().get("plan") or {}
+        if plan.get("policy") != "harmonybatch":
+            return {}
+        return {each["name"]: each["replicas"] for each in plan["classes"]}
+
+    def ready(self) -> dict[str, int]:
+        """The instances that take batches, by class."""
+        instances = self.explain().get("instances") or {}
+        return {name: len(where) for name, where in instances.items() if where}
+
+    def settle(self) -> dict[str, int]:
+        """Wait until all that is planned, three classes, is there; what that is."""
+
+        def settled() -> bool:
+            wanted = self.classes()
+            return len(wanted) == len(APPS) and all(wanted.values()) and wanted == self.ready()
+
+        wait_until(settled, what="three classes with all their instances")
+        return self.ready()
+
+    def pods(self, function: str = "") -> list[Document]:
+        """Those that are ready and stay, of a function; by default of all, the front's too."""
+        return [
+            pod
+            for pod in ready_pods(self.cluster, self.space)
+            if "deletionTimestamp" not in pod["metadata"]
+            and function in ("", pod["metadata"]["labels"]["faas_function"])
+        ]
+
+    def instance(self, name: str) -> Document:
+        """A pod of a class, once one is ready: its sidecar says so sooner than its object."""
+        wait_until(lambda: self.pods(f"{NAME}--{name}"), what=f"a pod of {name}")
+        return self.pods(f"{NAME}--{name}")[0]
+
+    def kill(self, pod: Document) -> None:
+        """End a pod without a warning."""
+        path = f"/api/v1/namespaces/{self.space}/pods/{pod['metadata']['name']}"
+        self.cluster.api.delete(path, gracePeriodSeconds=0)
+
+    def plans(self) -> dict[str, Document]:
+        """The plan that each front follows, by its pod; those that cannot be asked are left out."""
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        found = {}
+        for pod in self.pods(NAME):
+            url = f"http://{pod['status']['podIP']}:{_ADMIN_PORT}/v1/plan"
+            with suppress(requests.RequestException):
+                answer = requests.get(url, headers=headers, timeout=HANG_S)
+                found[pod["metadata"]["name"]] = answer.json()
+        return found
+
+
+class Load:
+    """Callers of each application of the function.
+
+    Args:
+        callers: by application.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    def __init__(self, callers: Mapping[str, Callers]) -> None:
+        self._callers = callers
+        self.count = sum(each.count for each in callers.values())
+
+    @property
+    def bad(self) -> list[str]:
+        """What came that was not the right answer."""
+        return [each for callers in self._callers.values() for each in callers.bad]
+
+    @property
+    def good(self) -> int:
+        """How many right answers there were."""
+        return sum(callers.good for callers in self._callers.values())
+
+    def go_on(self, calls: int = 20, despite: int = 0) -> None:
+        """Wait until each application has had so many answers more, as `Callers.go_on` does."""
+        for callers in self._callers.values():
+            callers.go_on(calls, despite)
+
+
+@contextmanager
+def load(url: str, each: int = 2) -> Iterator[Load]:
+    """So many callers of each application, whose requests have no deadline."""
+    with ExitStack() as calling:
+        yield Load(
+            {
+                app: calling.enter_context(Callers(url, each, headers_of(app), _PAUSE_S))
+                for app in APPS
+            }
+        )
+
+
+def headers_of(app: str) -> dict[str, str]:
+    """Of a call by an application, without a deadline."""
+    return {"x-carpool-app": app, "x-carpool-class": "batch"}
+
+
+@contextmanager
+def stage(cluster: Cluster, folder: Path) -> Iterator[Stage]:
+    """Two providers, two scalers and the function, whose front is there."""
+    with ExitStack() as exits, Balancer("127.0.0.1") as gateway, Balancer(cluster.host) as syncs:
+        made = Stage(cluster, folder, gateway, syncs, exits)
+        for _ in range(2):
+            made.start_provider()
+            made.start_scaler()
+        made.scalers[0].wait()
+        made.deploy()
+        yield made
+        made.system("DELETE", "/system/functions", {"functionName": NAME})
+        wait_until(lambda: not made.functions(), what="no class is left behind")
