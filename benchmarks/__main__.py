@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import (
     batch_law,
+    busy_law,
     compare,
     cost,
     grouping,
@@ -21,6 +22,7 @@ from benchmarks import (
     planning,
     prewarm,
     selection,
+    shares,
     simulator,
     variants,
 )
@@ -34,6 +36,7 @@ __all__ = ["BENCHMARKS", "main"]
 BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
     "servers": compare.main,
     "batch-law": batch_law.main,
+    "busy-law": busy_law.main,
     "cost": cost.main,
     "grouping": grouping.main,
     "lazy": lazy.main,
@@ -47,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
     "planning": planning.main,
     "prewarm": prewarm.main,
     "selection": selection.main,
+    "shares": shares.main,
     "simulator": simulator.main,
     "variants": variants.main,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from simulator import comparison_table, flags, report
 from simulator.arrivals import check_load
 from simulator.metrics import measured
 from simulator.simulation import Simulation
+from simulator.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "tell"]
 
+_LINE = 100  # characters of a line of sentences
 _QUIET_S = 2.0  # a run that is over by then needs no progress
 _OFTEN_S, _SELDOM_S = 0.2, 10.0  # to a terminal, and to a file
 
@@ -56,12 +59,14 @@ def tell(
 ) -> None:
     """Print what came of a scenario under each policy, and write a report if one is asked for."""
     metrics = {name: measured(result) for name, result in results.items()}
+    came = summary(metrics, {each.name: 1 - each.percentile for each in scenario.functions})
     if chosen.report:
         chosen.report.write_text(report.page(scenario, results, metrics), encoding="utf-8")
     if chosen.as_json:
-        sys.stdout.write(json.dumps({"policies": metrics}, indent=2) + "\n")
+        sys.stdout.write(json.dumps({"policies": metrics, "summary": came}, indent=2) + "\n")
     else:
         sys.stdout.write(comparison_table.comparison(metrics, results))
+        sys.stdout.write("\n" + textwrap.fill(came["text"], _LINE) + "\n")
 
 
 def _progress(name: str) -> Callable[[float], None]:

@@ -18,6 +18,7 @@ _ANY_TEXT = rules.text("a text", r".*")
 _AMOUNT = rules.number("a number of at least 0", lambda value: value >= 0)
 _ABOVE_ZERO = rules.number("a number above 0", lambda value: value > 0)
 _FACTOR = rules.number("a number of at least 1", lambda value: value >= 1)
+_ANY = rules.number("a number", lambda _: True)
 _SIZE = rules.number("a whole number of at least 1", lambda value: value >= 1, whole=True)
 _COUNT = rules.number("a whole number of at least 0", lambda value: value >= 0, whole=True)
 
@@ -40,7 +41,7 @@ _GPU = rules.record(
         "device": _ANY_TEXT,
         "memory_mb": _AMOUNT,
         "per_item_s": _AMOUNT,
-        "base_s": _ABOVE_ZERO,
+        "base_s": _ANY,
         "time_slice_s": _ABOVE_ZERO,
         "total_slices_gb": _SIZE,
         "batch_thresholds_for_extra_gb": rules.each(_COUNT),
@@ -98,7 +99,7 @@ def _gpu(data: Mapping[str, Any], problems: Problems) -> GpuCoefficients:
     optional = {
         name: data[name] for name in ("memory_mb", "max_margin", "max_batch") if name in data
     }
-    return GpuCoefficients(
+    gpu = GpuCoefficients(
         data["per_item_s"],
         data["base_s"],
         data["time_slice_s"],
@@ -106,3 +107,7 @@ def _gpu(data: Mapping[str, Any], problems: Problems) -> GpuCoefficients:
         thresholds,
         **optional,
     )
+    if gpu.whole_s(1) <= 0:  # of a fitted line a term may be below 0, a latency may not
+        expected = "more than -per_item_s, so that a batch of one takes some time"
+        problems.add("gpu.base_s", gpu.base_s, expected)
+    return gpu

@@ -239,6 +239,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('"batch": 1', '"batch": 2', r"a row for batch 1, as cpu.max_s has one"),
         ('"model": "small",', '"model": "small"', r":3 = .*expected valid YAML"),
         ('"model": "small",', '"model": "small", "model": "x",', "expected each key once"),
+        ('"base_s": 0.002', '"base_s": -0.001', r"gpu.base_s = '-0.001': expected more than -per"),
         (
             '"time_slice_s"',
             '"batch_thresholds_for_extra_gb": [4, 2], "time_slice_s"',
@@ -254,6 +255,15 @@ def test_reports(tmp_path: Path, old: str, new: str, expected: str) -> None:
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(ConfigError, match=expected):
         read_coefficients(path)
+
+
+def test_a_term_below_0_is_read_where_every_latency_is_above(tmp_path: Path) -> None:
+    """A line that was fitted may begin below 0: -0.45 ms and 1 ms for each request."""
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(FORM).replace('"base_s": 0.002', '"base_s": -0.00045'))
+    model = read_coefficients(path)
+    assert pytest.approx(0.00055) == model.predict(1, 8, 100)
+    assert all((model.predict(*config, 0.01) or 0) > 0 for config in model.configurations(32))
 
 
 def test_neither_half_is_no_model(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_the_table_has_a_column_for_each_policy(
     assert [POLICY, twin] == heads.split()
     assert ["requests", "done"] == [row.split()[0] for row in rows[:2]]
     assert any(row.startswith("other") and row.count("%") == 2 for row in rows)
+    assert "miss their objective" in " ".join(rows[-4:])
 
 
 def test_the_report_is_one_file_with_plots(

@@ -35,14 +35,14 @@ from carpool.validation.problems import Problems
 from scaler.arrivals.map_counts import Counting, matrices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scaler.arrivals.map_counts import Counted, Markovian
     from scaler.arrivals.processes import Times
 
-__all__ = ["BatchLaw", "Service", "first_phases"]
+__all__ = ["BatchLaw", "Service", "first_phases", "quantiles"]
 
-_HALVINGS = 50
+_PARTS, _PASSES = 24, 5  # of the interval in which a quantile is searched
 _ROUNDING = 1e-9
 _EVEN = np.linspace(0, 1, 257)
 _GEOMETRIC = np.logspace(-6, 0, 401)
@@ -148,7 +148,7 @@ class BatchLaw:
             zip(self._everybody, self._waiting, strict=True)
         ):
             here = left[:, number]
-            tabulated = np.interp(here, self._waits_s, requests)
+            tabulated = np.interp(here, self.waits_s, requests)
             waits[:, number] = np.where(here < self.window_s, tabulated, 0.0)
             waits[:, number][here < 0] = everybody
         share: Times = (waits @ service.weights).sum(axis=1) / self.mean_size
@@ -157,17 +157,9 @@ class BatchLaw:
     def quantiles(self, shares: Sequence[float] | Times, service: Service | None = None) -> Times:
         """The latencies in seconds that these shares of requests do not exceed, shape (shares,)."""
         service = service or Service.fixed(np.zeros(self.size))
-        allowed = 1.0 - np.asarray(shares, dtype=float)
         finite = service.seconds[: self.size][np.isfinite(service.seconds[: self.size])]
-        low = np.full(allowed.shape, -1e-9)
         most_s = (float(finite.max(initial=0.0)) + self.window_s) * (1 + _ROUNDING)
-        high = np.full(allowed.shape, most_s)
-        never = self.late(high, service) > allowed
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            more = self.late(middle, service) > allowed
-            low, high = np.where(more, middle, low), np.where(more, high, middle)
-        return np.where(never, math.inf, high)
+        return quantiles(lambda times_s: self.late(times_s, service), shares, most_s)
 
     @cached_property
     def _at_end(self) -> Counted:
@@ -179,25 +171,62 @@ class BatchLaw:
         return self.sizes * np.arange(1, self.size + 1)
 
     @cached_property
-    def _waits_s(self) -> Times:
+    def waits_s(self) -> Times:
         """Times up to the window: dense near 0 too, where full batches come from quick arrivals."""
         return np.union1d(_EVEN, _GEOMETRIC) * self.window_s
 
     @cached_property
     def _waiting(self) -> Times:
-        """Requests in batches of each size that wait longer; shape (size, waits)."""
-        before = self._counting.at(self.window_s - self._waits_s)
-        after = self._counting.at(self._waits_s).within
+        return self.waiting(self.first_phase)
+
+    def waiting(self, first_phase: Times) -> Times:
+        """How many requests of batches of each size wait longer than each of `waits_s`.
+
+        Args:
+            first_phase: How likely a batch begins in each phase; need not add up to 1.
+
+        Returns:
+            Shape (size, waits).
+        """
+        before, after = self._around
         waited = np.arange(1, self.size + 1)[:, None]
-        begun = np.einsum("i,xnij->xnj", self.first_phase, before.within) * waited
-        filling = np.einsum("i,xnij->xnj", self.first_phase, before.spent) * waited
+        begun = np.einsum("i,xnij->xnj", first_phase, before.within) * waited
+        filling = np.einsum("i,xnij->xnj", first_phase, before.spent) * waited
         idle, filled = after.sum(axis=-1), after @ self._counting.d1.sum(axis=1)
-        found = np.zeros((self.size, len(self._waits_s)))
+        found = np.zeros((self.size, len(self.waits_s)))
         for last in range(self.size - 1):
             found[last] = (begun[:, : last + 1] * idle[:, last::-1]).sum(axis=(1, 2))
         if self.size > 1:
             found[-1] = (filling[:, :-1] * filled[:, -2::-1]).sum(axis=(1, 2))
         return found
+
+    @cached_property
+    def _around(self) -> tuple[Counted, Times]:
+        """What has come up to each wait before the window is over, and what comes in it."""
+        before = self._counting.at(self.window_s - self.waits_s)
+        return before, self._counting.at(self.waits_s).within
+
+
+def quantiles(
+    late: Callable[[Times], Times], shares: Sequence[float] | Times, longest_s: float
+) -> Times:
+    """The latencies in seconds that these shares of requests do not exceed, shape (shares,).
+
+    Args:
+        late: The share of requests whose latency is longer than each of some times.
+        shares: Of requests.
+        longest_s: No latency is longer that is finite; where more than may are, it is ``inf``.
+    """
+    allowed = 1.0 - np.asarray(shares, dtype=float)
+    never = late(np.array([longest_s]))[0] > allowed
+    low, high = np.full(allowed.shape, -1e-9), np.full(allowed.shape, longest_s)
+    each = np.arange(len(allowed))
+    for _ in range(_PASSES):
+        tried = np.linspace(low, high, _PARTS + 1)
+        over = late(tried[1:-1].ravel()).reshape(-1, len(allowed)) > allowed
+        place = over.sum(axis=0)
+        low, high = tried[place, each], tried[place + 1, each]
+    return np.where(never, math.inf, high)
 
 
 def first_phases(counting: Counting, within: Times, spent: Times) -> Times:

@@ -76,12 +76,17 @@ class BatchFleet:
             cost = instances * lifetime / self._rate_rps if self._rate_rps else math.inf
         if instances == 0:
             return Predicted(cost_per_request=_known(cost), mean_batch=self._law.mean_size)
-        latencies = self._law.quantiles(_QUANTILES, self._crowd.delayed(instances)).tolist()
+        law = self._crowd.expected(instances)
+        if law:
+            latencies, late = law.quantiles(_QUANTILES), float(law.late([objective_s])[0])
+        else:
+            latencies = self._law.quantiles(_QUANTILES, self._crowd.delayed(instances))
+            late = self._crowd.late(objective_s, instances)
         return Predicted(
-            Quantiles(*map(_known, latencies)),
+            Quantiles(*map(_known, latencies.tolist())),
             _known(cost),
-            self._law.mean_size,
-            self._crowd.late(objective_s, instances),
+            law.mean_size if law else self._law.mean_size,
+            late,
         )
 
 

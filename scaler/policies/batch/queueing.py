@@ -9,7 +9,9 @@ mean times half the sum of both variations squared (Allen and Cunneen, see Bolch
 6.3.3). Full batches come as regularly as sums of their requests' gaps, which the variation of gaps
 says.
 
-It is an approximation on the safe side. What is left out: a batch that waits grows meanwhile.
+That is on the safe side: batches of a window come more evenly than at random, and one that waits
+grows meanwhile. It says how many instances there should be. What is to be expected of them says the
+chain of their starts (`busy_law`), where batches wait at all.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ import numpy as np
 from scaler.arrivals.map_counts import Counting, matrices
 from scaler.arrivals.processes import Poisson
 from scaler.policies.batch.batch_law import BatchLaw
+from scaler.policies.batch.busy_law import BusyLaw
+from scaler.policies.batch.start_chain import StartChain
 from scaler.policies.common.erlang import waiting_share
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ __all__ = ["LimitedInstances", "least_instances"]
 
 _POINTS = 12  # of an exponential distribution
 _MOST = 1 << 20  # instances
+_NEVER = 2e-4  # share of batches that wait below which none does
+_FULL = 0.97  # load from which on queues are as good as endless
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,14 @@ class _Phase:
         busy: Executions at a time with instances enough.
         exec_s: Mean seconds of one.
         variation: Half the sum of the squared variations of their gaps and times.
+        full: Executions at a time if all batches are full.
     """
 
     share: float
     busy: float
     exec_s: float
     variation: float
+    full: float = 0.0
 
 
 class LimitedInstances:
@@ -67,6 +75,7 @@ class LimitedInstances:
     """
 
     def __init__(self, process: Markovian, law: BatchLaw, service: Service) -> None:
+        self._process = process
         self._law = law
         self._service = service
         self._phases = list(_phases(process, law, service))
@@ -79,8 +88,22 @@ class LimitedInstances:
         return float(self._law.late([objective_s], service)[0])
 
     def delayed(self, instances: int) -> Service:
-        """What a batch takes from its leaving on, with the wait for an instance."""
+        """What a batch takes from its leaving on, with the wait for an instance by Erlang's C."""
         return self._service.delayed(*self._delays(instances))
+
+    def law(self, instances: int) -> BusyLaw | None:
+        """The law of latencies on so many instances; None where queues may become endless."""
+        full = max(phase.full for phase in self._phases) / instances
+        if full >= _FULL or not np.isfinite(self._service.seconds[: self._law.size]).all():
+            return None
+        chain = StartChain(self._process, self._law, self._service, instances, full)
+        return BusyLaw(self._law, chain, self._service)
+
+    def expected(self, instances: int) -> BusyLaw | None:
+        """The same where it tells more than Erlang's C: for batches, or one instance, that wait."""
+        waits = 1 - self._delays(instances)[1][0]
+        exact = self._law.size > 1 or instances == 1
+        return self.law(instances) if exact and waits > _NEVER else None
 
     def _delays(self, instances: int) -> tuple[Times, Times]:
         """Seconds until an instance is free, and how likely each is."""
@@ -139,7 +162,8 @@ def _phases(process: Markovian, law: BatchLaw, service: Service) -> list[_Phase]
         times = max(spread / exec_s**2 - 1, 0.0)
         gaps = 1 / here.mean_size  # a sum of as many exponential gaps
         busy = rate / here.mean_size * exec_s
-        found.append(_Phase(share, busy, exec_s, (gaps + times) / 2))
+        full = rate / law.size * float(seconds[-1])
+        found.append(_Phase(share, busy, exec_s, (gaps + times) / 2, full))
     return found
 
 

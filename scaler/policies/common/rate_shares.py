@@ -53,6 +53,7 @@ def release(
     alpha: float,
     least: int = 0,
     most: float = math.inf,
+    worth: Callable[[Size], float] = lambda size: size.efficiency,
 ) -> Counter[Size]:
     """Case (iii): what is left once nobody has too little to do, the least efficient gone first.
 
@@ -62,6 +63,7 @@ def release(
         alpha: How near ``theta`` is to the most that instances can take.
         least: So many are kept in any case.
         most: No more than so many are, the quickest.
+        worth: What an instance of a size is worth for what it saves.
     """
     left = instances.copy()
     needed = needed_rps(left)
@@ -70,7 +72,7 @@ def release(
         unneeded = [size for size in left if size.rate_rps <= spare_rps]
         if not unneeded:
             break
-        worst = min(unneeded, key=lambda size: (size.efficiency, -size.units))
+        worst = min(unneeded, key=lambda size: (worth(size), -size.units))
         left[worst] -= 1
         if not left[worst]:
             del left[worst]

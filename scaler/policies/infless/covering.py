@@ -6,9 +6,8 @@ INFless's Algorithm 1 tries large batches before small ones. On measured tables 
 batch is often far from the most efficient, so here every size competes by its price for a request
 per second. Three things keep that from being a plain minimum:
 
-* The price of a size depends on what is scarce. It is ``core_price * cores + GPU percent``; with
-  INFless's weight of a core that is the resource unit, and a planner whose servers run out of cores
-  before GPUs asks again with a higher one.
+* The price of a size depends on what is saved and on what is scarce (`bill`): a planner whose
+  servers run out of cores before GPUs asks again with dearer cores.
 * A size leaves its own slack, and with it its own reserve (`staffing`): a cheap size that takes
   nearly the whole objective may need so many spare instances that a quicker one is cheaper.
 * Instances are whole. Most of the rate is taken by instances of one size, the bulk; what is left of
@@ -29,16 +28,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.scaling import CORE_WEIGHT
 from scaler.policies.common.rate_shares import rate_high
 from scaler.policies.common.staffing import needed_rps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.scaling import Size
 
-__all__ = ["Cover", "Demand", "PricedSizes", "cheapest", "undominated"]
+__all__ = ["Cover", "Demand", "PricedSizes", "undominated"]
 
 _SHELF = 16  # sizes that the rest of a rate is covered from
 _ROUNDING = 1e-9
@@ -97,18 +95,22 @@ class _Combination(NamedTuple):
 
 
 class PricedSizes:
-    """The sizes of one model and objective at one price of a core."""
+    """The sizes of one model and objective, each with the price of an instance."""
 
-    def __init__(self, sizes: Sequence[Size], core_price: float = CORE_WEIGHT) -> None:
-        price = {size: _price(size, core_price) for size in sizes}
-        self.sizes = tuple(sizes)
+    def __init__(self, price: Mapping[Size, float]) -> None:
+        self.sizes = tuple(price)
         self._price = price
-        self._by_price_of_rate = sorted(sizes, key=lambda size: price[size] / size.rate_rps)
+        self._by_price_of_rate = sorted(price, key=lambda size: price[size] / size.rate_rps)
         self._menus: dict[float, _CombinationTable] = {}
 
     def price(self, size: Size) -> float:
-        """What one instance of this size takes up, at this price of a core."""
+        """The price of one instance of this size."""
         return self._price[size]
+
+    @property
+    def best(self) -> Size | None:
+        """The size with the lowest price for a request per second."""
+        return next(iter(self._by_price_of_rate), None)
 
     def cover(self, demand: Demand, limit: float = math.inf) -> Cover | None:
         """The cheapest instances found that take what is demanded, or with ``limit`` the most.
@@ -196,15 +198,6 @@ def _thinned(front: Sequence[_Combination]) -> Sequence[_Combination]:
     """Every so many, and the one that takes the most."""
     step = -(-len(front) // _SHELF)
     return front if step <= 1 else [*front[:-1:step], front[-1]]
-
-
-def cheapest(sizes: Sequence[Size], core_price: float = CORE_WEIGHT) -> Size | None:
-    """The size with the lowest price for a request per second."""
-    return min(sizes, key=lambda size: _price(size, core_price) / size.rate_rps, default=None)
-
-
-def _price(size: Size, core_price: float) -> float:
-    return core_price * size.resources.cpu + size.resources.gpu
 
 
 def undominated(sizes: Sequence[Size]) -> tuple[Size, ...]:

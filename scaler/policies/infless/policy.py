@@ -30,6 +30,7 @@ from carpool.scaling import Proposal
 from scaler.planning.sizing import SIZES, Objective
 from scaler.policies.common import rate_shares
 from scaler.policies.common.draft import Draft, listed, running
+from scaler.policies.infless.bill import rate_step
 from scaler.policies.infless.covering import Demand
 from scaler.policies.infless.priced import PricedSearch, Task
 from scaler.policies.infless.published import add_published
@@ -58,8 +59,8 @@ class Infless:
             offset: part by which predicted execution times are raised, until it is measured how
                 far off they are.
             rounded: whether rates are in whole batches per second, as printed.
-            aim: what ``priced`` saves: ``resources`` by INFless's weights, ``cost`` by the bill's
-                prices, or ``servers`` in use.
+            aim: what ``priced`` saves: ``cost``, the bill; ``resources`` by INFless's weights, as
+                the paper does; or ``servers`` in use.
             keep_alive_s: seconds an idle instance stays; null: as long as it is planned.
         """
 
@@ -67,7 +68,7 @@ class Infless:
         alpha: float = 0.8
         offset: float = 0.1
         rounded: bool = False
-        aim: Literal["resources", "cost", "servers"] = "resources"
+        aim: Literal["cost", "resources", "servers"] = "cost"
         keep_alive_s: float | None = None
 
         def __post_init__(self) -> None:
@@ -84,6 +85,7 @@ class Infless:
 
     def __init__(self, params: Params) -> None:
         self._params = params
+        self._saves_cost = params.search == "priced" and params.aim == "cost"
         self._priced = PricedSearch(params.aim) if params.search == "priced" else None
 
     def propose(
@@ -117,10 +119,17 @@ class Infless:
 
         most = load.instance_limit
         instances = rate_shares.release(
-            there.instances, needed_rps, self._params.alpha, self._least(load), most
+            there.instances, needed_rps, self._params.alpha, self._least(load), most, self._worth
         )
         draft = replace(there, instances=instances)
         return Task(draft, demand.having(instances), most - instances.total())
+
+    def _price(self, size: Size) -> float:
+        """What is saved, of one instance."""
+        return size.price_per_s if self._saves_cost else size.units
+
+    def _worth(self, size: Size) -> float:
+        return size.rate_rps / self._price(size)
 
     def _least(self, load: FunctionLoad) -> int:
         """With a keep-alive one that is idle costs nothing, and can be woken."""
@@ -142,7 +151,7 @@ class Infless:
         """
         lacking = self._least(draft.load) - draft.instances.total()
         if draft.sizes and (lacking > 0 or not draft.instances):
-            smallest = min(draft.sizes, key=lambda size: (size.units, -size.rate_rps))
+            smallest = min(draft.sizes, key=lambda size: (self._price(size), -size.rate_rps))
             placed = cluster.place_up_to(smallest.resources, lacking) if lacking > 0 else 0
             if placed or not draft.instances:
                 draft.instances[smallest] += placed
@@ -158,15 +167,24 @@ class Infless:
         )
 
     def _wait_s(self, draft: Draft) -> float:
-        """How long a request may wait for company; not at all where batches would not fill."""
+        """How long a request may wait for company; not at all where batches would not fill.
+
+        Where executions are paid for, company is worth it that does not fill a batch.
+        """
         batching = [size.exec_s for size in draft.instances if size.batch > 1]
-        plan = draft.load.plan
-        waits = plan is not None and any(route.max_wait_s for route in plan.routes)
-        share = _STILL if waits else 1.0  # or it would change with every rate near the least
-        if not batching or draft.load.rate_rps < share * rate_shares.rate_low(draft.instances):
+        if not batching or not (self._fills(draft) or self._paid_together(draft.load)):
             return 0.0
         executions = 2 if self._priced else 1
         return max(draft.load.tightest_s - executions * max(batching), 0.0)
+
+    def _fills(self, draft: Draft) -> bool:
+        plan = draft.load.plan
+        waits = plan is not None and any(route.max_wait_s for route in plan.routes)
+        share = _STILL if waits else 1.0  # or it would change with every rate near the least
+        return draft.load.rate_rps >= share * rate_shares.rate_low(draft.instances)
+
+    def _paid_together(self, load: FunctionLoad) -> bool:
+        return self._saves_cost and rate_step(load) is not None
 
 
 def _shares(draft: Draft) -> dict[str, dict[Size, float]]:

@@ -6,9 +6,9 @@ One round has three stages. First the price of a core, in percent of a GPU: INFl
 what is then best for every function does not fit into what the servers have left, one at which it
 does. (It is the dual variable of the linear programme "least resources that take all rates". Prices
 are tried on a grid; as in the programme's solution, a part of each rate is bought at the price on
-either side.) With the aim ``cost`` the price of a core is what the bill says instead of INFless's
-weight. With the aim ``servers`` it is the price at which cores and GPUs run out together, so that
-as few servers as possible do.
+either side.) With the aim ``cost`` instances have the prices of the bill (`bill`), and where they
+do not fit cores are taken to be dearer, or cheaper, than it says. With the aim ``servers`` it is
+the price at which cores and GPUs run out together, so that as few servers as possible do.
 
 Then every function's cover at that price (`covering`), and its placing: large shares of GPUs first,
 so that what needs none fills the cores left beside them, each instance by best fit. What found no
@@ -25,10 +25,9 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from carpool.latency import Resources
-from carpool.scaling import CORE_WEIGHT
 from scaler.planning.recent import Recent, Same
-from scaler.policies.infless.covering import PricedSizes, cheapest, undominated
+from scaler.policies.infless.bill import billed_prices, rate_step, unit_prices
+from scaler.policies.infless.covering import PricedSizes, undominated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,8 +40,8 @@ __all__ = ["Aim", "PricedSearch", "Task"]
 
 Aim = Literal["resources", "cost", "servers"]
 
-_GRID = [CORE_WEIGHT * 2 ** (step / 2) for step in range(-10, 21)]
-_PLAIN = 10  # where on the grid a core has INFless's weight
+_GRID = [2.0 ** (step / 2) for step in range(-10, 21)]  # times what cores cost
+_PLAIN = 10  # where on the grid they cost that
 _FURTHER = (0, 2, 6)  # steps up the grid that are tried while something is left
 _ROUNDING = 1e-9
 _KEPT = 8192  # of price lists: a few of each function
@@ -86,8 +85,7 @@ class PricedSearch:
         Returns:
             A twin of the cluster with all of it placed.
         """
-        plain = _billed(tasks) if self._aim == "cost" else _PLAIN
-        first = self._first_price(tasks, cluster, plain)
+        first = self._first_price(tasks, cluster)
         best = self._attempt(tasks, first, cluster)
         for further in _FURTHER:
             if best.missing_rps:
@@ -102,7 +100,7 @@ class PricedSearch:
     def _attempt(self, tasks: Sequence[Task], price: _Price, cluster: ClusterView) -> _Attempt:
         """Cover every task at one price and place what has room, on a twin of the cluster."""
         cluster = cluster.copy()
-        priced = [self._priced_sizes(task.draft.sizes, price.at) for task in tasks]
+        priced = [self._priced_sizes(task, price.at) for task in tasks]
         added: list[Counter[Size]] = [Counter() for _ in tasks]
         wanted: list[tuple[Size, int, int]] = []
         for number, task in enumerate(tasks):
@@ -122,10 +120,10 @@ class PricedSearch:
 
     def _cover(self, task: Task, price: _Price) -> Counter[Size]:
         """What a task gets: whole instances for the part bought cheaper, and the rest."""
-        priced_sizes = self._priced_sizes(task.draft.sizes, price.at)
+        priced_sizes = self._priced_sizes(task, price.at)
         first: Counter[Size] = Counter()
         if price.below:
-            cheaper = self._priced_sizes(task.draft.sizes, price.at - 1)
+            cheaper = self._priced_sizes(task, price.at - 1)
             if self._best(task, price.at - 1) is not self._best(task, price.at):
                 found = cheaper.cover(task.demand, task.limit)
                 for size, count in found.instances.items() if found else ():
@@ -134,10 +132,10 @@ class PricedSearch:
         rest = priced_sizes.cover(demand, task.limit - first.total())
         return +first + (rest.instances if rest else Counter())
 
-    def _first_price(self, tasks: Sequence[Task], cluster: ClusterView, plain: int) -> _Price:
-        """Where on the grid to begin: at ``plain`` if all fits there."""
+    def _first_price(self, tasks: Sequence[Task], cluster: ClusterView) -> _Price:
+        """Where on the grid to begin: at the plain prices if all fits there."""
         if not cluster.nodes:
-            return _Price(plain)
+            return _Price(_PLAIN)
         free_cores, free_gpu = cluster.free()
         rates = [self._rate_to_add(task) for task in tasks]
 
@@ -145,12 +143,12 @@ class PricedSearch:
             cores, gpu = self._taken(tasks, rates, at)
             return _share(cores, free_cores), _share(gpu, free_gpu)
 
-        cores, gpu = shares(plain)
+        cores, gpu = shares(_PLAIN)
         if self._aim == "servers":
             return _crossing(lambda at: shares(at)[0] - shares(at)[1])
         if cores > 1:
             return _crossing(lambda at: shares(at)[0] - 1)
-        return _crossing(lambda at: 1 - shares(at)[1]) if gpu > 1 else _Price(plain)
+        return _crossing(lambda at: 1 - shares(at)[1]) if gpu > 1 else _Price(_PLAIN)
 
     def _taken(self, tasks: Sequence[Task], rates: Sequence[float], at: int) -> tuple[float, float]:
         """Cores and GPU percent if every task got the best size for it, in parts of instances."""
@@ -171,30 +169,23 @@ class PricedSearch:
 
     def _best(self, task: Task, at: int) -> Size | None:
         """The size with the lowest price for a request per second."""
-        return cheapest(self._useful(task.draft.sizes), _GRID[at])
+        return self._priced_sizes(task, at).best
 
     def _useful(self, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
         """Those worth trying."""
         return self._useful_of.of(Same(sizes), lambda: undominated(sizes))
 
-    def _priced_sizes(self, sizes: tuple[Size, ...], at: int) -> PricedSizes:
-        useful = self._useful(sizes)
-        return self._priced.of((Same(useful), at), lambda: PricedSizes(useful, _GRID[at]))
-
-
-def _billed(tasks: Sequence[Task]) -> int:
-    """Where on the grid a core costs what it does on the bill, against a percent of a GPU."""
-    for task in tasks:
-        prices = task.draft.load.prices
-        core_s = prices.per_second(Resources(1.0)) - prices.per_second(Resources(0.0))
-        for size in (size for size in task.draft.sizes if size.resources.gpu):
-            bare = size.resources._replace(gpu=0.0, gpu_gb=0.0)
-            per_second = prices.per_second(size.resources) - prices.per_second(bare)
-            percent_s = per_second / size.resources.gpu
-            if percent_s and core_s:
-                steps = 2 * math.log2(core_s / percent_s / _GRID[0])
-                return min(max(round(steps), 0), len(_GRID) - 1)
-    return _PLAIN
+    def _priced_sizes(self, task: Task, at: int) -> PricedSizes:
+        useful, load = self._useful(task.draft.sizes), task.draft.load
+        if self._aim != "cost":
+            return self._priced.of(
+                (Same(useful), at), lambda: PricedSizes(unit_prices(useful).at(_GRID[at]))
+            )
+        rate_rps = rate_step(load)
+        key = (Same(useful), at, Same(load.billing), rate_rps, load.tightest_s)
+        return self._priced.of(
+            key, lambda: PricedSizes(billed_prices(useful, load, rate_rps).at(_GRID[at]))
+        )
 
 
 def _crossing(cores_over: Callable[[int], float]) -> _Price:

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 
 from carpool.latency import Resources
 from carpool.latency.table import read_table
-from carpool.scaling import Size
+from carpool.scaling import CORE_WEIGHT, Size
 from scaler.planning.sizing import Objective, sizes
 from scaler.policies.common.rate_shares import rate_high
-from scaler.policies.infless.covering import Demand, PricedSizes, cheapest, undominated
+from scaler.policies.infless.bill import unit_prices
+from scaler.policies.infless.covering import Demand, PricedSizes, undominated
 from tests.scaler.loads import size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.measured import Data
 
 
@@ -32,6 +35,11 @@ def made(rate: float, cores: float, exec_s: float = 0.01, batch: int = 1, gpu: f
     return Size(
         batch, cores, gpu, pool=next(POOLS), resources=resources, exec_s=exec_s, rate_rps=rate
     )
+
+
+def prices(sizes: Sequence[Size], core: float = 1.0) -> dict[Size, float]:
+    """What they cost with so many percent of a GPU for a core."""
+    return unit_prices(sizes, core).at(1.0)
 
 
 SIZES = st.lists(
@@ -52,7 +60,7 @@ def taken_in_time(instances: Counter[Size], demand: Demand) -> bool:
 def test_a_cover_takes_what_is_demanded(found: list[Size], rate: float) -> None:
     """Rate and reserve, whatever is chosen."""
     demand = Demand(rate, 0.1, 0.01)
-    cover = PricedSizes(found, 1.0).cover(demand)
+    cover = PricedSizes(prices(found)).cover(demand)
     assert cover is not None
     assert taken_in_time(cover.instances, demand)
     cores = sum(one.cpu * count for one, count in cover.instances.items())
@@ -63,7 +71,7 @@ def test_a_cover_takes_what_is_demanded(found: list[Size], rate: float) -> None:
 def test_no_size_alone_is_cheaper(found: list[Size], rate: float) -> None:
     """Mixing is never worse than as many of one size as it needs."""
     demand = Demand(rate, 0.1, 0.01)
-    cover = PricedSizes(found, 1.0).cover(demand)
+    cover = PricedSizes(prices(found)).cover(demand)
     assert cover is not None
     for one in found:
         alone = math.ceil(demand.beyond_kept(one) / one.rate_rps - 1e-9) * one.cpu
@@ -75,31 +83,31 @@ def test_a_small_cover_is_the_best_of_all(found: list[Size], rate: float) -> Non
     """Up to three instances of equal speed, tried out one by one."""
     alike = [made(one.rate_rps, one.cpu) for one in found]
     demand = Demand(rate, 0.1, 0.01)
-    cover = PricedSizes(alike, 1.0).cover(demand)
+    cover = PricedSizes(prices(alike)).cover(demand)
     assert cover is not None
     tries = [c for n in (1, 2, 3) for c in itertools.combinations_with_replacement(alike, n)]
-    prices = [sum(one.cpu for one in c) for c in tries if taken_in_time(Counter(c), demand)]
-    assert cover.price <= min(prices, default=math.inf) * (1 + 1e-9)
+    costs = [sum(one.cpu for one in c) for c in tries if taken_in_time(Counter(c), demand)]
+    assert cover.price <= min(costs, default=math.inf) * (1 + 1e-9)
 
 
 def test_what_is_kept_counts() -> None:
     """Only what is missing is covered, and nothing if nothing is."""
     one = made(10, 2)
     demand = Demand(45, 0.5, 0.01)
-    all_new = PricedSizes([one]).cover(demand)
-    rest = PricedSizes([one]).cover(demand.having(Counter({one: 3})))
+    all_new = PricedSizes(prices([one])).cover(demand)
+    rest = PricedSizes(prices([one])).cover(demand.having(Counter({one: 3})))
     assert all_new is not None
     assert rest is not None
     assert all_new.instances.total() == rest.instances.total() + 3
     assert Counter() == getattr(
-        PricedSizes([one]).cover(demand.having(Counter({one: 30}))), "instances", 0
+        PricedSizes(prices([one])).cover(demand.having(Counter({one: 30}))), "instances", 0
     )
 
 
 def test_the_rest_goes_to_a_smaller_instance() -> None:
     """A large one takes 100 for 8, a small one 12 for 1: 205 are two and one, not three."""
     large, small = made(100, 8), made(12, 1.1)
-    cover = PricedSizes([large, small], 1.0).cover(Demand(200, 0.5, 0.01))
+    cover = PricedSizes(prices([large, small])).cover(Demand(200, 0.5, 0.01))
     assert cover is not None
     assert Counter({large: 2, small: 1}) == cover.instances
 
@@ -108,8 +116,8 @@ def test_a_quicker_size_may_need_less_reserve() -> None:
     """At 20 requests/s 95 of 100 ms leave no slack worth naming; a dearer quick size is cheaper."""
     slow, quick = made(10.5, 0.5, exec_s=0.095), made(50, 3.0, exec_s=0.02)
     assert slow.efficiency > quick.efficiency
-    few = PricedSizes([slow, quick], 1.0).cover(Demand(20, 0.1, 0.01))
-    many = PricedSizes([slow, quick], 1.0).cover(Demand(2000, 0.1, 0.01))
+    few = PricedSizes(prices([slow, quick])).cover(Demand(20, 0.1, 0.01))
+    many = PricedSizes(prices([slow, quick])).cover(Demand(2000, 0.1, 0.01))
     assert few is not None
     assert many is not None
     assert Counter({quick: 1}) == few.instances
@@ -118,13 +126,13 @@ def test_a_quicker_size_may_need_less_reserve() -> None:
 
 def test_a_size_without_slack_is_none() -> None:
     """It meets the objective only if nobody ever waits."""
-    assert None is PricedSizes([made(10, 1, exec_s=0.1)]).cover(Demand(5, 0.1, 0.01))
+    assert None is PricedSizes(prices([made(10, 1, exec_s=0.1)])).cover(Demand(5, 0.1, 0.01))
 
 
 def test_a_limit_leads_to_few_large_instances() -> None:
     """Six are too many of the cheap; where the largest are too few, as many as there may be."""
     cheap, large = made(10, 1), made(100, 20)
-    shop = PricedSizes([cheap, large], 1.0)
+    shop = PricedSizes(prices([cheap, large]))
     within = shop.cover(Demand(50, 0.5, 0.01), 2)
     beyond = shop.cover(Demand(5000, 0.5, 0.01), 2)
     assert within is not None
@@ -136,15 +144,15 @@ def test_a_limit_leads_to_few_large_instances() -> None:
 def test_dear_cores_turn_to_gpus() -> None:
     """The classifier's cheapest is two cores; at ten times the price of a core it is the GPU."""
     found = [size(1, 2, 0), size(2, 2, 10), size(4, 4, 20)]
-    assert found[0] is cheapest(found)
-    assert found[1] is cheapest(found, 5.0)
-    assert None is cheapest([])
+    assert found[0] is PricedSizes(prices(found, CORE_WEIGHT)).best
+    assert found[1] is PricedSizes(prices(found, 5.0)).best
+    assert None is PricedSizes({}).best
 
 
 def test_resnet_is_most_efficient_without_batches(data: Data) -> None:
     """Within 200 ms, as measured: 6.6 requests/s and unit on two threads, 1.9 at batch 4."""
     found = sizes(read_table(data.table("resnet-50")), Objective(0.2))
-    best = cheapest(found)
+    best = PricedSizes(prices(found, CORE_WEIGHT)).best
     assert best is not None
     assert "b1-c2" == best.name
     assert pytest.approx(data.either(6.7, 6.6), abs=0.05) == best.efficiency
@@ -175,8 +183,8 @@ def test_dropping_costs_nothing(found: list[Size], rate: float) -> None:
     """Without what others beat, covers are as cheap."""
     demand = Demand(rate, 0.1, 0.01)
     every, few = (
-        PricedSizes(found, 1.0).cover(demand),
-        PricedSizes(undominated(found), 1.0).cover(demand),
+        PricedSizes(prices(found)).cover(demand),
+        PricedSizes(prices(undominated(found))).cover(demand),
     )
     assert every is not None
     assert few is not None

@@ -1,0 +1,76 @@
+"""What came of a comparison in plain words: cost, misses, and the cheapest policy that will do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from simulator.comparison_table import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["summary"]
+
+_AS_MUCH = 0.005  # part of a cost that is no difference
+
+
+def summary(
+    metrics: Mapping[str, Mapping[str, Any]], allowed: Mapping[str, float]
+) -> dict[str, Any]:
+    """What came out.
+
+    Args:
+        metrics: Of each policy, as `simulator.metrics` has them.
+        allowed: The share of the requests of each function that may miss its objective.
+
+    Returns:
+        ``meets_objectives``, the policies under which no function misses more than it may;
+        ``cheapest`` of all and ``best``, the cheapest of those, None where there is none or nothing
+        has a price; and ``text``, the same in sentences.
+    """
+    costs = {name: each["cost_per_1k"] for name, each in metrics.items()}
+    meets = [name for name, each in metrics.items() if _meets(each, allowed)]
+    best = _least({name: costs[name] for name in meets})
+    found = {"meets_objectives": meets, "cheapest": _least(costs), "best": best}
+    return {**found, "text": _text(metrics, meets, best)}
+
+
+def _meets(metrics: Mapping[str, Any], allowed: Mapping[str, float]) -> bool:
+    functions = metrics["functions"]
+    return all((functions[name]["slo_miss_ratio"] or 0.0) <= most for name, most in allowed.items())
+
+
+def _least(costs: Mapping[str, float | None]) -> str | None:
+    known = {name: cost for name, cost in costs.items() if cost is not None}
+    return min(known, key=lambda name: known[name], default=None)
+
+
+def _text(metrics: Mapping[str, Mapping[str, Any]], meets: list[str], best: str | None) -> str:
+    if not any(each["requests"] for each in metrics.values()):
+        return "No requests came."
+    said = []
+    if best and len(metrics) > 1:
+        said.append(f"{best} is the cheapest policy that meets all objectives.")
+    elif not meets and len(metrics) > 1:
+        said.append("No policy meets all objectives.")
+    own = metrics[best]["cost_per_1k"] if best else None
+    for name in sorted(metrics, key=lambda name: name != best):
+        each = metrics[name]
+        missed = f"{100 * (each['slo_miss_ratio'] or 0.0):.2f} % miss their objective"
+        kept = "" if name in meets else ", more than may"
+        paid = _paid(each["cost_per_1k"], None if name == best else own, best)
+        said.append(f"Under {name} {paid}{missed}{kept}.")
+    return " ".join(said)
+
+
+def _paid(cost: float | None, other: float | None, best: str | None) -> str:
+    """What a thousand requests cost, beside the best policy's."""
+    if cost is None:
+        return ""
+    paid = f"a thousand requests cost {number(cost)}"
+    if not other:
+        return f"{paid}, and "
+    more = cost / other - 1
+    if abs(more) <= _AS_MUCH:
+        return f"{paid}, as much as under {best}, and "
+    return f"{paid}, {abs(100 * more):.0f} % {'more' if more > 0 else 'less'}, and "

@@ -1,0 +1,51 @@
+"""Batches on a limited number of instances, played through one by one: what laws are held against.
+
+The rule is the batcher's: a batch leaves when it has ``size`` requests or its first one has waited
+``window_s``, and an instance is free; until then it grows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from heapq import heapreplace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaler.arrivals.processes import Times
+
+__all__ = ["latencies"]
+
+
+def latencies(
+    arrivals: Times, size: int, window_s: float, seconds: Sequence[float], instances: int
+) -> Times:
+    """How long each request takes, in seconds.
+
+    Args:
+        arrivals: When they come, ascending.
+        size: Requests in a full batch.
+        window_s: How long after its first request a batch leaves at the latest.
+        seconds: What a batch of 1, 2 and so on takes.
+        instances: How many there are.
+    """
+    due, count = arrivals.tolist(), len(arrivals)
+    free = [0.0] * instances
+    ends, sizes = [], []
+    first = 0
+    while first < count:
+        leaves = due[first] + window_s
+        full = first + size
+        if full <= count:
+            leaves = min(leaves, due[full - 1])
+        leaves = max(leaves, free[0])
+        after = bisect_right(due, leaves, first, min(full, count))
+        ends.append(leaves + seconds[after - first - 1])
+        sizes.append(after - first)
+        heapreplace(free, ends[-1])
+        first = after
+    found: Times = np.repeat(ends, sizes) - arrivals
+    return found

@@ -1,0 +1,93 @@
+"""Latencies of batches that wait for an instance."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import Poisson, timestamps
+from scaler.policies.batch.batch_law import BatchLaw, Service
+from scaler.policies.batch.queueing import LimitedInstances
+from tests.effort import loosened, scaled
+from tests.scaler.batch_starts import latencies
+
+if TYPE_CHECKING:
+    from scaler.arrivals.map_counts import Markovian
+    from scaler.policies.batch.busy_law import BusyLaw
+
+SHARES = (0.5, 0.95, 0.99)
+
+
+def law(
+    process: Markovian, size: int, window_s: float, seconds: list[float], instances: int = 1
+) -> BusyLaw:
+    """What is expected of these batches."""
+    free = BatchLaw(process, size, window_s)
+    found = LimitedInstances(process, free, Service.fixed(seconds)).law(instances)
+    assert found is not None
+    return found
+
+
+def linear(size: int, base_s: float, item_s: float) -> list[float]:
+    """What batches take."""
+    return [base_s + item_s * number for number in range(1, size + 1)]
+
+
+def in_time(rate: float, exec_s: float, wait_s: float) -> float:
+    """Share of single requests that wait no longer for one instance: Erlang's M/D/1 of 1909."""
+    terms = (
+        (rate * (number * exec_s - wait_s)) ** number
+        / math.factorial(number)
+        * math.exp(-rate * (number * exec_s - wait_s))
+        for number in range(math.floor(wait_s / exec_s) + 1)
+    )
+    return (1 - rate * exec_s) * math.fsum(terms)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
+def test_single_requests_are_an_m_d_1_queue(load: float) -> None:
+    """At every quantile, within a hundredth."""
+    exec_s = 0.1
+    found = law(Poisson(load / exec_s), 1, 0.0, [exec_s]).quantiles([0.5, 0.9, 0.95])
+    for share, latency_s in zip((0.5, 0.9, 0.95), found.tolist(), strict=True):
+        low, high = (in_time(load / exec_s, exec_s, at * latency_s - exec_s) for at in (0.99, 1.01))
+        assert low <= share <= high or latency_s == pytest.approx(exec_s, rel=1e-3)
+
+
+def test_with_instances_enough_it_is_the_law_without_waiting() -> None:
+    """Nothing waits where a batch takes less time than comes between any two."""
+    process = mmpp2((20, 60), (1.0, 1.0))
+    seconds = linear(8, 0.0005, 0.00001)
+    free = BatchLaw(process, 8, 0.1).quantiles(SHARES, Service.fixed(seconds))
+    assert pytest.approx(free, rel=1e-3) == law(process, 8, 0.1, seconds).quantiles(SHARES)
+
+
+@pytest.mark.parametrize(
+    ("process", "size", "window_s", "seconds", "instances"),
+    [
+        (Poisson(60.0), 32, 0.5, linear(32, 0.04, 0.01), 1),
+        (Poisson(60.0), 4, 0.05, linear(4, 0.02, 0.007), 1),
+        (Poisson(120.0), 8, 0.1, linear(8, 0.03, 0.007), 2),
+        (mmpp2((15, 60), (5.0, 5.0)), 8, 0.1, linear(8, 0.04, 0.007), 1),
+    ],
+)
+def test_as_played_through(
+    process: Markovian, size: int, window_s: float, seconds: list[float], instances: int
+) -> None:
+    """Fixed arrivals give what is expected; `python -m benchmarks busy-law` has more."""
+    arrivals = timestamps(process, scaled(1_000_000) / process.mean_rate, seed=7)
+    played = np.quantile(latencies(arrivals, size, window_s, seconds, instances), SHARES)
+    expected = law(process, size, window_s, seconds, instances).quantiles(SHARES)
+    assert pytest.approx(expected, rel=loosened(0.01)) == played
+
+
+def test_what_cannot_keep_up_is_not_expected() -> None:
+    """A queue without end has no latency."""
+    free = BatchLaw(Poisson(100.0), 4, 0.1)
+    crowd = LimitedInstances(Poisson(100.0), free, Service.fixed([0.1] * 4))
+    assert None is crowd.law(1)
+    assert crowd.law(3) is not None

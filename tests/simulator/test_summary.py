@@ -1,0 +1,52 @@
+"""What a comparison amounts to, in words and fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.summary import summary
+
+
+def policy(cost: float | None, missed: float, requests: int = 1000) -> dict[str, Any]:
+    """Metrics of a run of one function."""
+    each = {"cost_per_1k": cost, "slo_miss_ratio": missed if requests else None}
+    return {**each, "requests": requests, "functions": {"f": each}}
+
+
+def came(**metrics: dict[str, Any]) -> dict[str, Any]:
+    """Where one in a hundred may miss its objective."""
+    return summary(metrics, {"f": 0.01})
+
+
+def test_the_cheapest_that_will_do_is_named() -> None:
+    """With what it costs and misses, and what the others do."""
+    found = came(a=policy(0.04, 0.002), b=policy(0.03, 0.05), c=policy(0.06, 0.0))
+    assert ("b", "a", ["a", "c"]) == (found["cheapest"], found["best"], found["meets_objectives"])
+    assert found["text"] == (
+        "a is the cheapest policy that meets all objectives. "
+        "Under a a thousand requests cost 0.04, and 0.20 % miss their objective. "
+        "Under b a thousand requests cost 0.03, 25 % less, and 5.00 % miss their objective, "
+        "more than may. "
+        "Under c a thousand requests cost 0.06, 50 % more, and 0.00 % miss their objective."
+    )
+
+
+def test_none_may_do() -> None:
+    """It is said, and which is cheapest is known still."""
+    found = came(a=policy(0.04, 0.02), b=policy(0.03, 0.05))
+    assert (None, "b") == (found["best"], found["cheapest"])
+    assert found["text"].startswith("No policy meets all objectives. ")
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (policy(None, 0.005), "Under a 0.50 % miss their objective."),
+        (policy(0.04, 0.0, requests=0), "No requests came."),
+    ],
+)
+def test_one_policy(one: dict[str, Any], text: str) -> None:
+    """Nothing to compare, no prices, or no requests."""
+    assert text == came(a=one)["text"]
