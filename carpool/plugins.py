@@ -51,6 +51,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "batch": "scaler.policies.batch.policy:Batch",
         "harmonybatch": "scaler.policies.harmonybatch.policy:HarmonyBatch",
         "infaas": "scaler.policies.infaas.policy:Infaas",
+        "carpool": "scaler.policies.carpool.policy:Carpool",
     },
     "prewarm": {
         "fixed": "scaler.prewarm.fixed:FixedKeepAlive",

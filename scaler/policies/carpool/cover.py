@@ -1,0 +1,159 @@
+"""The cheapest instances that take a rate: of one size, or of two sizes together.
+
+What an instance is worth grows with how many there are, as one of many is free sooner. Of two sizes
+together each instance is worth what it would be if all were its equals. Two sizes are tried for up
+to sixteen instances, where a whole one more or less matters; of more, one size will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from scaler.policies.carpool.capacity import COUNTS, capacities
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from carpool.scaling import Size
+    from scaler.policies.carpool.options import Option
+
+__all__ = ["Cover", "Menu"]
+
+_FEW = 16
+_BEHIND = 1.2  # times the rate, where an objective is out of reach
+_ROUNDING = 1e-9
+
+
+class Cover(NamedTuple):
+    """Instances, and what they cost a second."""
+
+    price_per_s: float
+    instances: Counter[Size]
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """The options of a function with what they take.
+
+    Attributes:
+        options: None of which another beats in price and in what any number of them takes.
+        taken_rps: Requests per second of `COUNTS` instances, shape (options, counts).
+        price_per_s: Of an instance, shape (options,).
+    """
+
+    options: tuple[Option, ...]
+    taken_rps: npt.NDArray[np.float64]
+    price_per_s: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        options: Sequence[Option],
+        prices_per_s: Sequence[float],
+        slo_s: float,
+        miss: float,
+    ) -> Menu:
+        """Those of the options that are worth having at these prices."""
+        if not options:
+            return cls((), np.zeros((0, len(COUNTS))), np.zeros(0))
+        taken = capacities(options, slo_s, miss)
+        price = np.array(prices_per_s)
+        kept = _undominated(taken, price)
+        return cls(tuple(options[at] for at in kept), taken[kept], price[kept])
+
+    @cached_property
+    def at(self) -> Mapping[Size, int]:
+        """The place of each size."""
+        return {option.size: at for at, option in enumerate(self.options)}
+
+    def cover(self, rate_rps: float, among: Sequence[int], limit: float = math.inf) -> Cover | None:
+        """The cheapest instances of some options that take a rate.
+
+        Args:
+            rate_rps: Requests per second.
+            among: The places of the options.
+            limit: No more instances than so many.
+
+        Returns:
+            None: they cannot take it.
+        """
+        found = [self._of_one(rate_rps, at, limit) for at in among]
+        found.append(self._of_two(rate_rps, np.array(among, dtype=int), limit))
+        return min([each for each in found if each], key=lambda c: c.price_per_s, default=None)
+
+    def nearly(self, rate_rps: float, limit: float = math.inf) -> Cover:
+        """Where nothing takes the rate in time: what keeps up with it for the least."""
+        sizes = [option.size for option in self.options]
+        at = min(range(len(sizes)), key=lambda at: self.price_per_s[at] / sizes[at].rate_rps)
+        count = max(1, math.ceil(_BEHIND * rate_rps / sizes[at].rate_rps))
+        count = int(min(count, limit))
+        return Cover(count * float(self.price_per_s[at]), Counter({sizes[at]: count}))
+
+    def taken_by(self, instances: Mapping[Size, int]) -> float:
+        """What instances take together, as far as they are of these options."""
+        known = {self.at[size]: n for size, n in instances.items() if size in self.at and n}
+        count = sum(known.values())
+        return sum([n * self.worth_rps(at, count) for at, n in known.items()])
+
+    def worth_rps(self, at: int, count: int) -> float:
+        """What one of so many instances takes."""
+        return float(np.interp(count, COUNTS, self.taken_rps[at] / COUNTS))
+
+    def _of_one(self, rate_rps: float, at: int, limit: float) -> Cover | None:
+        taken = self.taken_rps[at]
+        rate_rps = max(rate_rps, _ROUNDING)  # what takes nothing is no cover for nothing
+        if taken[0] >= rate_rps:
+            count = 1
+        elif taken[-1] > 0:
+            last = float(taken[-1] / COUNTS[-1])
+            count = math.ceil(float(np.interp(rate_rps, taken, COUNTS)) - _ROUNDING)
+            count = max(count, math.ceil(rate_rps / last)) if rate_rps > taken[-1] else count
+        else:
+            return None
+        if count > limit:
+            return None
+        price = count * float(self.price_per_s[at])
+        return Cover(price, Counter({self.options[at].size: count}))
+
+    def _of_two(self, rate_rps: float, among: npt.NDArray[np.int_], limit: float) -> Cover | None:
+        """Of two to sixteen instances in all: so many of one, the rest of another."""
+        few = int(min(_FEW, limit))
+        if few < 2 or len(among) < 2:  # noqa: PLR2004  two of two
+            return None
+        count = np.arange(2, few + 1)[:, None, None]
+        worth = (self.taken_rps[among] / COUNTS)[:, 1:few].T
+        first, second = worth[:, :, None], worth[:, None, :]
+        price = self.price_per_s[among]
+        gain = first - second
+        with np.errstate(divide="ignore", invalid="ignore"):
+            firsts = np.ceil((rate_rps - count * second) / gain - _ROUNDING)
+        good = (gain > 0) & (firsts >= 1) & (firsts < count)
+        if not good.any():
+            return None
+        firsts = np.where(good, firsts, 0)
+        total = firsts * price[:, None] + (count - firsts) * price[None, :]
+        best = np.unravel_index(np.argmin(np.where(good, total, math.inf)), total.shape)
+        number, one, other = (int(place) for place in best)
+        ones = int(firsts[number, one, other])
+        sizes = [self.options[among[at]].size for at in (one, other)]
+        instances = Counter({sizes[0]: ones, sizes[1]: number + 2 - ones})
+        return Cover(float(total[number, one, other]), instances)
+
+
+def _undominated(
+    taken: npt.NDArray[np.float64], price: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int_]:
+    """The places of those that nothing beats or equals at every number; of equals the first."""
+    as_good = (price[:, None] <= price[None, :]) & (taken[:, None] >= taken[None, :]).all(axis=2)
+    before = np.triu(np.ones_like(as_good), 1)
+    beaten = (as_good & (~as_good.T | before)).any(axis=0)
+    useful = ~beaten & (taken[:, -1] > 0)
+    return np.flatnonzero(useful if useful.any() else ~beaten)

@@ -1,0 +1,291 @@
+"""The policy `carpool`: the least bill within the objective, whatever the load and the billing.
+
+What the papers' policies do well, put together, and each part in a module of its own:
+
+* `options`: every size that answers in time, with batches of more than half the objective too.
+* `capacity`: what a number of instances takes with the batches that arrivals really give.
+* `cover`: the cheapest instances for a rate, of one or two sizes.
+* `fill`: where executions are paid for, the cheapest batch and wait at this rate.
+* `demand`: the rate to have instances for, with a reserve by what was seen.
+
+Sizes that run are given up for others only where that saves ``gain`` of the bill. What idles costs
+nothing where executions are paid for: there instances are plentiful, and stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from carpool.scaling import Proposal
+from scaler.planning.recent import Recent, Same
+from scaler.policies.carpool.cover import Cover, Menu
+from scaler.policies.carpool.demand import Demands
+from scaler.policies.carpool.fill import filled
+from scaler.policies.carpool.options import WAY, options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.scaling import ClusterView, FunctionLoad, Size
+    from scaler.policies.carpool.demand import Demand
+    from scaler.policies.carpool.fill import Filled
+    from scaler.policies.carpool.options import Option
+
+__all__ = ["Carpool"]
+
+_KEPT = 4096  # menus; a scaler has fewer functions
+_GAIN_BY_USE = 0.02  # idle instances of another size cost nothing, so that changing is cheap
+_IDLE = 4  # instances that wait where that is free, whatever the load
+_FULL_SERVERS = 2.0  # times the busy instances at most, where servers are shared
+_RATIO = 1.01  # of neighbouring rates that are planned for alike
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of a model at an objective.
+
+    Attributes:
+        options: All that answer in time.
+        menu: Those worth having where instances are paid for.
+    """
+
+    options: tuple[Option, ...]
+    menu: Menu
+
+
+@dataclass(slots=True)
+class _Peaks:
+    """The most of late, where what idles is free."""
+
+    seen: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def most(self, busy: float, now_s: float, kept_s: float) -> float:
+        """The most of the last ``kept_s``, this included."""
+        while self.seen and self.seen[0][0] <= now_s - kept_s:
+            self.seen.popleft()
+        while self.seen and self.seen[-1][1] <= busy:
+            self.seen.pop()
+        self.seen.append((now_s, busy))
+        return self.seen[0][1]
+
+
+class Carpool:
+    """The least bill within the objective, with batches as full as arrivals make them."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Carpool`.
+
+        Attributes:
+            reserve: how many deviations of what was seen to come while an instance loads are kept
+                free.
+            smoothing_s: over how many seconds measured rates are averaged; 0: not at all.
+            gain: part of the bill that other sizes must save, to be taken instead of those there.
+            spare: where only executions are paid for, how many times the busy instances there are.
+            kept_s: where only executions are paid for, for how many seconds instances stay.
+        """
+
+        reserve: float = 0.0
+        smoothing_s: float = 15.0
+        gain: float = 0.1
+        spare: float = 8.0
+        kept_s: float = 900.0
+
+        def __post_init__(self) -> None:
+            """Refuse what is no plan."""
+            for name in ("reserve", "smoothing_s", "gain", "kept_s"):
+                value = getattr(self, name)
+                if not 0 <= value < math.inf:
+                    message = f"{name} = {value}: expected a number of at least 0"
+                    raise ValueError(message)
+            if not 1 <= self.spare < math.inf:
+                message = f"spare = {self.spare}: expected a number of at least 1"
+                raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._demands = Demands(params.smoothing_s, params.reserve)
+        self._known: Recent[_Known] = Recent(_KEPT)
+        self._covers: Recent[Cover | None] = Recent(4 * _KEPT)
+        self._filled: Recent[tuple[Filled, ...]] = Recent(4 * _KEPT)
+        self._peaks: dict[str, _Peaks] = {}
+
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        found = {load.name: self._proposal(load, cluster) for load in loads}
+        return {name: proposal for name, proposal in found.items() if proposal is not None}
+
+    def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal | None:
+        known = self._of(load)
+        if not known.options:
+            return None
+        load_s = max(load.load_s, load.model.load_s)
+        demand = self._demands.of(load.name, load.rate_rps, load_s, load.now_s)
+        if _only_executions(load, known):
+            return self._by_use(load, known, demand, cluster)
+        return self._by_instance(load, known.menu, demand, cluster)
+
+    def _of(self, load: FunctionLoad) -> _Known:
+        accuracy = max([app.accuracy for app in load.apps], default=0.0)
+        variants = frozenset(app.variant for app in load.apps)
+        asked = (load.tightest_s, load.percentile, load.max_batch, load.error, load.prices)
+
+        def make() -> _Known:
+            found = options(load)
+            slo_s = (1 - WAY) * load.tightest_s
+            prices = [_price(load, option.size) for option in found]
+            return _Known(found, Menu.of(found, prices, slo_s, 1 - load.percentile))
+
+        return self._known.of((Same(load.model), accuracy, variants, *asked), make)
+
+    def _by_instance(
+        self, load: FunctionLoad, menu: Menu, demand: Demand, cluster: ClusterView
+    ) -> Proposal:
+        """Where instances are paid for as long as they live: the cheapest that take the demand."""
+        rate_rps = _rounded(demand.rate_rps)
+        chosen = self._chosen(load, menu, rate_rps)
+        instances = _placed(chosen.instances, _running(load), cluster)
+        unplaced = instances != chosen.instances
+        return Proposal(
+            instances,
+            wait_s=0.0,
+            explain=_said(load, demand, chosen, menu),
+            unserved_rps=max(load.rate_rps - menu.taken_by(instances), 0.0) if unplaced else 0.0,
+        )
+
+    def _chosen(self, load: FunctionLoad, menu: Menu, rate_rps: float) -> Cover:
+        """The cheapest cover; that of sizes that run, if others do not save enough."""
+        limit = load.instance_limit
+        own = tuple(sorted({menu.at[size] for size in _planned(load) if size in menu.at}))
+        best = self._cover(menu, rate_rps, tuple(range(len(menu.options))), limit)
+        held = self._cover(menu, rate_rps, own, limit) if own else None
+        if best and held and held.price_per_s <= (1 + self._params.gain) * best.price_per_s:
+            return held
+        return best or menu.nearly(rate_rps, limit)
+
+    def _cover(
+        self, menu: Menu, rate_rps: float, among: tuple[int, ...], limit: float
+    ) -> Cover | None:
+        key = (Same(menu), rate_rps, among, limit)
+        return self._covers.of(key, lambda: menu.cover(rate_rps, among, limit))
+
+    def _by_use(
+        self, load: FunctionLoad, known: _Known, demand: Demand, cluster: ClusterView
+    ) -> Proposal:
+        """Where only executions are paid for: the cheapest batches, and instances to spare."""
+        rate_rps = _rounded(demand.rate_rps)
+        slo_s = (1 - WAY) * load.tightest_s
+        found = self._filled.of(
+            (Same(known), rate_rps, Same(load.billing)),
+            lambda: tuple(filled(known.options, rate_rps, slo_s, load.billing)),
+        )
+        best = min(found, key=lambda each: each.cost)
+        there = set(_planned(load))
+        own = [each for each in found if known.options[each.at].size in there]
+        held = min(own, key=lambda each: each.cost, default=best)
+        chosen = held if held.cost <= (1 + _GAIN_BY_USE) * best.cost else best
+        busy = self._peaks.setdefault(load.name, _Peaks()).most(
+            chosen.busy, load.now_s, self._params.kept_s
+        )
+        size = known.options[chosen.at].size
+        spare = min(self._params.spare, _FULL_SERVERS) if cluster.nodes else self._params.spare
+        count = math.ceil(spare * busy + 2 * math.sqrt(busy)) + (1 if cluster.nodes else _IDLE)
+        instances = Counter({size: int(min(count, load.instance_limit))})
+        serving = _serving(load, own, known, chosen)
+        if serving is not chosen:
+            before = known.options[serving.at].size
+            instances[before] = _running(load)[before]
+        fits = instances.total() <= load.instance_limit
+        if serving is chosen or not fits:
+            serving, instances = chosen, Counter({size: instances[size]})
+        wait_ms = 1000 * chosen.window_s
+        said = (
+            f"{demand.level_rps:.4g} requests/s, paid for by execution: batches of "
+            f"{chosen.mean_batch:.3g} on {size.name} after at most {wait_ms:.0f} ms, "
+            f"and {instances[size]} instances, as idle ones are free."
+        )
+        return Proposal(
+            _placed(instances, _running(load), cluster),
+            wait_s=serving.window_s,
+            shares={"*": {known.options[serving.at].size: 1.0}},
+            explain=[said],
+        )
+
+
+def _serving(load: FunctionLoad, own: Sequence[Filled], known: _Known, chosen: Filled) -> Filled:
+    """What requests go to: what runs already, until enough of the chosen size does."""
+    ready = Counter({_plain(size): there.ready for size, there in load.running.items()})
+    there = [each for each in (chosen, *own) if ready[known.options[each.at].size]]
+
+    def rank(each: Filled) -> tuple[bool, float]:
+        size = known.options[each.at].size
+        enough = ready[size] > each.busy
+        return not enough, each.cost if enough else -ready[size] * size.rate_rps
+
+    if ready[known.options[chosen.at].size] > chosen.busy:
+        return chosen
+    return min(there, key=rank, default=chosen)
+
+
+def _only_executions(load: FunctionLoad, known: _Known) -> bool:
+    """Whether an instance that idles costs nothing, and one that executes does."""
+    size = known.options[0].size
+    idle = load.billing.lifetime(size.resources, 1.0)
+    return not idle and load.billing.execution(size.resources, size.exec_s) > 0
+
+
+def _running(load: FunctionLoad) -> Counter[Size]:
+    """The instances there are, whichever pool they are in."""
+    found: Counter[Size] = Counter()
+    for size, there in load.running.items():
+        found[_plain(size)] += there.total
+    return found
+
+
+def _planned(load: FunctionLoad) -> list[Size]:
+    """The sizes of the plan in force of which there are to be some."""
+    wanted = {each.name for each in load.plan.classes if each.replicas} if load.plan else set()
+    return [_plain(size) for name, size in load.planned.items() if name in wanted]
+
+
+def _price(load: FunctionLoad, size: Size) -> float:
+    """Of an instance, per second, by the bill; else as prices or resource units say."""
+    return load.billing.lifetime(size.resources, 1.0) or size.price_per_s
+
+
+def _plain(size: Size) -> Size:
+    return replace(size, pool=0) if size.pool else size
+
+
+def _rounded(rate_rps: float) -> float:
+    """A rate nearby, no lower, that others share."""
+    return _RATIO ** math.ceil(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
+
+
+def _placed(wanted: Counter[Size], running: Counter[Size], cluster: ClusterView) -> Counter[Size]:
+    """What there is room for; what runs has its place."""
+    placed: Counter[Size] = Counter()
+    for size, count in wanted.items():
+        more = count - running[size]
+        room = cluster.place_up_to(size.resources, more) if more > 0 else more
+        placed[size] = running[size] + room
+    return placed
+
+
+def _said(load: FunctionLoad, demand: Demand, cover: Cover, menu: Menu) -> list[str]:
+    """Why, in a sentence or two."""
+    sizes = " and ".join(f"{count} x {size.name}" for size, count in cover.instances.items())
+    slo_ms = 1000 * load.tightest_s
+    taken_rps = menu.taken_by(cover.instances)
+    why = f"{demand.level_rps:.4g} requests/s within {slo_ms:.4g} ms: {sizes}"
+    said = [f"{why}, which take {taken_rps:.4g} with the batches that come about."]
+    if demand.jumped:
+        said.append(f"The load has just jumped: {demand.reserve_rps:.3g}/s more than was counted.")
+    elif demand.reserve_rps >= 0.05 * demand.level_rps > 0:
+        said.append(f"A reserve of {demand.reserve_rps:.3g}/s, as the load rose so lately.")
+    return said

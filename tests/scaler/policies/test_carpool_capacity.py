@@ -1,0 +1,86 @@
+"""What instances take without waiting for company: the law beside simulated queues."""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+import numpy as np
+import pytest
+
+from carpool.latency import Resources
+from carpool.scaling import Size
+from scaler.policies.carpool.capacity import COUNTS, capacities
+from scaler.policies.carpool.options import Option
+from tests.effort import scaled
+
+MISS = 0.01
+
+
+def option(batch: int, single_s: float, item_s: float) -> Option:
+    """A size whose batches take longer by so much an item."""
+    exec_s = single_s + item_s * (batch - 1)
+    size = Size(batch, 1.0, 0.0, resources=Resources(1.0), exec_s=exec_s, rate_rps=batch / exec_s)
+    return Option(size, single_s)
+
+
+def taken(one: Option, count: int, slo_s: float) -> float:
+    """What the law says."""
+    return float(np.interp(count, COUNTS, capacities([one], slo_s, MISS)[0]))
+
+
+def late(one: Option, count: int, slo_s: float, rate_rps: float, requests: int) -> float:
+    """The share of Poisson arrivals that is late, in order of arrival, whichever is free first."""
+    draw = random.Random(1)
+    times, at_s = [], 0.0
+    for _ in range(requests):
+        at_s += draw.expovariate(rate_rps)
+        times.append(at_s)
+    free, missed, first = [0.0] * count, 0, 0
+    while first < requests:
+        start_s = max(heapq.heappop(free), times[first])
+        last = first
+        while last < requests and last - first < one.size.batch and times[last] <= start_s:
+            last += 1
+        end_s = start_s + one.single_s + one.item_s * (last - first - 1)
+        missed += sum(end_s - arrived_s > slo_s for arrived_s in times[first:last])
+        heapq.heappush(free, end_s)
+        first = last
+    return missed / requests
+
+
+@pytest.mark.parametrize("slack", [1.5, 2.5, 6.0])
+@pytest.mark.parametrize("count", [1, 2, 5, 16])
+@pytest.mark.parametrize(("batch", "item_s"), [(1, 0.0), (4, 0.2), (8, 0.6)])
+def test_few_are_late(batch: int, item_s: float, count: int, slack: float) -> None:
+    """At the rate that the law allows, no more than twice as many as may; the law is no exact."""
+    one = option(batch, 1.0, item_s)
+    slo_s = slack * one.size.exec_s
+    rate_rps = taken(one, count, slo_s)
+    if rate_rps:
+        assert late(one, count, slo_s, rate_rps, scaled(100_000)) <= 2 * MISS
+
+
+@pytest.mark.parametrize(("batch", "item_s"), [(1, 0.0), (4, 0.2), (8, 0.6)])
+def test_little_is_left_over(batch: int, item_s: float) -> None:
+    """With ten instances and some slack, at 1.6 times that rate too many are late."""
+    one = option(batch, 1.0, item_s)
+    slo_s = 3 * one.size.exec_s
+    rate_rps = 1.6 * taken(one, 10, slo_s)
+    assert late(one, 10, slo_s, rate_rps, scaled(100_000)) > MISS
+
+
+def test_more_of_everything_takes_more() -> None:
+    """More instances, a laxer objective and quicker executions; never beyond full batches."""
+    slow, quick = option(4, 1.0, 0.3), option(4, 0.9, 0.3)
+    for slo_s in (2.5, 4.0, 8.0):
+        found = capacities([slow, quick], slo_s, MISS)
+        assert (np.diff(found, axis=1) >= 0).all()
+        assert (found[1] >= found[0]).all()
+        assert (found[0] <= COUNTS * slow.size.rate_rps).all()
+        assert (capacities([slow], slo_s + 1, MISS)[0] >= found[0]).all()
+
+
+def test_none_in_time() -> None:
+    """An objective that an execution fills leaves nothing for arrivals at random."""
+    assert capacities([option(1, 1.0, 0.0)], 1.0, MISS)[0, 0] == pytest.approx(0.0, abs=0.02)

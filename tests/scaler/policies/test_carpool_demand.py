@@ -1,0 +1,67 @@
+"""The rate that instances are needed for: chance, jumps, drifts and bursts."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from scaler.policies.carpool.demand import Demands
+
+LOAD_S = 2.0
+
+
+def run(rates: list[float], demands: Demands | None = None) -> list[tuple[float, float]]:
+    """Level and reserve, a round every half second."""
+    demands = demands or Demands(15.0, 1.0)
+    found = [demands.of("f", rate, LOAD_S, 0.5 * at) for at, rate in enumerate(rates)]
+    return [(each.level_rps, each.reserve_rps) for each in found]
+
+
+def noisy(rate_rps: float, rounds: int) -> list[float]:
+    """Counts of ten seconds, as the next ones share most of them."""
+    draw = random.Random(1)
+    deviation = math.sqrt(rate_rps / 10)
+    rates, apart = [], 0.0
+    for _ in range(rounds):
+        apart = 0.95 * apart + math.sqrt(1 - 0.95**2) * draw.gauss(0, deviation)
+        rates.append(rate_rps + apart)
+    return rates
+
+
+def test_chance_is_averaged() -> None:
+    """The level moves less than the counts, and the reserve is small."""
+    rates = noisy(100.0, 1200)
+    found = run(rates)[200:]
+    levels = [level for level, _ in found]
+    assert max(levels) - min(levels) < max(rates[200:]) - min(rates[200:])
+    assert max(reserve for _, reserve in found) < 5.0
+
+
+def test_a_jump_is_believed_at_once() -> None:
+    """With more than was counted for a second, and then with what the next one may bring."""
+    found = run([20.0] * 100 + [100.0] * 60)
+    assert found[99] == (20.0, 0.0)
+    level, reserve = found[100]
+    assert level == 100.0
+    assert 5.0 < reserve < 20.0  # deviations of a count of half a second
+    assert found[-1][0] == 100.0
+    assert 0 < found[-1][1] < 20.0
+
+
+def test_a_rise_is_expected_again() -> None:
+    """A load that rises all the time has what it rises by while an instance loads."""
+    rates = [100.0 + at for at in range(400)]  # two a second more, each second
+    _, reserve = run(rates)[-1]
+    assert LOAD_S * 2.0 < reserve < 60.0
+
+
+def test_a_fall_is_believed() -> None:
+    """What falls beyond chance is not averaged; what needs it is the guard's business."""
+    assert run([100.0] * 50 + [10.0])[-1][0] == 10.0
+
+
+def test_nothing_is_kept_of_others() -> None:
+    """Functions have levels of their own."""
+    demands = Demands(15.0, 1.0)
+    run([100.0] * 10, demands)
+    assert demands.of("g", 1.0, LOAD_S, 100.0).rate_rps == 1.0
