@@ -190,13 +190,15 @@ def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
             continue
         model = _alone(database, graph_of(path := built(name, folder), read_onnx(path)))
         measured_s = {run.setting: run.median_s for run in own.runs}
-        settled = replace(model, runs={_KNOWN: measured_s[_KNOWN]})
+        known = {_KNOWN: measured_s[_KNOWN]} if _KNOWN in measured_s else {}
+        settled = replace(model, runs=known)
         for setting, run_s in measured_s.items():
             batch, threads, gpu = setting
             predicted_s = model.predict(batch, threads, gpu) or float("nan")
             interval = model.interval(batch, threads, gpu)
             low_s, high_s = interval or (float("nan"), float("nan"))
-            after_s = None if setting == _KNOWN else settled.predict(batch, threads, gpu)
+            is_known = setting == _KNOWN or not known
+            after_s = None if is_known else settled.predict(batch, threads, gpu)
             yield UnseenPoint(name, setting, run_s, predicted_s, low_s, high_s, after_s)
 
 
