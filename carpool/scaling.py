@@ -8,7 +8,7 @@ the speed of changes, keep-alive, and routes and waits where a policy names none
 
 Writing one: a class with a frozen dataclass ``Params``, constructed with it, that is a
 `PerFunctionPolicy` or has the method of `ScalePolicy`. It may keep what it learned from earlier
-rounds; asked the same in the same order it proposes the same. It asks no clock and starts nothing.
+rounds; asked the same in the same order it proposes the same. It reads no clock and starts nothing.
 
 Units are in the names: seconds (``_s``), requests per second (``_rps``); ``cpu`` is in cores,
 ``gpu`` in percent of one GPU, and a price is in whatever currency the bill is.
@@ -61,7 +61,7 @@ class Size:
         pool: Tells apart instances of one size that serve different applications; usually 0.
         resources: What an instance occupies.
         exec_s: Seconds of a full batch, at the share of batches that the objective asks for.
-        rate_rps: The most requests per second that one instance takes.
+        rate_rps: Maximum number of requests per second of one instance.
         min_rps: Requests per second below which its batches are not full in time.
         price_per_s: Of an instance, per second; its `resource_units` if nothing has a price.
         load_s: Seconds to load one.
@@ -84,7 +84,7 @@ class Size:
     units: float = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Reckon once what searches ask for again and again."""
+        """Compute once what searches ask for repeatedly."""
         units = resource_units(self.resources.cpu, self.resources.gpu)
         object.__setattr__(self, "units", units)
 
@@ -130,9 +130,9 @@ class Application:
         slo_s: Its latency objective.
         rate_rps: Requests per second to plan for.
         arrivals: What is known of the way they arrive; None: only the rate.
-        accuracy: The least accuracy of its answers, where a model has variants.
-        cost: The most that a request of it may cost.
-        variant: The only variant that it may be served by; empty: any.
+        accuracy: Minimum accuracy of its answers, where a model has variants.
+        cost: Maximum cost of one of its requests.
+        variant: The only variant that may serve it; empty: any.
         chooses: Its requests choose their variant themselves, whatever a plan's routes say.
     """
 
@@ -182,28 +182,28 @@ _FREE = _Free()
 
 @dataclass(frozen=True)
 class FunctionLoad:
-    """One function: what it is asked, what runs now, and what could.
+    """One function: its load, what runs now, and what could run.
 
     Attributes:
-        name: As the user calls it.
-        model: How long its batches take, for policies that want more than `sizes`.
+        name: The function's name.
+        model: Its latency model, for policies that need more than `sizes`.
         slo_s: Latency objective of a request.
         percentile: Share of requests that must meet it.
         max_batch: Maximum number of requests in a batch.
-        apps: The applications that call it, and how much.
+        apps: The applications that call it, with their rates.
         plan: The plan in force; None before the first.
         instances: What runs now, by class of the plan in force.
         queued: Requests waiting.
-        min_instances: The least instances, of all sizes together.
-        max_instances: The most; None: no bound.
-        load_s: How long its instances were seen to load; 0: nobody has seen one.
-        error: By what part batches are known to exceed the model; None: nobody has measured it.
-        windows: When its last instance is there while it is idle, as its prewarm policy says; None:
-            it has none.
+        min_instances: Minimum number of instances, of all sizes together.
+        max_instances: Maximum number; None: no bound.
+        load_s: Measured loading time of its instances in seconds; 0: not measured yet.
+        error: Measured relative excess of batches over the model; None: not measured yet.
+        windows: When its last instance stays while it is idle, by its prewarm policy; None: it has
+            no such policy.
         now_s: The time, on any axis.
-        sizes: What instances may be: all sizes that can meet the tightest objective.
-        prices: What resources cost.
-        billing: What of them is paid for.
+        sizes: Candidate sizes: all that can meet the tightest objective.
+        prices: Prices of resources.
+        billing: The billing rule: what is paid for.
     """
 
     name: str

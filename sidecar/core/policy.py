@@ -1,8 +1,8 @@
 """The contract of a batch policy: when a request must leave, and how many leave together.
 
 A batch leaves when an instance can take it and it is full, or the departure time of a member has
-come, or the sidecar drains. A policy names departure times and sizes and nothing more; the batcher
-keeps the queue, the clock and the promises (limits, compat keys, deadlines) whatever it says.
+come, or the sidecar drains. A policy chooses departure times and sizes only; the batcher
+keeps the queue, the clock and the guarantees (limits, compat keys, deadlines) in any case.
 
 Writing one: a class with a frozen dataclass ``Params``, constructed with it, and the three
 methods of `BatchPolicy`. Policies are deterministic: same calls, same answers.
@@ -49,8 +49,8 @@ class Decision(NamedTuple):
     Attributes:
         size: items that should leave together, 1 to the limit. If fewer wait, and none is
             due, the batcher waits for more.
-        late: how many of the next to give up before, as they would be answered too late and their
-            places save others. Requests without a deadline are not counted and stay.
+        late: how many of the next requests to give up first, because they would be answered too
+            late and their places save others. Requests without a deadline are not counted and stay.
     """
 
     size: int
@@ -59,11 +59,11 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """One batch that was executed without fault.
+    """One batch that was executed without an error.
 
     Attributes:
         size: items in it.
-        exec_s: seconds from the instance's being free for it to its answer.
+        exec_s: seconds from when the instance was free for it to its response.
         now: when the answer came.
     """
 
