@@ -24,9 +24,9 @@ class Rules:
         partial: as many waiting requests are admitted as may be, the first of them first;
             otherwise all or none.
         pays: newcomers join a running batch if that makes fewer requests late than running them
-            after it, or as many late and the mean latency lower. An idle device chooses the size of
-            its first batch by the same measure. Slack then only limits how many join, where not
-            all can.
+            after it, or as many late and the mean latency lower. An idle device begins with all
+            that wait, or with as many as make the fewest late. Slack then only limits how many
+            join, where not all can.
         overtaken_max: so many batches that cannot join a batch may be put on top of it before it
             runs again.
     """

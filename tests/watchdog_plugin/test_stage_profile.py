@@ -61,12 +61,13 @@ def deep(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("per_item", "pays", "shared", "whole"),
+    ("alone_s", "per_item", "pays", "shared", "whole"),
     [
-        (1.0, True, False, True),
-        (0.1, True, False, False),
-        (1.0, False, False, False),
-        (1.0, True, True, False),
+        (1.0, 1.0, True, False, True),
+        (1.0, 0.1, True, False, False),
+        (0.001, 0.1, True, False, True),  # the way to the stages' thread is a tenth of that
+        (1.0, 1.0, False, False, False),
+        (1.0, 1.0, True, True, False),
     ],
 )
 def test_stages_by_which_nobody_gains_are_not_loaded(
@@ -74,6 +75,7 @@ def test_stages_by_which_nobody_gains_are_not_loaded(
     deep: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    alone_s: float,
     per_item: float,
     pays: bool,
     shared: bool,
@@ -84,7 +86,7 @@ def test_stages_by_which_nobody_gains_are_not_loaded(
     def as_told(name: str, model: StagedModel, *_: object) -> Program:
         del name
         stages = len(model.kinds)
-        return program(*[1.0 / stages] * stages, batch_max=4, per_item=per_item)
+        return program(*[alone_s / stages] * stages, batch_max=4, per_item=per_item)
 
     monkeypatch.setattr(load, "measured", as_told)
     settings = HandlerSettings.from_env(

@@ -41,6 +41,8 @@ __all__ = ["DECODER", "STAGES", "staged_model"]
 DECODER = "decoder.onnx"
 STAGES = "stages"
 _STEPS_MAX = 256
+_WAY_S = 100e-6  # of a request to the thread that runs stages, and back
+_COST_MAX = 0.05  # of a request's own time, which stages gain at the most loads
 
 
 def staged_model(
@@ -105,7 +107,7 @@ def _static(whole: OnnxSession, settings: HandlerSettings, *, shared: bool) -> S
 
 
 def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettings) -> bool:
-    """Whether no request could gain by joining a running batch, so that cuts would only cost.
+    """Whether no request could gain by joining a running batch, or less than stages cost.
 
     Where sizes besides the batch's are free, requests that run long are not known from those that
     were tried.
@@ -118,12 +120,13 @@ def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettin
     if free or not settings.rules.pays:
         return False
     batch_s = stages.seconds(settings.batch_max) or _whole_seconds(whole, settings)
-    if could_pay(in_equal_parts("model", batch_s, len(stages.files))):
+    cost = stages.loss + _WAY_S / batch_s[0]
+    why = "no request would gain by joining a running batch, by the times of batches"
+    if cost > _COST_MAX:
+        why = f"stages would cost {100 * cost:.0f} % of its {1000 * batch_s[0]:.3g} ms"
+    elif could_pay(in_equal_parts("model", batch_s, len(stages.files))):
         return False
-    logs.say(
-        f"{settings.model_path}: no request would gain by joining a running batch, by the times of "
-        "batches, so it runs whole, and its stages are not loaded"
-    )
+    logs.say(f"{settings.model_path}: {why}, so it runs whole, and its stages are not loaded")
     return True
 
 
