@@ -66,7 +66,7 @@ class LogRing:
         self._max_lines = lines
         self._max_bytes = size_bytes
         self._bytes = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._news = asyncio.Event()
         self.next = 0
         self.closed = False
 
@@ -89,9 +89,7 @@ class LogRing:
     async def more(self, position: int) -> None:
         """Wait until there are lines from ``position`` on, or the ring is closed."""
         while self.next <= position and not self.closed:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._news.wait()
 
     def close(self) -> None:
         """No further lines will come."""
@@ -99,7 +97,6 @@ class LogRing:
         self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        """Those who wait go on; who waits from now on waits for what comes next."""
+        self._news.set()
+        self._news.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from dataclasses import dataclass
 
@@ -138,6 +140,31 @@ def test_ring_wakes_its_readers() -> None:
         await ring.more(0)
         ring.close()
         await ring.more(1)
+
+    uvloop.run(play())
+
+
+def test_a_ring_forgets_readers_that_leave() -> None:
+    """However many come and go before the next line does."""
+
+    def waiting() -> int:
+        return sum(isinstance(each, asyncio.Future) for each in gc.get_objects())
+
+    async def come_and_go(ring: LogRing) -> None:
+        readers = [asyncio.ensure_future(ring.more(0)) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert waiting() >= 200  # each reader's task, and what it waits for
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+
+    async def play() -> None:
+        ring = LogRing()
+        before = waiting()
+        await come_and_go(ring)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert before == waiting()
 
     uvloop.run(play())
 
