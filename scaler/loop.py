@@ -1,8 +1,9 @@
 """The scaler's rounds, live: again and again, and what is to be known is kept.
 
 What a round does is in `scaler.control.round`. What takes time in it, the gateway and planning,
-happens in one thread beside the event loop, which answers sidecars meanwhile, and so does writing
-the store. An error of one function, or of one round, is told and does not end the next.
+happens in threads beside the event loop, which answers sidecars meanwhile, and so does writing the
+store. Changes of several functions are made at the same time, all else one after the other. An
+error of one function, or of one round, is told and does not end the next.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from scaler.control.decisions import without_numbers
 from scaler.control.provider_error import ProviderError
 from scaler.control.round import Driver, Round
 from scaler.control.sync_pace import LEAST_PAUSE_S
+from scaler.openfaas_client import CALLS
 from scaler.variant_lists import VariantLists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from carpool.scaling import FunctionLoad
     from scaler.control.action import Action
@@ -39,6 +41,7 @@ __all__ = ["Loop"]
 
 log = logging.getLogger(__name__)
 
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 
@@ -70,7 +73,7 @@ class Loop(Driver):
         self._planner = planner
         self._keeping = keeping
         self._tally = tally
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scaler")
+        self._threads = ThreadPoolExecutor(CALLS, thread_name_prefix="scaler")
         self._due = asyncio.Event()
         self._told: set[str] = set()
         self._rounds = Round(functions, gateway, self._plan, self)
@@ -101,13 +104,25 @@ class Loop(Driver):
                         await self._due.wait()
                 self._due.clear()
         finally:
-            self._thread.shutdown(wait=True, cancel_futures=True)
+            self._threads.shutdown(wait=True, cancel_futures=True)
             await self._keeping.collect(whole=True)
             self._keeping.keep()
 
     async def call(self, work: Callable[[], T]) -> T:
-        """As `Driver.call`: in the thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        """As `Driver.call`: in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def each(self, items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[T]:
+        """As `Driver.each`: for as many at a time as calls of the gateway may be under way."""
+        at_once = asyncio.Semaphore(CALLS)
+
+        async def one(item: Item) -> T:
+            async with at_once:
+                return await work(item)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in items]
+        return [task.result() for task in tasks]
 
     async def pause(self) -> None:
         """As `Driver.pause`: sidecars are answered in between."""

@@ -7,8 +7,9 @@ brings each one nearer to its plan. A function that was deployed in this round g
 it, too. What is left of functions that are gone is deleted.
 
 A round waits for nothing itself: whatever takes time, and what operators are to be told, it leaves
-to its driver. A live scaler makes those calls in a thread, while its event loop answers sidecars.
-In simulated time they are made at once, and a round is over when it has begun (`at_once`).
+to its driver. A live scaler makes those calls in threads, for several functions at a time, and its
+event loop answers sidecars meanwhile. In simulated time they are made at once, and a round is
+over when it has begun (`at_once`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scaler.control.decisions import without_numbers
 from scaler.control.provider_error import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from carpool.scaling import FunctionLoad
     from scaler.control.class_function import Status
@@ -34,6 +35,7 @@ __all__ = ["Driver", "Provider", "Round", "at_once"]
 
 _SETTLE_S = 3.0
 
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 
@@ -67,6 +69,10 @@ class Driver:
     async def call(self, work: Callable[[], T]) -> T:
         """Do what may take time."""
         return work()
+
+    async def each(self, items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[T]:
+        """Do the same for functions that need not wait for each other; what came of each."""
+        return [await work(item) for item in items]
 
     async def pause(self) -> None:
         """Others may go first: this is between two functions."""
@@ -131,17 +137,20 @@ class Round:
         if not self._settled():
             return False
         await self._plan()
-        new = [controller for controller in list(functions) if await self.act(controller)]
-        if new:
+        if new := await self._act_on(list(functions)):
             await self._look()  # what was deployed is listed now, and has no instances yet
-            for controller in new:
-                await self.act(controller)
+            await self._act_on(new)
         if not self.unreachable:
             for deployed in functions.ownerless.values():
                 for class_name, status in deployed.items():
                     await self._carry_out(None, Action("delete", class_name, status.name))
         functions.active = not self._provider.dry
         return True
+
+    async def _act_on(self, controllers: Sequence[Controller]) -> list[Controller]:
+        """Bring functions nearer to their plans; those with more to do at once."""
+        more = await self._driver.each(controllers, self.act)
+        return [each for each, is_more in zip(controllers, more, strict=True) if is_more]
 
     async def act(self, controller: Controller) -> bool:
         """Bring one function nearer to its plan; whether there is more to do at once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
 from scaler.metrics import Tally
-from scaler.openfaas_client import GatewayClient
+from scaler.openfaas_client import CALLS, GatewayClient
 from scaler.persistence import Persistence
 from scaler.planning.cost import Prices
 from scaler.policies.fixed import Fixed
@@ -28,7 +29,7 @@ from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from scaler.store import Store
 from tests.faas_stack.rig import ProcessStage, story
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -178,6 +179,19 @@ async def test_a_dry_run_changes_nothing(rig: Rig) -> None:
         assert {"echo": 1} == replicas(rig)
         assert not running.functions.active
         assert {} == dict(running.tally.actions)
+
+
+@story(ProcessStage())
+async def test_changes_of_functions_are_made_at_the_same_time(rig: Rig) -> None:
+    """As many as calls of the gateway may be under way; what came of them is in order."""
+    async with scaler(rig) as running:
+        together = threading.Barrier(CALLS)
+
+        async def change(number: int) -> int:
+            await running.loop.call(lambda: together.wait(HANG_S))
+            return number
+
+        assert [*range(2 * CALLS)] == await running.loop.each(range(2 * CALLS), change)
 
 
 @story(ProcessStage())

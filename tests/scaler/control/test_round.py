@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -19,7 +19,7 @@ from scaler.prewarm.fixed import FixedKeepAlive
 from tests.simulator.load import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from carpool.errors import CarpoolError
     from carpool.scaling import FunctionLoad
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from scaler.control.controller import Controller
 
 LABELS = {"com.carpool.scale.policy": "infless", "com.carpool.scale.min": "0"}
+
+Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 class Shelf:
@@ -193,3 +196,31 @@ def test_a_round_that_waits_cannot_be_over_at_once() -> None:
 
     with pytest.raises(RuntimeError, match="waits for something"):
         at_once(rounds(Shelf(), Slow()).run())
+
+
+def test_functions_are_acted_on_together() -> None:
+    """The driver is given all of them, and then those that have more to do at once."""
+
+    class Crowd(Driver):
+        """Writes down how many functions it is given at a time."""
+
+        def __init__(self) -> None:
+            self.given: list[int] = []
+
+        async def each(
+            self, items: Iterable[Item], work: Callable[[Item], Awaitable[T]]
+        ) -> list[T]:
+            """As `Driver.each`, in the other order."""
+            found = list(items)
+            self.given.append(len(found))
+            return [await work(item) for item in reversed(found)][::-1]
+
+    shelf, crowd = Shelf(), Crowd()
+    models = {name: Linear(0.01, 0.0) for name in "fgh"}
+    for name in "gh":
+        shelf.listed[name] = Status(name, 1, 1, {"name": name, "labels": LABELS})
+    at_once(rounds(shelf, crowd, Dependencies(models=models)).run())
+    assert {"f--a": 2, "g--a": 2, "h--a": 2} == {
+        name: status.replicas for name, status in shelf.listed.items() if "--" in name
+    }
+    assert [3, 3] == crowd.given
