@@ -73,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=_POLICIES,
         help="pull policy of function images (default: Kubernetes's own)",
     )
+    placed = "scheduler that places functions' pods (default: the cluster's default one)"
+    add("--scheduler", default="", metavar="NAME", help=placed)
     gpus = "the nodes' resource name for a GPU, and how many of it make up one GPU"
     add("--gpu-resource", default=f"{GPU_LIMIT}=1", metavar="NAME=SHARES", help=gpus)
     pulled = "have the images of functions on every node before instances are"
@@ -102,6 +104,7 @@ def _options(args: argparse.Namespace) -> KubernetesOptions:
         image_pull_policy=args.image_pull_policy or "",
         gpu_resource=resource,
         gpu_slots=int(slots),
+        scheduler=args.scheduler,
         scaler=_scaler(args),
         prepull=args.prepull,
     )

@@ -120,6 +120,11 @@ class Orchestrator(Protocol[F]):
         """What it adds to the provider's metrics."""
         ...
 
+    @property
+    def behind(self) -> bool:
+        """Whether what it knows may be old, as changes do not reach it now."""
+        ...
+
     def about(self) -> Mapping[str, Any]:
         """What ``/system/info`` says of it: ``orchestration``, and where known more."""
         ...

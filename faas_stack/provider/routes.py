@@ -184,8 +184,12 @@ class Routes:
     async def _health(self, request: Request) -> int:
         reason = self._unready()
         status = 503 if reason else 200
-        request.exchange.reply(status, (reason or "OK").encode(), "text/plain")
+        request.exchange.reply(status, (reason or self._well()).encode(), "text/plain")
         return status
+
+    def _well(self) -> str:
+        """Calls go on with what is known, so a provider that is behind stays in service."""
+        return "OK, but changes are not seen now" if self._orchestrator.behind else "OK"
 
     async def _render_metrics(self, request: Request) -> int:
         request.exchange.reply(200, self._metrics.render(), CONTENT_TYPE)

@@ -61,6 +61,12 @@ class Namespaces:
                 await self._add(name)
         self._tasks.start(self._watch.follow(self._listed, self._added, self._gone))
 
+    @property
+    def behind(self) -> bool:
+        """Whether changes may go unseen now."""
+        followed = (watch for each in self for watch in each.watches.values())
+        return bool(self._watch.failed) or any(watch.failed for watch in followed)
+
     def __iter__(self) -> Iterator[NamespaceFunctions]:
         """Those that functions are in, in order of name."""
         return iter([self._open[name] for name in sorted(self._open)])

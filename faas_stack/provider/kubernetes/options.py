@@ -33,6 +33,7 @@ class KubernetesOptions:
         image_pull_policy: ``Always``, ``IfNotPresent`` or ``Never``; empty: Kubernetes chooses.
         gpu_resource: what nodes call a GPU, or a share of one.
         gpu_slots: how many such shares a GPU has.
+        scheduler: which of the cluster's schedulers places functions' pods; empty: its default.
         patience_s: how long a call waits for a replica to become ready.
         scaler: what decides how many instances functions with a scaling policy have; None: nobody.
         prepull: whether every node keeps the images of functions that may be on it.
@@ -43,6 +44,7 @@ class KubernetesOptions:
     image_pull_policy: str = ""
     gpu_resource: str = GPU_LIMIT
     gpu_slots: int = 1
+    scheduler: str = ""
     patience_s: float = 60.0
     scaler: ClusterScaler | None = None
     prepull: bool = False

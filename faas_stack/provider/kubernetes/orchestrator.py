@@ -28,6 +28,7 @@ from faas_stack.provider.kubernetes.namespaces import Namespaces
 from faas_stack.provider.kubernetes.objects import dependents, manifest, read_function
 from faas_stack.provider.kubernetes.pod_logs import PodLogs
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
+from faas_stack.provider.kubernetes.scale_in import Candidate, deletion_costs
 from faas_stack.provider.kubernetes.watch_metrics import WatchMetrics
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ _MOST = 150_000  # pods of a cluster, by Kubernetes's own account of what it car
 _TRIES = 6  # of a change that another one overtakes
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0  # before the next
 _MARKS = 16  # pods that are marked at a time
-_FIRST = "-1"  # of deletion costs: without one it is 0
 _KINDS = {"Service": "v1/services", "Secret": "v1/secrets"}
 
 
@@ -73,6 +73,11 @@ class KubernetesOrchestrator:
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._image_pulls = ImagePulls(api, self._namespaces, options)
         self._pulling: asyncio.Task[None] | None = None
+
+    @property
+    def behind(self) -> bool:
+        """Whether changes in the cluster may go unseen now."""
+        return self._namespaces.behind
 
     def about(self) -> dict[str, Any]:
         """That it is Kubernetes, and where the scaler is."""
@@ -270,12 +275,15 @@ class KubernetesOrchestrator:
 
     async def _mark_idle(self, function: KubernetesFunction, left: int) -> None:
         """Say which pods to take away: those with the fewest calls, of all that are ready."""
-        ready = sorted((r for r in function.running if r.ready), key=lambda r: -r.in_flight)
         costs = {pod.name: pod.deletion_cost for pod in function.pods}
-        wanted = {r.instance.name: "" if n < left else _FIRST for n, r in enumerate(ready)}
-        changed = {name: cost for name, cost in wanted.items() if costs.get(name, "") != cost}
+        ready = (each for each in function.running if each.ready)
+        candidates = (
+            Candidate(each.instance.name, each.in_flight, costs[each.instance.name])
+            for each in ready
+        )
         at_once = asyncio.Semaphore(_MARKS)
-        marks = (self._mark(function, name, cost, at_once) for name, cost in changed.items())
+        written = deletion_costs(candidates, left).items()
+        marks = (self._mark(function, name, cost, at_once) for name, cost in written)
         await asyncio.gather(*marks, return_exceptions=True)  # a pod may be gone; it is a hint
 
     async def _mark(

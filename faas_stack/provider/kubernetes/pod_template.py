@@ -65,6 +65,7 @@ def pod_spec(
         "securityContext": pod_security(options),
         **({"nodeSelector": selector} if selector else {}),
         **({"imagePullSecrets": pulled} if pulled else {}),
+        **({"schedulerName": options.scheduler} if options.scheduler else {}),
         **({"volumes": volumes} if volumes else {}),
         "containers": [
             {

@@ -81,6 +81,7 @@ class LocalOrchestrator:
     """
 
     default_namespace = DEFAULT_NAMESPACE
+    behind = False  # nobody else changes what this keeps
 
     def __init__(
         self,

@@ -69,6 +69,7 @@ def test_a_plain_function_is_a_restricted_pod() -> None:
     assert ({}, []) == (only["resources"], only["volumeMounts"])
     assert "volumes" not in spec
     assert "nodeSelector" not in spec
+    assert "schedulerName" not in spec
     assert "imagePullPolicy" not in only
 
 
@@ -154,6 +155,11 @@ def test_constraints_choose_nodes() -> None:
         pod(constraints=wrong, limits={"cpu": "many"})
     assert ["limits.cpu", *["constraints"] * 5] == [each.name for each in caught.value.problems]
     assert wrong == [each.value for each in caught.value.problems[1:]]
+
+
+def test_another_scheduler_may_place_pods() -> None:
+    """One that packs them, for one."""
+    assert "packing" == pod(KubernetesOptions(scheduler="packing"))["schedulerName"]
 
 
 def test_secrets_are_files_in_one_folder() -> None:

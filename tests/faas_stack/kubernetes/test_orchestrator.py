@@ -13,6 +13,7 @@ from carpool.errors import Conflict, NotFound, Overloaded
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.kubernetes.names import ID, MANAGED
 from faas_stack.provider.kubernetes.options import KubernetesOptions
+from faas_stack.provider.kubernetes.pod_state import DELETION_COST
 from tests.faas_stack.kubernetes.scripted_cluster import (
     DEPLOYMENTS,
     NAMESPACE,
@@ -74,6 +75,13 @@ def unseen(cluster: ScriptedCluster, replicas: int) -> None:
     watchers, cluster.watchers = cluster.watchers, {}
     scaled(cluster, replicas)
     cluster.watchers = watchers
+
+
+def costs(cluster: ScriptedCluster) -> dict[str, str]:
+    """What the pods' deletion costs are."""
+    found = {name: cluster.objects[f"{PODS}/{name}"]["metadata"] for name in "abc"}
+    known = {name: each.get("annotations", {}).get(DELETION_COST) for name, each in found.items()}
+    return {name: cost for name, cost in known.items() if cost}
 
 
 def marks(cluster: ScriptedCluster) -> int:
@@ -174,8 +182,8 @@ def test_an_update_that_others_overtake(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_pods_are_marked_if_some_stay(tmp_path: Path) -> None:
-    """Where all are to go, no mark says anything."""
+def test_pods_are_marked_if_it_makes_a_difference(tmp_path: Path) -> None:
+    """Where all are to go, or none has more calls than another, no mark says anything."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = orchestrator.find("fn", "openfaas-fn")
@@ -188,7 +196,11 @@ def test_pods_are_marked_if_some_stay(tmp_path: Path) -> None:
         await orchestrator.scale("fn", "openfaas-fn", 0)
         assert 0 == marks(cluster)
         await orchestrator.scale("fn", "openfaas-fn", 2)
-        assert 1 == marks(cluster)
+        assert 0 == marks(cluster)
+        busy = {each.instance.name: each for each in function.running}
+        busy["a"].in_flight, busy["b"].in_flight = 2, 1
+        await orchestrator.scale("fn", "openfaas-fn", 2)
+        assert {"c": "-1"} == costs(cluster)
 
     play(tmp_path, scene)
 

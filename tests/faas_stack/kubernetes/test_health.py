@@ -1,0 +1,50 @@
+"""``/healthz`` of a provider whose view of the cluster grows old."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from carpool.http.client import Pool
+from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.kubernetes.options import KubernetesOptions
+from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
+from tests.faas_stack.kubernetes.scripted_cluster import (
+    NAMESPACE,
+    ScriptedCluster,
+    connected,
+    refuse,
+)
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PODS = f"{NAMESPACE}/pods"
+
+
+def test_a_provider_that_is_behind_says_so_and_stays_in_service(tmp_path: Path) -> None:
+    """Calls go on to the pods that were known last, so 503 would take good providers away."""
+
+    async def run() -> None:
+        cluster = ScriptedCluster()
+        async with connected(cluster, tmp_path) as api:
+            orchestrator = KubernetesOrchestrator(api, KubernetesOptions())
+            provider = Provider(orchestrator, Options("127.0.0.1:0"))
+            await provider.listen()
+            client = Pool(provider.address)
+            assert (200, b"OK") == (await client.request("GET", "/healthz"))[::2]
+            await wait_until_async(lambda: PODS in cluster.watchers, what="the watch")
+            refused = cluster.first["GET", PODS] = [lambda each: refuse(each, 403, "Forbidden")] * 9
+            cluster.end_watches()
+            await wait_until_async(lambda: orchestrator.behind, what="a watch that fails")
+            behind = (200, b"OK, but changes are not seen now")
+            assert behind == (await client.request("GET", "/healthz"))[::2]
+            refused.clear()
+            await wait_until_async(lambda: not orchestrator.behind, what="the next watch")
+            assert (200, b"OK") == (await client.request("GET", "/healthz"))[::2]
+            client.close()
+            await provider.drain()
+
+    uvloop.run(run())
