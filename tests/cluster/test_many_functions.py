@@ -1,6 +1,7 @@
 """A provider with many functions, on nodes that kwok plays: it sees what there is, and is small.
 
-``cluster_share=1`` is the full size: a thousand nodes, three hundred functions, ten thousand pods.
+``cluster_share=1`` is the full size: a thousand nodes, a hundred functions of three classes, ten
+thousand pods.
 """
 
 from __future__ import annotations
@@ -14,91 +15,144 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
+from scaler.control.action import Action
+from scaler.openfaas_client import CALLS, GatewayClient
+from tests.cluster.chart import Installed
 from tests.cluster.provider_process import provider_process
+from tests.cluster.provider_view import of_cluster, of_provider
+from tests.cluster.watch_lag import WatchLag
+from tests.cluster.writes import Writes
 from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from tests.cluster.cluster import Cluster
+    from tests.cluster.provider_process import ProviderProcess
 
 pytestmark = pytest.mark.slow
 SHARE = float(os.environ.get("cluster_share", "0.1"))
-NODES, FUNCTIONS = int(1000 * SHARE), int(300 * SHARE)
+NODES, FUNCTIONS = int(1000 * SHARE), int(100 * SHARE)
+CLASSES = ("b1-c1", "b4-c1", "b8-c2")
+NAMES = [f"fn-{number:02}--{kind}" for number in range(FUNCTIONS) for kind in CLASSES]
 REPLICAS = 33
-AT_ONCE = 16
+PODS = len(NAMES) * REPLICAS
 IDLE_S = 10.0
 ALL_S = 600 * max(1.0, SHARE)
+MOST_MIB = 300
 
 
 class Functions:
-    """The functions of a provider."""
+    """The functions of a provider, as a scaler has them.
+
+    Args:
+        url: of the provider.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._names = [f"fn-{number:03}" for number in range(FUNCTIONS)]
+        self._client = GatewayClient(url)
 
-    def each(self, path: str, document: Callable[[str], dict[str, object]]) -> float:
-        """Post a document for every function; how long that took, in seconds."""
-        began = now()
-        with requests.Session() as session, ThreadPoolExecutor(AT_ONCE) as calls:
+    def deploy(self, names: Sequence[str]) -> float:
+        """Deploy functions; how long the calls took, in seconds."""
+        documents = [{"service": name, "image": "fake:1"} for name in names]
+        return self._all(
+            [Action("deploy", "", each["service"], document=each) for each in documents]
+        )
 
-            def post(name: str) -> None:
-                url = self._url + path.format(name)
-                session.post(url, json=document(name), timeout=HANG_S).raise_for_status()
+    def scale(self, names: Sequence[str], replicas: int) -> float:
+        """Scale functions as a plan would; how long the calls took, in seconds."""
+        return self._all([Action("scale", "", name, replicas=replicas) for name in names])
 
-            list(calls.map(post, self._names))
-        return now() - began
-
-    def deploy(self) -> float:
-        return self.each("/system/functions", lambda name: {"service": name, "image": "fake:1"})
-
-    def scale(self, replicas: int) -> float:
-        return self.each("/system/scale-function/{}", lambda _: {"replicas": replicas})
-
-    def available(self) -> dict[str, int]:
-        found = requests.get(f"{self._url}/system/functions", timeout=HANG_S).json()
-        return {each["name"]: each["availableReplicas"] for each in found}
-
-    def wait(self, replicas: int) -> float:
-        """Wait until the provider sees that many of each; how long that took, in seconds."""
+    def wait(self, names: Sequence[str], replicas: int) -> float:
+        """Wait until the provider shows that many ready; how long that took, in seconds."""
         began, pause = now(), threading.Event()
-        wanted = dict.fromkeys(self._names, replicas)
 
         def seen() -> bool:
             pause.wait(0.2)
-            return wanted == self.available()
+            found = requests.get(f"{self._url}/system/functions", timeout=HANG_S).json()
+            available = {each["name"]: each["availableReplicas"] for each in found}
+            return all(available.get(name) == replicas for name in names)
 
         wait_until(seen, ALL_S, what=f"{replicas} replicas of each")
         return now() - began
 
+    def _all(self, actions: Sequence[Action]) -> float:
+        """Carry out all of them, as many at a time as a scaler's loop does."""
+        began = now()
+        with ThreadPoolExecutor(CALLS) as calls:
+            list(calls.map(self._client.carry_out, actions))
+        return now() - began
+
+
+@pytest.fixture
+def installed(control_plane: Cluster, tmp_path: Path) -> Installed:
+    """The chart's accounts and namespaces."""
+    found = Installed(control_plane, tmp_path)
+    found.apply_access()
+    return found
+
+
+@pytest.fixture
+def provider(control_plane: Cluster, installed: Installed) -> Iterator[ProviderProcess]:
+    """One with the chart's account."""
+    options = ("--kubeconfig", str(installed.as_account("gateway").kubeconfig))
+    with provider_process(control_plane, installed.functions, *options) as process:
+        yield process
+
 
 @pytest.mark.timeout(3 * ALL_S)
 def test_a_provider_with_many_functions(
-    control_plane: Cluster, figure: Callable[[str], None]
+    control_plane: Cluster,
+    installed: Installed,
+    provider: ProviderProcess,
+    figure: Callable[[str], None],
 ) -> None:
-    """What it shows is what there is, also after its watches were cut."""
+    """What it shows is what there is, also after its watches were cut; idle, it writes nothing."""
+    space = installed.functions
+    writes = Writes(control_plane, installed.home, "gateway")
     control_plane.fake_nodes(NODES)
-    space = control_plane.namespace()
-    pods = f"/api/v1/namespaces/{space}/pods"
-    with provider_process(control_plane, space) as provider:
-        functions = Functions(provider.url)
-        deployed_s = functions.deploy()
-        functions.wait(1)
-        scaled_s = functions.scale(REPLICAS)
-        ready_s = scaled_s + functions.wait(REPLICAS)
-        assert FUNCTIONS * REPLICAS == len(control_plane.api.get(pods)["items"])
-        figure(
-            f"{FUNCTIONS} functions on {NODES} nodes: deployed in {deployed_s:.1f} s, all scaled "
-            f"by calls of {scaled_s:.2f} s in all, {FUNCTIONS * REPLICAS} pods seen ready after "
-            f"{ready_s:.1f} s"
-        )
-        before_s = provider.cpu_s()
-        threading.Event().wait(IDLE_S)
-        idle = (provider.cpu_s() - before_s) / IDLE_S
-        control_plane.restart("kube-apiserver")
-        wait_until(lambda: control_plane.api.exists(pods), what="the API server")
-        functions.wait(REPLICAS)
-        functions.scale(2)
-        functions.wait(2)
-        figure(f"its provider: {provider.memory_mib():.0f} MiB at most, {idle:.3f} of a core idle")
+    functions, url = Functions(provider.url), provider.url
+
+    deployed_s = functions.deploy([*NAMES, "probe"])
+    functions.wait([*NAMES, "probe"], 1)
+    figure(f"{len(NAMES)} functions on {NODES} nodes: deployed by calls of {deployed_s:.1f} s")
+
+    one_class = NAMES[:: len(CLASSES)]
+    plan_s = functions.scale(one_class, 2)
+    figure(f"a plan for {FUNCTIONS} functions: {len(one_class)} calls of /scale in {plan_s:.2f} s")
+    functions.wait(one_class, 2)
+
+    (probe,) = (name for function, name in of_provider(url).ready if function == "probe")
+    path = f"/api/v1/namespaces/{space}/pods/{probe}"
+    with WatchLag(control_plane, path, f"{url}/system/function/probe") as lag:
+        scaled_s = functions.scale(NAMES, REPLICAS)
+        ready_s = scaled_s + functions.wait(NAMES, REPLICAS)
+    assert of_cluster(control_plane, space) == of_provider(url)
+    figure(
+        f"{PODS} pods: {len(NAMES)} calls of /scale in {scaled_s:.2f} s, all ready in "
+        f"{ready_s:.1f} s; lag of watches meanwhile: p50 {lag.quantile(0.5):.2f} s, "
+        f"p99 {lag.quantile(0.99):.2f} s ({len(lag.times_s)} times)"
+    )
+
+    before, before_s = writes.count(), provider.cpu_s()
+    assert before >= 2 * len(NAMES)  # it counts
+    threading.Event().wait(IDLE_S)
+    idle = (provider.cpu_s() - before_s) / IDLE_S
+    assert before == writes.count()
+
+    control_plane.restart("kube-apiserver")
+    wait_until(lambda: control_plane.api.exists(path), what="the API server")
+    functions.wait(NAMES, REPLICAS)
+    assert of_cluster(control_plane, space) == of_provider(url)
+
+    shrunk_s = functions.scale(NAMES, 2)
+    gone_s = shrunk_s + functions.wait(NAMES, 2)
+    there = of_cluster(control_plane, space)
+    wait_until(lambda: there == of_provider(url), what="what there is")
+    figure(f"{len(NAMES)} calls of /scale to 2 each in {shrunk_s:.2f} s, so many in {gone_s:.1f} s")
+
+    memory = provider.memory_mib()
+    figure(f"the provider: {memory:.0f} MiB at most; idle {idle:.3f} of a core, and no write")
+    assert memory <= MOST_MIB

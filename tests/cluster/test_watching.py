@@ -1,0 +1,164 @@
+"""What a provider says is what the API server has, whatever becomes of its watches.
+
+There are no controllers: the tests make pods and change functions themselves, behind the provider's
+back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from faas_stack.provider.kubernetes.names import ID, MANAGED
+from tests.cluster.provider_process import provider_process
+from tests.cluster.provider_view import of_cluster, of_provider
+from tests.cluster.relay import Relay
+from tests.waiting import HANG_S, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.provider_process import ProviderProcess
+
+pytestmark = pytest.mark.slow
+CUTS = 10
+FUNCTIONS = ("a", "b", "c")
+
+
+class Changes:
+    """Changes of functions and their pods that no provider makes.
+
+    Args:
+        cluster: an API server alone.
+        space: the functions' namespace.
+    """
+
+    def __init__(self, cluster: Cluster, space: str) -> None:
+        self._api = cluster.api
+        self._deployments = f"/apis/apps/v1/namespaces/{space}/deployments"
+        self._pods = f"/api/v1/namespaces/{space}/pods"
+        self._turn = 0
+
+    def make(self) -> None:
+        """Pods come, become ready, stop being ready and go; a function is scaled."""
+        self._turn += 1
+        for name in FUNCTIONS:
+            self._pod(name, f"{name}-{self._turn}")
+        if self._turn > 1:
+            self._set_ready(f"a-{self._turn - 1}", ready=False)
+            self._api.delete(f"{self._pods}/b-{self._turn - 1}", gracePeriodSeconds=0)
+        path = f"{self._deployments}/{FUNCTIONS[self._turn % len(FUNCTIONS)]}"
+        self._api.patch(path, {"spec": {"replicas": self._turn}})
+
+    def remove(self, name: str) -> None:
+        """A function is deleted, and its pods with it."""
+        self._api.delete(f"{self._deployments}/{name}")
+        for turn in range(1, self._turn + 1):
+            if self._api.exists(f"{self._pods}/{name}-{turn}"):
+                self._api.delete(f"{self._pods}/{name}-{turn}", gracePeriodSeconds=0)
+
+    def _pod(self, function: str, name: str) -> None:
+        identity = self._api.get(f"{self._deployments}/{function}")["metadata"]["labels"][ID]
+        labels = {**MANAGED, ID: identity}
+        spec = {"containers": [{"name": "function", "image": "none:1"}]}
+        self._api.post(self._pods, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+        self._set_ready(name, ready=True)
+
+    def _set_ready(self, name: str, *, ready: bool) -> None:
+        condition = {"type": "Ready", "status": str(ready)}
+        ip = f"127.0.0.{self._turn + 1}"
+        status = {"podIP": ip, "podIPs": [{"ip": ip}], "conditions": [condition]}
+        self._api.patch(f"{self._pods}/{name}/status", {"status": status})
+
+
+def watched(provider: ProviderProcess, counter: str) -> dict[str, int]:
+    """What the provider counts of its watches, by resource: ``listings`` or ``ends``."""
+    text = requests.get(f"{provider.url}/metrics", timeout=HANG_S).text
+    found = re.findall(rf'provider_watch_{counter}_total{{.*resource="(\w+)"}} (\d+)', text)
+    return {resource: int(count) for resource, count in found}
+
+
+def cut(relay: Relay, provider: ProviderProcess) -> None:
+    """End all connections, every watch among them."""
+    before = watched(provider, "ends")
+
+    def ended() -> bool:
+        relay.cut()  # a watch may just be about to begin
+        after = watched(provider, "ends")
+        return all(after[resource] > count for resource, count in before.items())
+
+    wait_until(ended, what="the end of every watch")
+
+
+@pytest.fixture
+def space(api_server: Cluster) -> str:
+    """A namespace for functions."""
+    return api_server.namespace()
+
+
+@pytest.fixture
+def relay(api_server: Cluster, tmp_path: Path) -> Iterator[Relay]:
+    """The way that the provider takes, and the tests do not."""
+    with Relay(api_server.kubeconfig, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def provider(api_server: Cluster, relay: Relay, space: str) -> Iterator[ProviderProcess]:
+    """One that has functions."""
+    with provider_process(api_server, space, "--kubeconfig", str(relay.kubeconfig)) as process:
+        for name in FUNCTIONS:
+            document = {"service": name, "image": "none:1"}
+            url = f"{process.url}/system/functions"
+            requests.post(url, json=document, timeout=HANG_S).raise_for_status()
+        yield process
+
+
+def wait_for_the_same(provider: ProviderProcess, cluster: Cluster, space: str) -> None:
+    """Wait until provider and API server say the same."""
+    there = of_cluster(cluster, space)
+    assert there.ready
+    wait_until(lambda: there == of_provider(provider.url), what=f"what there is: {there}")
+
+
+def test_no_change_is_missed_when_watches_are_cut(
+    api_server: Cluster, space: str, relay: Relay, provider: ProviderProcess
+) -> None:
+    """Before, between and after changes; each watch goes on from where it was."""
+    changes = Changes(api_server, space)
+    changes.make()
+    wait_for_the_same(provider, api_server, space)
+    before = watched(provider, "listings")
+    for _ in range(CUTS):
+        changes.make()
+        cut(relay, provider)
+        changes.make()
+        wait_for_the_same(provider, api_server, space)
+    changes.remove("c")
+    wait_for_the_same(provider, api_server, space)
+    assert before == watched(provider, "listings")
+
+
+def test_no_change_is_missed_when_a_version_is_forgotten(
+    api_server: Cluster, space: str, relay: Relay, provider: ProviderProcess
+) -> None:
+    """A provider that was cut off goes on from a version that the API server has not kept (410)."""
+    changes = Changes(api_server, space)
+    changes.make()
+    wait_for_the_same(provider, api_server, space)
+    before = watched(provider, "listings")
+    relay.shut = True
+    relay.cut()
+    for _ in range(3):
+        changes.make()
+    changes.remove("c")
+    api_server.restart("kube-apiserver")  # it remembers no event from before its start
+    relay.shut = False
+    wait_for_the_same(provider, api_server, space)
+    after = watched(provider, "listings")
+    assert all(after[resource] > before[resource] for resource in ("deployments", "pods"))
