@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["StoredFunction", "dependents", "manifest", "read_function"]
 
 Object = dict[str, Any]
+_DOCUMENTS = 4096  # that are remembered as read
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +184,13 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
         CarpoolError: it is one that this version of Carpool cannot read.
     """
     metadata, spec = stored["metadata"], stored["spec"]
-    document = orjson.loads(metadata["annotations"][DOCUMENT])
-    document["namespace"] = metadata["namespace"]
     conditions = stored.get("status", {}).get("conditions", ())
     pod = spec.get("template", {}).get("spec", {})
     return StoredFunction(
         id=metadata["labels"][ID],
         uid=metadata["uid"],
         version=int(metadata["resourceVersion"]),
-        deployment=Deployment.from_json(orjson.dumps(document)),
+        deployment=_deployed(metadata["annotations"][DOCUMENT], metadata["namespace"]),
         replicas=spec.get("replicas", 1),
         created=datetime.fromisoformat(metadata["creationTimestamp"]),
         refusal=next(
@@ -205,3 +205,12 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
         nodes=tuple(sorted(pod.get("nodeSelector", {}).items())),
         logins=tuple(each["name"] for each in pod.get("imagePullSecrets", ())),
     )
+
+
+@lru_cache(_DOCUMENTS)
+def _deployed(text: str, namespace: str) -> Deployment:
+    """What an annotation says was deployed.
+
+    It is read once: a Deployment is read again whenever a pod of it becomes ready.
+    """
+    return Deployment.from_json(orjson.dumps({**orjson.loads(text), "namespace": namespace}))

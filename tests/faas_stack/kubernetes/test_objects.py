@@ -238,6 +238,16 @@ def test_kubernetes_is_the_journal() -> None:
     assert message == read_function(document).refusal
 
 
+def test_a_document_is_read_once() -> None:
+    """Deployments are told of again whenever a pod becomes ready; what was deployed is the same."""
+    first, second = (read_function(stored(made(), resourceVersion=each)) for each in "78")
+    assert first.deployment is second.deployment
+    assert (7, 8) == (first.version, second.version)
+    other = read_function(stored(made(image="img:2")))
+    elsewhere = read_function(stored(made(), namespace="team"))
+    assert ("img:2", "team") == (other.deployment.image, elsewhere.deployment.namespace)
+
+
 def test_two_updates_of_the_same_document_differ() -> None:
     """So that Kubernetes replaces the pods, as every update does."""
     one, two = (made()["spec"]["template"]["metadata"]["annotations"] for _ in range(2))
