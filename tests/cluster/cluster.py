@@ -22,6 +22,7 @@ from tests.waiting import wait_until
 __all__ = ["LABEL", "Cluster", "foreign", "with_api_server", "with_controllers", "with_node"]
 
 _NOT_FOUND = 404
+_PLAYED_LOST_AFTER_S = 400  # what plays a thousand nodes may be held up; what is lost stays so
 LABEL = {"app.kubernetes.io/created-by": "carpool-tests"}
 
 
@@ -155,7 +156,7 @@ def with_node() -> Cluster:
 def _on_loopback(*, alone: bool) -> Cluster:
     workspace = Workspace()
     try:
-        plane = ControlPlane(workspace)
+        plane = ControlPlane(workspace, lost_after_s=_PLAYED_LOST_AFTER_S)
         plane.start_api_server(alone=alone)
         if not alone:
             plane.start_controllers()

@@ -40,14 +40,22 @@ def require_program(name: str) -> str:
 class ControlPlane:
     """etcd and an API server, and what else of a control plane is asked for.
 
+    Args:
+        workspace: where it runs.
+        address: where all of it listens.
+        lost_after_s: a node that is silent for so long is lost, and its pods are not ready.
+
     Attributes:
         folder: certificates, tokens and kubeconfigs: ``admin.conf`` is the one for tests.
         address: where all of it listens.
     """
 
-    def __init__(self, workspace: Workspace, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, workspace: Workspace, address: str = "127.0.0.1", lost_after_s: int = 50
+    ) -> None:
         self.workspace = workspace
         self.address = address
+        self.lost_after_s = lost_after_s
         self.folder = workspace.folder / "credentials"
         self._kube = require_program("kube")
         self._etcd = f"http://127.0.0.1:{free_port()}"
@@ -114,6 +122,7 @@ class ControlPlane:
             "--leader-elect=false",
             "--secure-port=0",
             "--allocate-node-cidrs=false",
+            f"--node-monitor-grace-period={self.lost_after_s}s",
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--concurrent-deployment-syncs=20",

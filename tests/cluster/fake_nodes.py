@@ -62,7 +62,7 @@ class FakeNodes:
             f"--kubeconfig={self._plane.folder / 'kwok.conf'}",
             "--manage-all-nodes=false",
             f"--manage-nodes-with-annotation-selector={_MARK}=fake",
-            "--node-lease-duration-seconds=40",
+            f"--node-lease-duration-seconds={self._plane.lost_after_s * 4 // 5}",
             "--cidr=10.200.0.0/14",
             f"--server-address=127.0.0.1:{free_port()}",
         )
