@@ -27,6 +27,7 @@ except ImportError as error:
     raise ConfigError([problem]) from error
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
     from carpool.http.server import Exchange
@@ -67,12 +68,10 @@ class Tracing:
             headers: those of it that are passed on; they come back, of a request that is traced
                 with its span as the parent of what the handler does.
         """
-        given = {n.decode(): v.decode("latin-1") for n, v in headers if n in _W3C_NAMES}
-        context = _W3C.extract(given) if given else None
-        parent = trace.get_current_span(context).get_span_context() if context else None
-        if parent and parent.is_valid:
-            traced = parent.trace_flags.sampled
-        else:
+        given = [pair for pair in headers if pair[0] in _W3C_NAMES]
+        context = _context(given) if given else None
+        traced = _sampled(context) if context is not None else None
+        if traced is None:
             traced = self._draw() < self._share
         if not traced:
             return None, headers
@@ -143,6 +142,17 @@ class Tracing:
         context = trace.set_span_in_context(parent)
         child = self._tracer.start_span(name, context, start_time=_ns(start))
         child.end(_ns(end))
+
+
+def _context(headers: Headers) -> Context:
+    """What the caller's headers say of its trace."""
+    return _W3C.extract({n.decode(): v.decode("latin-1") for n, v in headers})
+
+
+def _sampled(context: Context) -> bool | None:
+    """Whether the caller's request is traced; None: it does not say."""
+    parent = trace.get_current_span(context).get_span_context()
+    return parent.trace_flags.sampled if parent.is_valid else None
 
 
 def _headers(span: Span) -> tuple[tuple[str, str], ...]:
