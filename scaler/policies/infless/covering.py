@@ -95,9 +95,15 @@ class _Combination(NamedTuple):
 
 
 class PricedSizes:
-    """The sizes of one model and objective, each with the price of an instance."""
+    """The sizes of one model and objective, each with the price of an instance.
 
-    def __init__(self, price: Mapping[Size, float]) -> None:
+    Args:
+        price: By size, of an instance that takes all it can.
+        by_use: Whether one that takes less costs less in proportion, as executions are paid for.
+    """
+
+    def __init__(self, price: Mapping[Size, float], *, by_use: bool = False) -> None:
+        self._by_use = by_use
         self.sizes = tuple(price)
         self._price = price
         self._by_price_of_rate = sorted(price, key=lambda size: price[size] / size.rate_rps)
@@ -120,6 +126,8 @@ class PricedSizes:
         """
         if demand.slowest and demand.needed_rps <= demand.kept_rps:
             return Cover(0.0, Counter())
+        if self._by_use and (one := self._of_one_size(demand, limit)):
+            return one
         best: Cover | None = None
         bare_rps = max(demand.rate_rps - demand.kept_rps, 0.0)
         for bulk in self._by_price_of_rate:
@@ -133,6 +141,17 @@ class PricedSizes:
             if found.instances.total() <= limit and (not best or found.price < best.price):
                 best = found
         return best or self._most(demand, limit)
+
+    def _of_one_size(self, demand: Demand, limit: float) -> Cover | None:
+        """Instances enough of the size with the cheapest request: what they do not take is free."""
+        for size in self._by_price_of_rate:
+            needed_rps = demand.beyond_kept(size)
+            if needed_rps == math.inf:
+                continue
+            count = max(math.ceil(needed_rps / size.rate_rps - _ROUNDING), 0)
+            if count <= limit:
+                return Cover(count * self._price[size], +Counter({size: count}))
+        return None
 
     def _most(self, demand: Demand, limit: float) -> Cover | None:
         """As many as there may be, of the size that takes the most."""

@@ -184,7 +184,10 @@ class PricedSearch:
         rate_rps = rate_step(load)
         key = (Same(useful), at, Same(load.billing), rate_rps, load.tightest_s)
         return self._priced.of(
-            key, lambda: PricedSizes(billed_prices(useful, load, rate_rps).at(_GRID[at]))
+            key,
+            lambda: PricedSizes(
+                billed_prices(useful, load, rate_rps).at(_GRID[at]), by_use=rate_rps is not None
+            ),
         )
 
 

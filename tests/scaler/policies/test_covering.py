@@ -190,3 +190,16 @@ def test_dropping_costs_nothing(found: list[Size], rate: float) -> None:
     assert few is not None
     assert few.price <= every.price * (1 + 1e-9)
     assert rate_high(few.instances) > 0
+
+
+def test_what_is_paid_by_use_may_be_larger_than_it_must() -> None:
+    """Of 30 for 6 and 10 for 3 the first has the cheaper requests, however few there are."""
+    large, small = made(30, 6), made(10, 3)
+    demand = Demand(5, 0.5, 0.01)
+    kept, used = (
+        PricedSizes(prices([large, small]), by_use=by_use).cover(demand) for by_use in (False, True)
+    )
+    assert kept is not None
+    assert used is not None
+    assert large not in kept.instances
+    assert Counter({large: 1}) == used.instances
