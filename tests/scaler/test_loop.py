@@ -279,7 +279,7 @@ async def test_a_store_without_room_is_told_and_gets_everything_later(rig: Rig) 
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         await wait_until_async(lambda: not running.loop.unkept, what="room again")
-        assert 1 == sum("is not kept for a restart" in line for line in running.told)
+        assert 1 == sum("is not saved for a restart" in line for line in running.told)
         assert "a round failed" not in running.told
         assert "the store can be written again" in running.told
         kept = Store(rig.folder / "scaler.db")
