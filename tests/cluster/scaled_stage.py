@@ -45,7 +45,7 @@ _SCENARIO = {
             "name": NAME,
             "model": NAME,
             "slo_ms": 1000,
-            "max_batch": 8,
+            "max_batch": 1,
             "apps": [{"name": "any", "arrivals": {"poisson": {"rate": 1}}}],
         }
     ],
@@ -140,7 +140,7 @@ class Stage:
             "image": classify.IMAGE,
             "labels": {
                 "com.carpool.slo": "1s",
-                "com.carpool.batch.max": "8",
+                "com.carpool.batch.max": "1",  # a plan keeps its sizes, however slow it is here
                 "com.carpool.cpu": str(_CORES),
                 "com.carpool.scale.policy": "harmonybatch",
                 "com.carpool.scale.min": str(least),
