@@ -196,12 +196,13 @@ class Replicas:
         self._run.started(instance)
         self._capacity.loads(place, 1)
         if loaded:
-            self._loaded(now, instance)
+            self.loaded(now, instance)
         else:
-            self._events.at(now + self._execution.load_s, self._loaded, instance)
+            self._events.at(now + self._execution.load_s, self.loaded, instance)
         return True
 
-    def _loaded(self, now: float, instance: Instance) -> None:
+    def loaded(self, now: float, instance: Instance) -> None:
+        """An instance has loaded, unless it is gone."""
         if instance.phase is not Phase.LOADING:
             return
         self._capacity.loads(instance.place, -1)

@@ -72,9 +72,9 @@ class Simulation:
         self._scenario = scenario
         self._settings = settings or Settings()
         self._progress = progress
-        self._events = events = EventQueue()
+        self._events = self._queue()
         self._capacity = Capacity(Cluster(scenario.nodes) if scenario.nodes else None)
-        self._provider = SimulatedProvider(events, self._capacity)
+        self._provider = self._run_by()
         self._functions = self._scaler()
         self._fronts: list[Front] = []
         self._runs = [self._run_of(each) for each in scenario.functions]
@@ -114,6 +114,13 @@ class Simulation:
             for instance in run.instances.values():
                 run.reserved.count(instance, scenario.horizon_s)
         return self._result
+
+    def _queue(self) -> EventQueue:
+        return EventQueue()
+
+    def _run_by(self) -> SimulatedProvider:
+        """What runs the instances: one that has them somewhere else can stand in for it."""
+        return SimulatedProvider(self._events, self._capacity)
 
     def _begin(self) -> None:
         """The first round; in a system that has been running its instances are there."""

@@ -20,10 +20,12 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.cluster.api import Document
     from tests.cluster.workspace import Workspace
 
-__all__ = ["ControlPlane", "require_program"]
+__all__ = ["PACKING", "ControlPlane", "require_program"]
 
+PACKING = "packing"  # a scheduler that fills one node after the other
 _SERVICES = "10.96.0.0/16"
 
 
@@ -137,6 +139,7 @@ class ControlPlane:
                 "qps": 1000,
                 "burst": 2000,
             },
+            "profiles": [{"schedulerName": "default-scheduler"}, _packing()],
         }
         (self.folder / "scheduler.yaml").write_text(json.dumps(config))
         self._start(
@@ -162,3 +165,16 @@ class ControlPlane:
             return bool(holds())  # type: ignore[operator]
 
         wait_until(look, what=what)
+
+
+def _packing() -> Document:
+    """A profile under which the node that is fullest already is the best for a pod."""
+    resources = [{"name": "cpu", "weight": 1}]
+    strategy = {"type": "MostAllocated", "resources": resources}
+    fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
+    spread = ("NodeResourcesBalancedAllocation", "PodTopologySpread", "ImageLocality")
+    return {
+        "schedulerName": PACKING,
+        "plugins": {"score": {"disabled": [{"name": name} for name in spread]}},
+        "pluginConfig": [fit],
+    }

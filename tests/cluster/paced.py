@@ -1,0 +1,160 @@
+"""A scenario in simulated time whose instances are pods of a real cluster.
+
+The callers, the sidecars and the scaler's rounds are the simulator's. Time goes on as the wall
+clock's, the provider is asked over HTTP for what it lists and told what to change, and an instance
+has loaded when a pod of its class is shown ready.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from simulator.event_queue import EventQueue
+from simulator.instance import Phase
+from simulator.simulated_provider import Replicas, SimulatedProvider
+from simulator.simulation import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scaler.control.action import Action
+    from scaler.control.class_function import Status
+    from scaler.openfaas_client import GatewayClient
+    from scaler.scenarios.scenario import Scenario
+    from simulator.capacity import Capacity
+    from simulator.instance import Instance
+    from simulator.settings import Settings
+
+__all__ = ["PacedSimulation"]
+
+_TICK_S = 0.05
+_LOOKS = 5  # ticks from one look at what is ready to the next
+
+
+class _PodQueue(EventQueue):
+    """Calls to come; that an instance has loaded comes when a pod is ready, not after a time.
+
+    Attributes:
+        loading: the instances of a class that load, in the order of their start.
+    """
+
+    __slots__ = ("loading",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loading: defaultdict[Replicas, list[Instance]] = defaultdict(list)
+
+    def at(self, when_s: float, call: Callable[..., None], *arguments: Any) -> None:
+        """As `EventQueue.at`."""
+        replicas = getattr(call, "__self__", None)
+        if isinstance(replicas, Replicas) and call == replicas.loaded:
+            self.loading[replicas].extend(arguments)
+        else:
+            super().at(when_s, call, *arguments)
+
+    def pods_ready(self, replicas: Replicas, count: int) -> None:
+        """So many pods of a class are ready: as many of its instances have loaded."""
+        waiting = [each for each in self.loading[replicas] if each.phase is Phase.LOADING]
+        more = max(0, count - replicas.status().available)
+        for instance in waiting[:more]:
+            super().at(self.now_s, replicas.loaded, instance)
+        self.loading[replicas] = waiting[more:]
+
+
+class _ClusterProvider(SimulatedProvider):
+    """Has a provider carry out what is asked for.
+
+    Args:
+        events: as a simulation's.
+        capacity: likewise.
+        client: of the provider.
+        image: of functions.
+    """
+
+    def __init__(
+        self, events: _PodQueue, capacity: Capacity, client: GatewayClient, image: str
+    ) -> None:
+        super().__init__(events, capacity)
+        self._client = client
+        self._pods = events
+        self._image = image
+
+    def declare(self, function: Status) -> None:
+        """A user has deployed ``function``."""
+        document = {**function.document, "image": self._image}
+        super().declare(dataclasses.replace(function, document=document))
+
+    def functions(self) -> dict[str, Status]:
+        """The functions of the scenario, and what the provider lists."""
+        return {**self._called, **self._client.functions()}
+
+    def carry_out(self, action: Action) -> None:
+        """Have it done, and expect what comes of it."""
+        self._client.carry_out(action)
+        super().carry_out(action)
+
+    def look(self) -> int:
+        """Let instances be loaded whose pods are shown ready; how many pods are."""
+        listed = self._client.functions()
+        for name, replicas in self._classes.items():
+            if name in listed:
+                self._pods.pods_ready(replicas, listed[name].available)
+        return sum(status.available for status in listed.values())
+
+
+class PacedSimulation(Simulation):
+    """One run, as long as the scenario's horizon.
+
+    Args:
+        scenario, planner, settings: as of a simulation.
+        client: of a provider that has no functions yet.
+        image: of functions.
+        looked: told the time of each look.
+
+    Attributes:
+        ready: how many pods were shown ready, by the time of the look.
+        late_s: how far it was behind the wall clock at most.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        planner: Any,
+        settings: Settings,
+        client: GatewayClient,
+        image: str,
+        looked: Callable[[float], object],
+    ) -> None:
+        self._client = client
+        self._looked = looked
+        self._image = image
+        self.ready: dict[float, int] = {}
+        self.late_s = 0.0
+        super().__init__(scenario, planner, settings)
+
+    def _queue(self) -> EventQueue:
+        self._pods = _PodQueue()
+        return self._pods
+
+    def _run_by(self) -> SimulatedProvider:
+        self._cluster = _ClusterProvider(self._pods, self._capacity, self._client, self._image)
+        return self._cluster
+
+    def _begin(self) -> None:
+        self._began_s = time.monotonic()
+        super()._begin()
+        self._tick(0.0, 0)
+
+    def _tick(self, now: float, number: int) -> None:
+        """Let the wall clock catch up; nothing after this moment has happened yet."""
+        ahead_s = now - (time.monotonic() - self._began_s)
+        self.late_s = max(self.late_s, -ahead_s)
+        threading.Event().wait(max(0.0, ahead_s))
+        if not number % _LOOKS:
+            self.ready[now] = self._cluster.look()
+            self._looked(now)
+        self._events.at(now + _TICK_S, self._tick, number + 1)
