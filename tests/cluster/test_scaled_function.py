@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import threading
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,3 +83,113 @@ def test_no_call_fails_while_pods_are_killed(running: Stage, figure: Callable[[s
         calls.go_on()
     assert [] == calls.bad
     figure(f"{calls.good} calls of three classes while an instance of each was killed, and a front")
+
+
+class Seen:
+    """What fronts were seen to follow.
+
+    Attributes:
+        plans: all plans, by term and version.
+        followed: term and version by front, in order of time.
+    """
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple[int, int], set[str]] = {}
+        self.followed: dict[str, list[tuple[int, int]]] = {}
+
+    def look(self, running: Stage) -> None:
+        """Ask all fronts."""
+        for front, plan in running.plans().items():
+            number = (plan["term"], plan["version"])
+            self.plans.setdefault(number, set()).add(json.dumps(plan, sort_keys=True))
+            self.followed.setdefault(front, []).append(number)
+
+    def check(self) -> None:
+        """No front went back, and no two plans had the same number."""
+        assert all(sorted(numbers) == numbers for numbers in self.followed.values()), self.followed
+        assert all(len(plans) == 1 for plans in self.plans.values())
+
+
+@contextmanager
+def watched(running: Stage) -> Iterator[Seen]:
+    """Ask the fronts again and again which plan they follow."""
+    seen, over = Seen(), threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.05):
+            seen.look(running)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        looking.join()
+    seen.check()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL])
+def test_one_plan_is_in_force_while_the_leader_fails(
+    running: Stage, number: signal.Signals, figure: Callable[[str], None]
+) -> None:
+    """Another scaler leads, with plans of a later term; one that was only stopped leads no more."""
+    with load(running.url) as calls, watched(running) as seen:
+        wait_until(lambda: len(seen.followed) == 2, what="the plans of both fronts")
+        first, before = running.leader(), max(list(seen.plans))[0]
+        began = time.monotonic()
+        first.running.send_signal(number)
+        try:
+            wait_until(lambda: running.leader() is not first, what="another leader")
+            led_s = time.monotonic() - began
+            wait_until(lambda: follows_later(seen, before), what="its plan at both fronts")
+            followed_s = time.monotonic() - began
+        finally:
+            first.running.send_signal(signal.SIGCONT)
+        if number == signal.SIGSTOP:
+            wait_until(lambda: "leads no more" in first.log(), what="the end of the first's term")
+        else:
+            running.scalers.remove(first)
+            running.start_scaler()
+        running.settle()
+        calls.go_on()
+    assert [] == calls.bad
+    figure(
+        f"scalers: {number.name} of the leader under load: another led after {led_s:.1f} s, both "
+        f"fronts followed its plan after {followed_s:.1f} s; {calls.good} calls"
+    )
+
+
+def follows_later(seen: Seen, term: int) -> bool:
+    """Whether each of two fronts follows a plan of a later term."""
+    latest = [numbers[-1][0] for numbers in list(seen.followed.values())]
+    return len(latest) == 2 and min(latest) > term
+
+
+def test_a_killed_provider_takes_its_open_calls_alone(
+    running: Stage, figure: Callable[[str], None]
+) -> None:
+    """Callers whose call it had are told at once, each once; all others notice nothing."""
+    with load(running.url) as calls:
+        running.settle()
+        running.start_provider()
+        running.retire_provider(running.providers[0], signal.SIGKILL)
+        calls.go_on(despite=calls.count)
+    assert len(calls.bad) <= calls.count
+    assert all(each.startswith("ConnectionError") for each in calls.bad), calls.bad
+    figure(f"provider killed: {len(calls.bad)} of {calls.good + len(calls.bad)} calls broke off")
+
+
+def test_no_call_fails_while_the_providers_are_updated(
+    running: Stage, figure: Callable[[str], None]
+) -> None:
+    """A new one takes part before an old one is told to end, one after the other."""
+    with load(running.url) as calls:
+        for old in list(running.providers):
+            running.start_provider()
+            calls.go_on()
+            running.retire_provider(old, signal.SIGTERM)
+            calls.go_on()
+        running.settle()
+    assert [] == calls.bad
+    figure(f"{calls.good} calls of three classes while both providers were replaced")
