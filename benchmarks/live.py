@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import live_report
 from benchmarks.live_measuring import FUNCTION, Model, measured_model, measured_stand_in, stack_of
-from benchmarks.live_report import SPREAD_OVER, changes, compared
+from benchmarks.live_report import EXECUTION, SPREAD_OVER, changes, compared, execution_ms
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
 from benchmarks.records import Records
@@ -188,7 +188,8 @@ def _spread_of(case: Case, policy: str) -> float:
 
 
 def _said(result: ScenarioResult) -> dict[str, Any]:
-    return {**compared(result), "changes": changes(result)}
+    execution = {EXECUTION: execution_ms(result, _SIZE.cpu)}
+    return {**compared(result), **execution, "changes": changes(result)}
 
 
 def _replayed(case: Case, policy: str) -> dict[str, Any]:

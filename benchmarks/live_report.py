@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from benchmarks.records import Records
     from simulator.results import FunctionRecord, ScenarioResult
 
-__all__ = ["SPREAD_OVER", "changes", "compared", "markdown"]
+__all__ = ["EXECUTION", "SPREAD_OVER", "changes", "compared", "execution_ms", "markdown"]
 
 _AGREE = 0.10
+_MS = 1000
 _POINTS = 0.5  # of a percentage: one request in two hundred
 _COMPARED = (
     "latency mean, ms",
@@ -28,6 +29,7 @@ _COMPARED = (
     "mean instances",
     "SLO missed, %",
 )
+EXECUTION = "execution mean, ms"  # shown beside: the simulation is given it, and machines drift
 SPREAD_OVER = _COMPARED[:-1]  # of a few misses, one more is a lot
 
 
@@ -41,6 +43,12 @@ def compared(result: ScenarioResult) -> dict[str, float]:
         100 * (metrics["slo_miss_ratio"] or 0.0),
     )
     return dict(zip(_COMPARED, values, strict=True))
+
+
+def execution_ms(result: ScenarioResult, cpu: float) -> float:
+    """Mean milliseconds of a batch's execution on instances of ``cpu`` cores."""
+    total = result.functions[0].total
+    return _MS * total.busy_core_s / cpu / total.batches if total.batches else 0.0
 
 
 def changes(result: ScenarioResult) -> list[list[float]]:
@@ -106,21 +114,23 @@ def _rows(records: Records, case: str) -> tuple[list[str], list[str]]:
     for policy in dict.fromkeys(run["policy"] for run in runs):
         simulated = records.last("simulated", case=case, policy=policy) or {}
         own = [run for run in runs if run["policy"] == policy]
-        blocks = [
-            _block(
-                f"{policy} | {n}: {run['commit']}, load before {run['load_before']}", run, simulated
-            )
-            for n, run in enumerate(own, start=1)
-        ]
+        shown = {
+            f"{policy} | {number}: {run['commit']}, load before {run['load_before']}": run
+            for number, run in enumerate(own, start=1)
+        }
         if len(own) > 1:
-            median = {name: statistics.median(run[name] for run in own) for name in _COMPARED}
-            blocks.append(_block(f"{policy} | median of {len(own)}", median, simulated))
-        rows += [row for block in blocks for row in block]
-        judged += blocks[-1]
+            names = (*_COMPARED, EXECUTION)
+            median = {name: statistics.median(run[name] for run in own) for name in names}
+            shown[f"{policy} | median of {len(own)}"] = median
+        last: list[str] = []
+        for said, run in shown.items():
+            last = _agreement(said, run, simulated)
+            rows += [*last, _execution(said, run, simulated)]
+        judged += last
     return rows, judged
 
 
-def _block(said: str, run: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[str]:
+def _agreement(said: str, run: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[str]:
     rows = []
     for name in _COMPARED:
         one, other = run[name], simulated[name]
@@ -129,3 +139,8 @@ def _block(said: str, run: Mapping[str, Any], simulated: Mapping[str, Any]) -> l
         verdict = "yes" if near else "**no**"
         rows.append(f"| {said} | {name} | {one:.4g} | {other:.4g} | {apart:.0%} | {verdict} |")
     return rows
+
+
+def _execution(said: str, run: Mapping[str, Any], simulated: Mapping[str, Any]) -> str:
+    one, other = run[EXECUTION], simulated[EXECUTION]
+    return f"| {said} | {EXECUTION} | {one:.4g} | {other:.4g} | {abs(one - other) / other:.0%} | |"
