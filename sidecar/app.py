@@ -186,7 +186,7 @@ def _start_function(
         batch_loop.changed()
 
     handler = HandlerProcess(launch, ended)
-    local.restart_with(handler.kill_hung, options.silence_max_s)
+    local.restart_with(handler.kill_hung, options.silence_max_s, lambda: handler.pid != 0)
     batch_loop.readiness.failing = lambda: handler.failing
     handler.start()
     return handler

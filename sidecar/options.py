@@ -130,6 +130,7 @@ class Options:
         5000,
         "loopback port of the handler behind the watchdog, or of a [server that knows nothing of "
         "Carpool](#a-server-that-you-have); 0: one that is free",
+        unset="`5000`; without of-watchdog, for such a server: one that is free",
     )
     exec_timeout_s: float = variable(
         "exec_timeout",

@@ -38,6 +38,8 @@ class Launch:
         address: where it takes batches.
         key: what a batch must show there; a secret.
         scratch: a folder made for it, removed when it is stopped; empty if none.
+        port: of loopback, which nobody may have when it starts: another's server there would be
+            taken for it; 0: none.
     """
 
     argv: tuple[str, ...]
@@ -45,6 +47,7 @@ class Launch:
     address: str
     key: str
     scratch: str = ""
+    port: int = 0
 
 
 def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False) -> Launch:
@@ -63,10 +66,12 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
         raise ConfigError([problem])
     # of-watchdog listens on every interface, so all that reaches this machine reaches the handler.
     key = secrets.token_hex(16)
-    options = replace(options, handler_port=options.handler_port or free_port())
     env = {**_defaults(options), **env, "handler_key": key}
-    port = {"PORT": str(options.handler_port)} if plain else {}  # as gunicorn and others read it
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
+    # Alone, several of them share a machine, and the default port is only one of theirs.
+    fixed = bool(watchdog or not plain or env.get("sidecar_handler_port"))
+    options = replace(options, handler_port=(fixed and options.handler_port) or free_port())
+    port = {"PORT": str(options.handler_port)} if plain else {}  # as gunicorn and others read it
     if watchdog:
         return _behind_watchdog(watchdog, options, {**env, **port}, key)
     if options.watchdog == "on":
@@ -74,7 +79,8 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
         raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
     if plain:
         address = f"127.0.0.1:{options.handler_port}"
-        return Launch(tuple(options.fprocess.split()), {**env, **port}, address, key)
+        argv = tuple(options.fprocess.split())
+        return Launch(argv, {**env, **port}, address, key, port=options.handler_port)
     scratch = tempfile.mkdtemp(prefix="carpool-")
     address = f"unix:{scratch}/handler.sock"
     own = {"handler_listen": address, "handler_exit_on_term": "true"}

@@ -71,6 +71,7 @@ class ProbedInstance:
         self.silent = False
         self.relayed = 0
         self._restart: Callable[[str], None] | None = None
+        self._runs: Callable[[], bool] = lambda: True
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
         self._on_change = on_change
@@ -86,14 +87,17 @@ class ProbedInstance:
         """Whether it is ready."""
         return self.upstream.up
 
-    def restart_with(self, restart: Callable[[str], None], silence_max_s: float) -> None:
+    def restart_with(
+        self, restart: Callable[[str], None], silence_max_s: float, runs: Callable[[], bool]
+    ) -> None:
         """Its process is a child: ``restart``, given the reason, ends it and starts it again.
 
         Args:
             restart: may be called again until `ended`.
             silence_max_s: how long it may answer no probe while it has no batch.
+            runs: whether there is a process; while not, whatever answers at its address is another.
         """
-        self._restart, self._silence_max_s = restart, silence_max_s
+        self._restart, self._silence_max_s, self._runs = restart, silence_max_s, runs
 
     def watch(self) -> None:
         """Probe it until `close`."""
@@ -150,6 +154,10 @@ class ProbedInstance:
                 pass
 
     async def _check(self) -> None:
+        if not self._runs():
+            if self.up:
+                self._set_state(up=False, reason="its process ended", silent=self.silent)
+            return
         asked, silence = self._loop.time(), self._silence
         up, reason, answered = await self._probe()
         if self._hung_at is not None or silence is not self._silence:

@@ -14,6 +14,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from carpool.free_port import is_free
 from carpool.own_cgroup import own_place
 from carpool.process import exit_status, leftovers
 from carpool.process.child import ChildProcess, Command
@@ -94,18 +95,25 @@ class HandlerProcess:
     async def _run(self) -> str:
         """One run, from its start to its end; what became of it."""
         launch, killed_before = self._launch, self._place.killed_for_memory()
+        if launch.port and not is_free(launch.port):
+            return self._not_started(
+                f"port {launch.port} is taken; choose another, or sidecar_handler_port=0"
+            )
         command = Command(launch.argv, launch.env, parent_death=signal.SIGKILL)
         try:
             await self._process.start(command, self._relay)
         except OSError as error:
-            outcome = f"cannot be started: {launch.argv[0]!r}: {error.strerror}"
-            self._tail = outcome.encode()
-            return outcome
+            return self._not_started(f"{launch.argv[0]!r}: {error.strerror}")
         how = exit_status.in_words(await self._process.ended())
         # Whichever of its processes was killed, this one has ended with it.
         self._short_of_memory = self._place.killed_for_memory() > killed_before
         why = f", {self._place.out_of_memory()}" if self._short_of_memory else ""
         return f"ended with {how}{why}"
+
+    def _not_started(self, why: str) -> str:
+        outcome = f"cannot be started: {why}"
+        self._tail = outcome.encode()
+        return outcome
 
     def _on_end(self, outcome: str, pause_s: float) -> None:
         if self._hung:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sidecar.core.batcher import Batcher
+from sidecar.options import Options
 from sidecar.policies.deadline import Deadline
+from sidecar.runtime.handler_launch import plan_launch
 from sidecar.runtime.merge_backoff import VAIN_MAX
 from sidecar.runtime.merging import FORMS
 from sidecar.runtime.upstreams import FunctionUpstreams
@@ -160,6 +162,50 @@ def test_the_sidecar_starts_a_server_that_it_is_told_of(sidecar: Start) -> None:
             assert [[2], [4]] == [
                 document(await predict(running, n))["predictions"] for n in (1, 2)
             ]
+
+    asyncio.run(run())
+
+
+def test_two_servers_of_one_machine_listen_apart() -> None:
+    """Each without a watchdog gets a free port, unless its author names one."""
+    env = {"fprocess": "gunicorn app:app", "sidecar_watchdog": "off"}
+    options = Options.from_env({"sidecar_listen": "127.0.0.1:1", **env})
+    launches = [plan_launch(options, env, plain=True) for _ in range(5)]
+    assert len({launch.address for launch in launches}) > 1
+    for launch in launches:
+        assert f"127.0.0.1:{launch.env['PORT']}" == launch.address
+    env["sidecar_handler_port"] = "5000"
+    assert "127.0.0.1:5000" == plan_launch(options, env, plain=True).address
+
+
+def test_the_server_of_another_does_not_answer_for_this_one(sidecar: Start) -> None:
+    """It has the port that this function is to have: callers are told, and it is not asked."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def run() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
+            port = str(other.sockets[0].getsockname()[1])
+            env = {
+                "carpool_wire": "v1",
+                "fprocess": f"{sys.executable} -m gunicorn tests.services.flask_model:app",
+                "sidecar_handler_port": port,
+            }
+            async with sidecar(ready=False, **env) as running:
+                await wait_until_async(running.listening, what="the sidecar")
+                await running.until_metric('batch_restarts_total{reason="died"}', 3)
+                refused = await predict(running, 1)
+                assert 503 == refused.status
+                assert f"port {port} is taken".encode() in refused.body
+                other.close()
+                assert not asked
+                await running.until_ready()
+                assert [2] == document(await predict(running, 1))["predictions"]
 
     asyncio.run(run())
 
