@@ -12,7 +12,7 @@ from scaler.arrivals.markov import mmpp2
 from scaler.arrivals.processes import Poisson, timestamps
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from scaler.policies.batch.queueing import LimitedInstances
-from tests.effort import loosened, scaled
+from tests.effort import scaled
 from tests.scaler.batch_starts import latencies
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scaler.policies.batch.busy_law import BusyLaw
 
 SHARES = (0.5, 0.95, 0.99)
+RUNS = 8
 
 
 def law(
@@ -78,11 +79,17 @@ def test_with_instances_enough_it_is_the_law_without_waiting() -> None:
 def test_as_played_through(
     process: Markovian, size: int, window_s: float, seconds: list[float], instances: int
 ) -> None:
-    """Fixed arrivals give what is expected; `python -m benchmarks busy-law` has more."""
-    arrivals = timestamps(process, scaled(1_000_000) / process.mean_rate, seed=7)
-    played = np.quantile(latencies(arrivals, size, window_s, seconds, instances), SHARES)
-    expected = law(process, size, window_s, seconds, instances).quantiles(SHARES)
-    assert pytest.approx(expected, rel=loosened(0.01)) == played
+    """Within a hundredth and what chance leaves; `python -m benchmarks busy-law` has more."""
+    span_s = scaled(125_000) / process.mean_rate
+    runs = [
+        np.quantile(
+            latencies(timestamps(process, span_s, seed), size, window_s, seconds, instances), SHARES
+        )
+        for seed in range(RUNS)
+    ]
+    chance = 3 * np.std(runs, axis=0, ddof=1) / math.sqrt(RUNS)
+    expected = np.array(law(process, size, window_s, seconds, instances).quantiles(SHARES))
+    assert (np.abs(np.mean(runs, axis=0) - expected) <= 0.01 * expected + chance).all()
 
 
 def test_what_cannot_keep_up_is_not_expected() -> None:
