@@ -152,12 +152,14 @@ class BatchLoop:
             return
         if self.relay is not None and self.relay.accepts(exchange):
             return
-        if self.readiness.failing():
-            exchange.fail(self.readiness.does_not_start(), _NOT_BEGUN)
-            return
         self.step_soon(exchange.received)
         waited_s = 0.0 if self._intake is None else self._intake.waited_s
         request = self._ingress.read(exchange, self._unread_s + waited_s)
+        if self.readiness.failing():
+            error = self.readiness.does_not_start()
+            self._metrics.unanswered(request, "failed", error.status, self._now())
+            exchange.fail(error, _NOT_BEGUN)
+            return
         objection = None
         if request.demand is not None or self._upstreams.variant_router is not None:
             objection = self._choose_variant(request)

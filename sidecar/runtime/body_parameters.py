@@ -21,6 +21,8 @@ _WINDOWS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}  # as zlib numbers the c
 
 _TIMEOUT = b'"timeout"'
 _US_PER_S = 1e6
+_TIMEOUT_MAX_US = 2**63 - 1
+_DIGITS_MAX = 19  # of a length; what is longer is not one of a body
 
 
 class _Body(msgspec.Struct):
@@ -43,9 +45,10 @@ def plain(body: bytes, coding: bytes, json_length: bytes) -> bytes:
     window = _WINDOWS.get(coding.strip().lower())
     if window is None:
         return body
-    wanted = int(json_length) if json_length.isdigit() else PLAIN_MAX
+    wanted = _length(json_length)
+    most = PLAIN_MAX if wanted is None else max(1, min(wanted, PLAIN_MAX))
     try:
-        return zlib.decompressobj(window).decompress(body, max(1, min(wanted, PLAIN_MAX)))
+        return zlib.decompressobj(window).decompress(body, most)
     except zlib.error:
         return body  # the handler will say what is wrong with it
 
@@ -58,7 +61,7 @@ def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
         json_length: How many bytes of it are JSON, in digits; empty: all.
         mark: What is looked for first, as decoding costs more.
     """
-    text = body[: int(json_length)] if json_length.isdigit() else body
+    text = body[: _length(json_length)]
     if mark not in text:
         return {}
     try:
@@ -74,7 +77,12 @@ def timeout_s(body: bytes, json_length: bytes) -> float:
         BadRequest: it is no number of microseconds.
     """
     timeout_us = read(body, json_length, _TIMEOUT).get("timeout", 0)
-    if type(timeout_us) is not int or timeout_us < 0:
+    if type(timeout_us) is not int or not 0 <= timeout_us <= _TIMEOUT_MAX_US:
         msg = f"the parameter timeout is {shown(timeout_us)}, expected a number of microseconds"
         raise BadRequest(msg)
     return timeout_us / _US_PER_S or math.inf
+
+
+def _length(digits: bytes) -> int | None:
+    """How many bytes are JSON; None: all of them, or nobody has said a length that there can be."""
+    return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else None

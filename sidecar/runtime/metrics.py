@@ -174,7 +174,7 @@ class Metrics(Collector):
         yield _histogram(
             "batch_execution_seconds", "Time from sending a batch to its response", self.execution
         )
-        yield _histogram("batch_size", "Requests in a batch", self.size)
+        yield _histogram("batch_size", "Items in a batch", self.size)
         text = "Time to choose the variant for a request that states its needs"
         yield _histogram("batch_selection_seconds", text, self.selection)
         yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)

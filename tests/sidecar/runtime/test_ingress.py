@@ -55,7 +55,7 @@ def test_whoever_names_a_latency_may_wait_longer_than_is_usual(
     assert pytest.approx(waits_s * 15 / 16) == request.deadline  # the rest is for the way back
 
 
-@pytest.mark.parametrize("timeout", [-1, 1.5, True, "1s"])
+@pytest.mark.parametrize("timeout", [-1, 1.5, True, "1s", 2**63, 10**400])
 def test_a_timeout_that_is_no_number_of_microseconds_is_refused(timeout: Any) -> None:
     """Not ignored."""
     ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
@@ -86,6 +86,16 @@ def test_no_more_of_a_compressed_body_is_decoded_than_is_said() -> None:
     assert bytes(body_parameters.PLAIN_MAX) == body_parameters.plain(bomb, b"gzip", b"")
     assert b"text" == body_parameters.plain(b"text", b"gzip", b"")
     assert bomb == body_parameters.plain(bomb, b"", b"")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "identity"])
+def test_a_length_of_very_many_digits_is_none(coding: str) -> None:
+    """The handler says what is wrong with it; the parameters are found all the same."""
+    ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
+    length = {"inference-header-content-length": "9" * 5000}
+    found = exchange({"content-encoding": coding, **length}, timeout=50_000)
+    found.body = gzip.compress(found.body) if coding == "gzip" else found.body
+    assert pytest.approx(0.05) == ingress.read(found).due
 
 
 @pytest.mark.parametrize("name", ["target", "accept", "content-type", "x-carpool-variant"])

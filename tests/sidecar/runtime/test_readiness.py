@@ -25,6 +25,11 @@ def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
             assert response.header(b"retry-after")
             assert response.header(b"x-carpool-not-begun")
             assert 503 == await running.ready()
+            await running.until_metric('batch_restarts_total{reason="died"}', 3)
+            failed = 'batch_outcomes_total{app="*",outcome="failed"}'
+            before = await running.metric(failed)
+            assert 503 == (await running.ask("hello")).status
+            assert before + 1 == await running.metric(failed)
 
     asyncio.run(run())
 
