@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
 from carpool.files import read_text
+from carpool.settings import rows
 from carpool.validation.problems import Problems, nearest
 from carpool.validation.yaml_reader import YamlReader
 from faas_stack import function_settings
@@ -99,8 +100,10 @@ class FunctionReader:
         lang = templates.DOCKERFILE if lang.lower() == templates.DOCKERFILE else lang
         template = self._template(lang, skip_build=skip_build)
         labels, annotations = self._text_map("labels"), self._text_map("annotations")
-        given = template.environment if template else {}
-        environment = {**given, **self._text_map("environment"), **self._environment_files()}
+        said = {row.env for row in rows() if row.label in labels or row.label in annotations}
+        given = template.environment.items() if template else ()
+        defaults = {name: value for name, value in given if name not in said}
+        environment = {**defaults, **self._text_map("environment"), **self._environment_files()}
         self._check_settings(labels, annotations, environment)
         for key in ("build_args", "build_secrets"):
             self._text_map(key)

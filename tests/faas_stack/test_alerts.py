@@ -24,7 +24,7 @@ MINUTES = 60
 Series = dict[str, str]
 
 
-def series(in_time: int, **others: int) -> list[Series]:
+def series(in_time: int, ratio: float = 0.99, **others: int) -> list[Series]:
     """Requests a minute by outcome, for an hour, of a function with an objective."""
     counts = {"in_time": in_time, "cancelled": 50, **others}
     found = [
@@ -34,7 +34,7 @@ def series(in_time: int, **others: int) -> list[Series]:
     ]
     return [
         *found,
-        {"series": f"batch_objective_ratio{{{OF}}}", "values": f"0.99x{MINUTES}"},
+        {"series": f"batch_objective_ratio{{{OF}}}", "values": f"{ratio}x{MINUTES}"},
         {"series": f'batch_objective_seconds{{{OF},app="*"}}', "values": f"0.1x{MINUTES}"},
     ]
 
@@ -48,6 +48,8 @@ CASES: dict[str, tuple[Sequence[Series], set[str]]] = {
     "all in time": (series(1000), set()),
     "few are late": (series(1000, late=20), set()),
     "many are late": (series(1000, late=100), {"CarpoolObjectiveMissed"}),
+    "half may be late": (series(1000, 0.5, late=800), set()),
+    "all but a few are late": (series(20, 0.5, late=1000), {"CarpoolObjectiveMissed"}),
     "no objective": (series(1000, late=100)[:-1], set()),
     "many fail": (series(1000, failed=100), {"CarpoolObjectiveMissed", "CarpoolFunctionFails"}),
     "many are refused": (

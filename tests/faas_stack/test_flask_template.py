@@ -84,3 +84,12 @@ def test_the_stack_files_environment_goes_before(tmp_path: Path) -> None:
     (tmp_path / "stack.yaml").write_text(text)
     (function, _) = stack_file.load(tmp_path / "stack.yaml").functions
     assert {"carpool_wire": "v1", "sidecar_handler_port": "6000"} == function.environment
+
+
+def test_the_stack_files_labels_go_before(tmp_path: Path) -> None:
+    """What their author says of a function holds, whatever its template says."""
+    shutil.copytree(SKELETON, tmp_path / "names")
+    text = STACK.replace("handler:", "annotations: {com.carpool.wire: oip}\n    handler:", 1)
+    (tmp_path / "stack.yaml").write_text(text)
+    (function, _) = stack_file.load(tmp_path / "stack.yaml").functions
+    assert {"sidecar_handler_port": "0"} == function.environment
