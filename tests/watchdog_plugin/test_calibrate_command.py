@@ -16,7 +16,7 @@ from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.calibration import Calibration
 from carpool.predictor.calibration_file import read_calibration, write_calibration
 from carpool.predictor.features import sized
-from carpool.predictor.profile import Origin
+from carpool.predictor.profile import Origin, Overhead
 from carpool.predictor.profile_file import default_database
 from carpool.processor import runtime
 from watchdog_plugin.profiling import calibrate_command, predict_command
@@ -84,13 +84,13 @@ def test_a_machine_is_calibrated_and_predicted_for(tmp_path: Path, capsys: Captu
     assert "scaled by its calibration" in capsys.readouterr().out
 
 
-def test_a_budget_that_is_spent_keeps_what_was_measured(capsys: Captured) -> None:
-    """Overheads are measured in any case."""
-    assert 0 == calibrate_command.main(["--cpu", "1", "--budget", "0s"])
-    assert "0 times in" in capsys.readouterr().out
+def test_a_budget_that_is_too_small_replaces_nothing() -> None:
+    """An earlier calibration is better than one without the time of any operator."""
+    write_calibration(Calibration(origin(), (), {1: Overhead(1e-6, 1e-6)}))
     kept = read_calibration(origin())
-    assert kept is not None
-    assert kept.overheads[1].per_run_s > 0
+    with pytest.raises(ConfigError, match="the budget is too small"):
+        calibrate_command.main(["--cpu", "1", "--budget", "0s"])
+    assert kept == read_calibration(origin())
 
 
 def test_more_threads_than_cores_are_refused() -> None:

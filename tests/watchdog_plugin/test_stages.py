@@ -10,7 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from carpool.predictor.profile_file import default_database
+from carpool.errors import ConfigError
+from carpool.predictor.profile_file import default_database, opened
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import GivenTimes, cut
 from watchdog_plugin.function import LoadError
@@ -114,6 +115,13 @@ def test_a_stack_of_recurrent_layers_is_cut_into_its_layers(tmp_path: Path) -> N
     assert max(best.trial.stage_s) < 0.3 * sum(best.trial.stage_s)
 
 
+def test_a_database_that_is_named_and_missing_is_refused(tmp_path: Path) -> None:
+    """Nothing is measured instead."""
+    path = models.deep(tmp_path / "model.onnx")
+    with pytest.raises(ConfigError, match=r"typo\.sqlite.*an existing profile database"):
+        command.main([str(path), "--database", str(tmp_path / "typo.sqlite")])
+
+
 def test_the_same_file_is_cut_alike_every_time(tmp_path: Path) -> None:
     """To the last digit of what is written down, as nothing is measured."""
     path = models.deep(tmp_path / "model.onnx", width=512)
@@ -135,7 +143,10 @@ def test_what_the_profiles_do_not_know_is_measured_and_said(
 ) -> None:
     """A database without anything."""
     path = models.deep(tmp_path / "model.onnx", layers=3)
-    argv = [str(path), "--database", str(tmp_path / "none.sqlite"), "--loss", "9"]
+    database = tmp_path / "empty.sqlite"
+    with opened(database, write=True):
+        pass
+    argv = [str(path), "--database", str(database), "--loss", "9"]
 
     assert 0 == command.main(argv)
     assert "measured, so another run may differ" in capsys.readouterr().out

@@ -41,7 +41,8 @@ def main(argv: list[str]) -> int:
     """Measure, keep and print.
 
     Raises:
-        ConfigError: more threads than there are cores, or the result cannot be kept.
+        ConfigError: more threads than there are cores, no time to measure an operator, or the
+            result cannot be kept.
     """
     parser = argparse.ArgumentParser(
         prog="carpool calibrate",
@@ -60,6 +61,10 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     began = time.monotonic()
     found = calibrate(_threads(arguments.cpu), arguments.budget, _say)
+    if not found.rows:  # it would replace one that is of use
+        expected = "time for at least one operator"
+        hint = "the budget is too small: the default of 60s is enough on most machines"
+        raise ConfigError([Problem("--budget", f"{arguments.budget:g}s", expected, hint)])
     path = write_calibration(found)
     spent_s = time.monotonic() - began
     if arguments.json:

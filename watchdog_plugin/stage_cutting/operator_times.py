@@ -15,6 +15,7 @@ from carpool.errors import ConfigError, Problem
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.fit_database import read_model, usual_database
+from carpool.predictor.profile_file import opened
 from carpool.processor import processor, runtime
 from watchdog_plugin.stage_cutting.balance import HANDOVER_S
 from watchdog_plugin.stage_cutting.graph import reads
@@ -43,9 +44,15 @@ class OperatorTimes(Meter):
 
     Args:
         database: Of profiles; None for the user's own, or else the package's.
+
+    Raises:
+        ConfigError: the file that is named is missing, or no profile database.
     """
 
     def __init__(self, database: Path | None = None) -> None:
+        if database:  # later, all that it cannot say would be measured instead
+            with opened(database):
+                pass
         self._database = database or usual_database()
 
     def node_seconds(
