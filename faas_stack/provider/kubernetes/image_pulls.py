@@ -8,11 +8,13 @@ providers see the same functions, so all of them ask for the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
-from carpool.errors import CarpoolError
+from carpool.errors import CarpoolError, NotFound
 from faas_stack.provider.kubernetes.api_server import collection
 from faas_stack.provider.kubernetes.names import MANAGED, SELECTOR
 from faas_stack.provider.kubernetes.pod_template import container_security, pod_security
@@ -108,42 +110,69 @@ class ImagePulls:
         api: of the cluster.
         namespaces: of functions.
         options: how functions are run.
+        believed_s: how long DaemonSets are taken to be as they were applied.
     """
 
-    def __init__(self, api: ApiServer, namespaces: Namespaces, options: KubernetesOptions) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        namespaces: Namespaces,
+        options: KubernetesOptions,
+        believed_s: float = 300.0,
+    ) -> None:
         self._api = api
         self._namespaces = namespaces
         self._options = options
-        self._applied: dict[str, dict[str, Object]] = {}
+        self._believed_s = believed_s
+        self._applied: dict[str, tuple[dict[str, Object], float]] = {}
         self._troubles: dict[str, str] = {}
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(_LATER_S if any(self._troubles.values()) else _LOOK_S)
+            done = await self.look()
+            await asyncio.sleep(_LOOK_S if done else _LATER_S)
 
-    async def look(self) -> None:
-        """Bring about what has changed since the last look; what fails is tried again."""
-        for namespace in self._namespaces:
-            trouble = ""
-            try:
-                await self._bring(namespace)
-            except CarpoolError as error:
-                trouble = str(error)
-            if trouble and trouble != self._troubles.get(namespace.name):
-                log.warning("carpool: images of %s are not pulled: %s", namespace.name, trouble)
-            self._troubles[namespace.name] = trouble
+    async def look(self) -> bool:
+        """Bring about what has changed since the last look.
+
+        Namespaces whose functions are not known yet are left as they are.
+
+        Returns:
+            Whether nothing failed; what did is tried again at the next look.
+        """
+        listed = {each.name: each for each in self._namespaces if each.listed}
+        self._applied = {name: each for name, each in self._applied.items() if name in listed}
+        before, self._troubles = self._troubles, {}
+        for name, namespace in listed.items():
+            if trouble := await self._trouble(namespace):
+                self._troubles[name] = trouble
+                if trouble != before.get(name):
+                    log.warning("carpool: images of %s are not pulled: %s", name, trouble)
+        return not self._troubles
+
+    async def _trouble(self, namespace: NamespaceFunctions) -> str:
+        """Why a namespace's images could not be asked for; or empty."""
+        try:
+            await self._bring(namespace)
+        except CarpoolError as error:
+            return str(error)
+        except Exception as error:  # nothing else looks at this task
+            log.exception("carpool: images of %s", namespace.name)
+            return repr(error)
+        return ""
 
     async def _bring(self, namespace: NamespaceFunctions) -> None:
         stored = (function.stored for function in namespace.functions.values())
-        wanted = daemon_sets(stored, namespace.name, self._options)
-        if wanted == self._applied.get(namespace.name):
+        wanted, now = daemon_sets(stored, namespace.name, self._options), time.monotonic()
+        applied, applied_at = self._applied.get(namespace.name, (None, now))
+        if wanted == applied and now - applied_at < self._believed_s:
             return
         path = collection(DAEMON_SETS, namespace.name)
         for name in await self._api.names(path, SELECTOR):
             if name not in wanted:
-                await self._api.remove(f"{path}/{name}")
+                with contextlib.suppress(NotFound):  # another provider was first
+                    await self._api.remove(f"{path}/{name}")
         for name, document in wanted.items():
             await self._api.apply(f"{path}/{name}", document)
-        self._applied[namespace.name] = wanted
+        self._applied[namespace.name] = wanted, now

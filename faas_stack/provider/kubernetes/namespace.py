@@ -27,12 +27,14 @@ class NamespaceFunctions:
     Attributes:
         name: of the namespace.
         functions: by name.
+        listed: whether these are all there are; else they are not known yet.
         watches: what they are known by.
     """
 
     def __init__(self, api: ApiServer, name: str) -> None:
         self.name = name
         self.functions: dict[str, KubernetesFunction] = {}
+        self.listed = False
         self._by_id: dict[str, KubernetesFunction] = {}
         self._pods: dict[str, PodState] = {}
         self._removed: set[str] = set()
@@ -52,11 +54,9 @@ class NamespaceFunctions:
             CarpoolError: the API server refuses, or cannot be reached; it is tried again.
         """
         try:
-            deployments = await self._deployments.first()
-            pods = await self._pod_watch.first()
-            if not self._closed:
-                self._deployments_listed(deployments)
-                self._pods_listed(pods)
+            # Each is handed over as it comes: what was listed once is only followed from then on.
+            self._deployments_listed(await self._deployments.first())
+            self._pods_listed(await self._pod_watch.first())
         finally:
             if not self._closed:
                 self._follow()
@@ -112,6 +112,9 @@ class NamespaceFunctions:
             self._by_id.pop(function.stored.id, None)
 
     def _deployments_listed(self, listed: list[StoredFunction]) -> None:
+        if self._closed:
+            return
+        self.listed = True
         there = {each.uid for each in listed}
         for function in list(self.functions.values()):
             if function.stored.uid not in there:
@@ -127,6 +130,8 @@ class NamespaceFunctions:
             self._drop(function)
 
     def _pods_listed(self, listed: list[PodState]) -> None:
+        if self._closed:
+            return
         there = {each.name for each in listed}
         for name in self._pods.keys() - there:
             self._pod_gone(self._pods[name])

@@ -20,6 +20,7 @@ from tests.faas_stack.kubernetes.scripted_cluster import (
     ScriptedCluster,
     connected,
     keep_in,
+    refuse,
 )
 from tests.faas_stack.kubernetes.test_objects import made, stored
 from tests.waiting import wait_until_async
@@ -156,6 +157,28 @@ def test_a_namespace_whose_label_goes_while_it_is_listed(tmp_path: Path) -> None
             await api.get(f"{NAMESPACE}/pods")
         assert team not in cluster.watchers
         assert pods not in cluster.watchers
+        await namespaces.close()
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("kind", ["deployments", "pods"])
+def test_a_namespace_that_cannot_be_read_at_once(tmp_path: Path, kind: str) -> None:
+    """Its functions and pods are known all the same, whichever list failed."""
+    team = {
+        "deployments": "/apis/apps/v1/namespaces/team/deployments",
+        "pods": "/api/v1/namespaces/team/pods",
+    }
+
+    async def scene(cluster: ScriptedCluster, api: ApiServer) -> None:
+        cluster.put("/api/v1/namespaces/team", {"metadata": {"name": "team"}})
+        cluster.put(f"{team['deployments']}/fn", stored(made()))
+        cluster.first["GET", team[kind]] = [lambda e: refuse(e, 500, "InternalError")]
+        namespaces = Namespaces(api, "openfaas-fn")
+        await namespaces.open()
+        found = namespaces.find("team")
+        await wait_until_async(lambda: ["fn"] == list(found.functions), what="the function")
+        await wait_until_async(lambda: set(team.values()) <= set(cluster.watchers), what="both")
         await namespaces.close()
 
     play(tmp_path, scene)

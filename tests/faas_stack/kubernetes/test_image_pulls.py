@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.kubernetes.image_pulls import daemon_sets
+from faas_stack.provider.kubernetes.image_pulls import ImagePulls, daemon_sets
+from faas_stack.provider.kubernetes.names import MANAGED
+from faas_stack.provider.kubernetes.namespaces import Namespaces
 from faas_stack.provider.kubernetes.objects import manifest, read_function
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from tests.charts.objects import violations
 from tests.faas_stack.kubernetes.scripted_cluster import (
     NAMESPACE,
     ScriptedCluster,
+    answer,
+    connected,
     orchestrated,
     refuse,
 )
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     import pytest
 
+    from carpool.http.server import Exchange
     from faas_stack.provider.kubernetes.objects import StoredFunction
 
 OPTIONS = KubernetesOptions(image_pull_policy="IfNotPresent", prepull=True)
+TEAM = "/apis/apps/v1/namespaces/team"
+OLD = {"metadata": {"name": "old", "labels": MANAGED}}
 SETS = "/apis/apps/v1/namespaces/openfaas-fn/daemonsets"
 
 
@@ -128,5 +137,112 @@ def test_what_is_refused_is_said_and_functions_go_on(
             await wait_until_async(lambda: "images of openfaas-fn are not pulled" in caplog.text)
             assert "not allowed" in caplog.text
             assert f"{NAMESPACE}/services/a" in cluster.objects
+
+    uvloop.run(scene())
+
+
+@asynccontextmanager
+async def pulling(
+    cluster: ScriptedCluster, folder: Path, believed_s: float = 300.0
+) -> AsyncIterator[tuple[ImagePulls, Namespaces]]:
+    """What pulls the images of ``openfaas-fn`` and ``team``, at each look alone."""
+    cluster.put("/api/v1/namespaces/team", {"metadata": {"name": "team"}})
+    async with connected(cluster, folder) as api:
+        namespaces = Namespaces(api, "openfaas-fn")
+        await namespaces.open()
+        yield ImagePulls(api, namespaces, OPTIONS, believed_s), namespaces
+        await namespaces.close()
+
+
+def test_a_namespace_that_is_not_known_yet_is_left_alone(tmp_path: Path) -> None:
+    """It has functions, perhaps, whose images nodes would have to pull again."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        cluster.put(f"{TEAM}/daemonsets/old", OLD)
+        refusals = [lambda e: refuse(e, 500, "InternalError")] * 100
+        cluster.first["GET", f"{TEAM}/deployments"] = list(refusals)
+        async with pulling(cluster, tmp_path) as (pulls, _):
+            assert await pulls.look()
+            assert f"{TEAM}/daemonsets/old" in cluster.objects
+            cluster.first.clear()
+            watched = f"{TEAM}/deployments"
+            await wait_until_async(lambda: watched in cluster.watchers, what="the list")
+            assert await pulls.look()
+            assert f"{TEAM}/daemonsets/old" not in cluster.objects
+
+    uvloop.run(scene())
+
+
+def test_a_namespace_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
+    """What was refused there is no trouble any more."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        cluster.first["GET", f"{TEAM}/daemonsets"] = [lambda e: refuse(e, 403, "Forbidden")]
+        async with pulling(cluster, tmp_path) as (pulls, namespaces):
+            assert not await pulls.look()
+            spaces = "/api/v1/namespaces"
+            await wait_until_async(lambda: spaces in cluster.watchers, what="the watch")
+            gone = {"metadata": {"name": "team", "resourceVersion": "900"}}
+            cluster.tell(spaces, "DELETED", gone)
+            cluster.put(f"{TEAM}/daemonsets/old", OLD)
+            cluster.first["GET", f"{TEAM}/daemonsets"] = [lambda e: refuse(e, 403, "Forbidden")]
+            await wait_until_async(lambda: namespaces.get("team") is None, what="its end")
+            assert await pulls.look()
+
+    uvloop.run(scene())
+
+
+def test_what_is_not_understood_is_said_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends nothing: other namespaces' images are pulled."""
+
+    def odd(exchange: Exchange) -> bool:
+        answer(exchange, {})
+        return True
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        cluster.put(f"{TEAM}/daemonsets/old", OLD)
+        cluster.first["GET", SETS] = [odd]
+        async with pulling(cluster, tmp_path) as (pulls, _):
+            assert not await pulls.look()
+            assert "images of openfaas-fn are not pulled: KeyError" in caplog.text
+            assert f"{TEAM}/daemonsets/old" not in cluster.objects
+            assert await pulls.look()
+
+    uvloop.run(scene())
+
+
+def test_two_providers_remove_the_same(tmp_path: Path) -> None:
+    """The second does not mind that it is gone."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        cluster.put(f"{TEAM}/daemonsets/old", OLD)
+        gone = [lambda e: refuse(e, 404, "NotFound")]
+        cluster.first["DELETE", f"{TEAM}/daemonsets/old"] = list(gone)
+        async with pulling(cluster, tmp_path) as (pulls, _):
+            assert await pulls.look()
+        assert 1 == cluster.requests("DELETE", f"{TEAM}/daemonsets/old")
+
+    uvloop.run(scene())
+
+
+def test_what_someone_else_removed_comes_back(tmp_path: Path) -> None:
+    """It is not believed for ever that what was applied is there."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        document = manifest(deployment("a", "one:1"), 1, "a", OPTIONS, [])
+        cluster.put(f"{TEAM}/deployments/a", document)
+        async with pulling(cluster, tmp_path, believed_s=0.0) as (pulls, _):
+            assert await pulls.look()
+            (name,) = (each for each in cluster.objects if "/daemonsets/" in each)
+            del cluster.objects[name]
+            assert await pulls.look()
+            assert name in cluster.objects
 
     uvloop.run(scene())
