@@ -119,13 +119,15 @@ def _rows(records: Records, case: str) -> tuple[list[str], list[str]]:
             for number, run in enumerate(own, start=1)
         }
         if len(own) > 1:
-            names = (*_COMPARED, EXECUTION)
+            names = [name for name in (*_COMPARED, EXECUTION) if all(name in run for run in own)]
             median = {name: statistics.median(run[name] for run in own) for name in names}
             shown[f"{policy} | median of {len(own)}"] = median
         last: list[str] = []
         for said, run in shown.items():
             last = _agreement(said, run, simulated)
-            rows += [*last, _execution(said, run, simulated)]
+            rows += last
+            if EXECUTION in run:
+                rows.append(_execution(said, run, simulated))
         judged += last
     return rows, judged
 
