@@ -13,6 +13,10 @@ import yaml
 
 from carpool import function_name
 from carpool.errors import ConfigError, Problem
+from carpool.files import read_text
+from carpool.setting_spec import read_value
+from carpool.settings import rows
+from carpool.validation.problems import Problems
 from faas_stack.stack import stack_file, templates
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _LANG = "python3-onnx-batch"
+_WEIGHTS = (".data", "_data")  # exporters call a file of weights as its model, with one of these
 _HEAD = """\
 version: 1.0
 provider:
@@ -30,7 +35,7 @@ provider:
 functions:
 """
 _ENTRY = """\
-  {name}:
+  {key}:
     lang: {lang}
     handler: ./{name}
     image: {name}:latest
@@ -51,9 +56,13 @@ def main(argv: list[str]) -> int:
     template = templates.find(args.lang, path.resolve().parent)
     folder = path.parent / args.name
     _check(args, folder)
-    text = _with_entry(path, args.name, _ENTRY.format(**vars(args)))
-    _copy(template, folder, args.model)
-    path.write_text(text, encoding="utf-8")
+    text = _with_entry(path, args.name, _entry(args))
+    try:
+        _copy(template, folder, args.model)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        where, why = str(error.filename or folder), error.strerror or str(error)
+        raise ConfigError([Problem(where, why, "a file that can be written")]) from error
     sys.stdout.write(_told(path, folder, args))
     return 0
 
@@ -75,20 +84,32 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(args: argparse.Namespace, folder: Path) -> None:
     """Everything that can be wrong with the arguments, before anything is written."""
-    problems = []
+    problems = Problems()
+    (slo,) = [row for row in rows() if row.key == "slo"]
+    read_value(slo.kind, "--slo", args.slo, problems)
     if not re.fullmatch(function_name.PATTERN, args.name):
         expected = "lower-case letters, digits and inner dashes"
-        problems.append(Problem("NAME", args.name, expected))
+        problems.add("NAME", args.name, expected)
     if folder.exists():
         hint = "choose another name, or remove it"
-        problems.append(Problem("NAME", str(folder), "a folder that does not exist yet", hint))
+        problems.add("NAME", str(folder), "a folder that does not exist yet", hint)
     if args.model and not args.model.is_file():
-        problems.append(Problem("--model", str(args.model), "an ONNX file"))
+        problems.add("--model", str(args.model), "an ONNX file")
     if args.model and "onnx" not in args.lang:
         hint = f"use --lang {_LANG}, or load the model in handler.py"
-        problems.append(Problem("--model", str(args.model), "a template that serves ONNX", hint))
-    if problems:
-        raise ConfigError(problems)
+        problems.add("--model", str(args.model), "a template that serves ONNX", hint)
+    problems.raise_if_any()
+
+
+def _entry(args: argparse.Namespace) -> str:
+    values = {**vars(args), "key": _scalar(args.name), "slo": _scalar(args.slo)}
+    return _ENTRY.format(**values)
+
+
+def _scalar(text: str) -> str:
+    """A text in YAML: in quotes where it would be read as a number, a date or a truth value."""
+    written: str = yaml.safe_dump(text)
+    return written.removesuffix("...\n").rstrip()
 
 
 def _with_entry(path: Path, name: str, entry: str) -> str:
@@ -97,7 +118,10 @@ def _with_entry(path: Path, name: str, entry: str) -> str:
     Raises:
         ConfigError: the text cannot simply be continued, or has the function already.
     """
-    old = path.read_text(encoding="utf-8") if path.exists() else _HEAD
+    problems = Problems()
+    old = read_text(path, problems) if path.exists() else _HEAD
+    problems.raise_if_any()
+    assert old is not None  # noqa: S101 - there was no problem
     text = f"{old.rstrip()}\n{entry}"
     had, has = _functions(old), _functions(text)
     if name in had or has != had | {name: yaml.safe_load(entry)[name]}:
@@ -109,7 +133,7 @@ def _with_entry(path: Path, name: str, entry: str) -> str:
 def _functions(text: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # a date that there is not
         return {}
     found = document.get("functions") if isinstance(document, dict) else None
     return found if isinstance(found, dict) else {}
@@ -125,6 +149,9 @@ def _copy(template: Template, folder: Path, model: Path | None) -> None:
     source = model or folder / "example.onnx"
     if source.is_file():
         shutil.copyfile(source, folder / "model.onnx")
+        for weights in (source.with_name(source.name + end) for end in _WEIGHTS):
+            if weights.is_file():  # which the model knows by this name
+                shutil.copyfile(weights, folder / weights.name)
 
 
 def _told(path: Path, folder: Path, args: argparse.Namespace) -> str:

@@ -97,3 +97,37 @@ def test_a_file_that_cannot_be_continued_stays(folder: Path, text: str) -> None:
         new.main(["b"])
     assert text == (folder / "stack.yaml").read_text()
     assert not (folder / "b").exists()
+
+
+@pytest.mark.parametrize("name", ["123", "on", "off", "yes", "null", "2024-01-02", "2024-13-99"])
+def test_a_name_that_yaml_reads_as_something_else(name: str) -> None:
+    """It is a name all the same."""
+    new.main([name])
+    new.main(["next"])
+    assert [name, "next"] == _names()
+
+
+@pytest.mark.parametrize("slo", ["soon", "a: b", "-1s", "0", "[", ""])
+def test_an_objective_that_is_none_is_not_written(folder: Path, slo: str) -> None:
+    """What `carpool up` would refuse is refused at once."""
+    with pytest.raises(ConfigError, match="--slo"):
+        new.main(["a", f"--slo={slo}"])
+    assert [] == list(folder.iterdir())
+
+
+def test_a_stack_file_that_cannot_be_read_stays(folder: Path) -> None:
+    """Bytes that are no text, or a folder."""
+    (folder / "stack.yaml").write_bytes(b"\xff")
+    (folder / "other.yaml").mkdir()
+    for path, said in (("stack.yaml", "UTF-8"), ("other.yaml", "a readable file")):
+        with pytest.raises(ConfigError, match=said):
+            new.main(["a", "-f", path])
+    assert not (folder / "a").exists()
+
+
+def test_weights_beside_a_model_are_copied(folder: Path) -> None:
+    """Under their own name, by which the model knows them."""
+    (folder / "mine.onnx").write_bytes(b"a model")
+    (folder / "mine.onnx.data").write_bytes(b"weights")
+    new.main(["classify", "--model", "mine.onnx"])
+    assert b"weights" == (folder / "classify" / "mine.onnx.data").read_bytes()
