@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 
     from carpool.wire import Buffer
 
-__all__ = ["ENTRIES", "MEMBERS", "UNREADABLE", "first_entries", "is_scalar", "written"]
+__all__ = [
+    "ENTRIES",
+    "MEMBERS",
+    "UNREADABLE",
+    "check_size",
+    "check_size_beside",
+    "first_entries",
+    "is_scalar",
+    "written",
+]
 
 MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _SCALAR = re.compile(rb'["\-0-9tfn]')
+_SIZE_MAX = 64 * 1024  # bytes of members that are cut out; more than any program has a use for
 
 
-def first_entries(text: Buffer, most: int, kind: type = msgspec.Raw) -> list[msgspec.Raw]:
+def first_entries(text: Buffer, most: int, kind: type = msgspec.Raw) -> list[Any]:
     """The entries of a list; if there are more than ``most``, the first, at least one too many.
 
     Raises:
@@ -41,6 +51,33 @@ def _first_entries(bits: int, kind: type) -> msgspec.json.Decoder[msgspec.Struct
     """Cuts out the first ``2**bits`` entries of a list; what follows is passed over."""
     fields = [(f"e{n}", kind | msgspec.UnsetType, UNSET) for n in range(1 << bits)]
     return msgspec.json.Decoder(msgspec.defstruct("Entries", fields, array_like=True))
+
+
+def check_size_beside(text: Buffer, name: str) -> None:
+    """See that an object has little beside its member ``name``, before its members are cut out.
+
+    Raises:
+        MsgspecError: it has too much, or it is no object.
+    """
+    check_size(len(text) - len(getattr(_only(name).decode(text), name)))
+
+
+def check_size(size_bytes: int) -> None:
+    """See that so much JSON is little enough for its members to be cut out.
+
+    Raises:
+        MsgspecError: it is not.
+    """
+    if size_bytes > _SIZE_MAX:
+        msg = f"{size_bytes} bytes of members: expected at most {_SIZE_MAX}"
+        raise msgspec.ValidationError(msg)
+
+
+@cache
+def _only(name: str) -> msgspec.json.Decoder[msgspec.Struct]:
+    """Cuts out one member of an object; the others are passed over."""
+    fields = [(name, msgspec.Raw, msgspec.Raw(b""))]
+    return msgspec.json.Decoder(msgspec.defstruct("Only", fields))
 
 
 def is_scalar(raw: Buffer) -> bool:

@@ -21,6 +21,8 @@ from sidecar.runtime.merging.members import (
     ENTRIES,
     MEMBERS,
     UNREADABLE,
+    check_size,
+    check_size_beside,
     first_entries,
     is_scalar,
     written,
@@ -37,6 +39,7 @@ PROBE = Probe("/v2/health/ready", below=300)
 
 _UNREADABLE = (*UNREADABLE, ValueError)
 _SIZE = "binary_data_size"
+_INPUTS_MAX = 64
 _OPENED = re.compile(rb"[\s\[]*")
 _VALUE_BYTES = {
     **dict.fromkeys(("BOOL", "UINT8", "INT8"), 1),
@@ -54,7 +57,7 @@ class _Tensor(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     shape: _Shape
     datatype: str
-    parameters: dict[str, Raw] | None = None
+    parameters: Raw = Raw(b"null")
     data: Raw | UnsetType = UNSET
 
 
@@ -107,7 +110,7 @@ def read(target: str, request: Message, _most: int) -> Inference | None:
     if not target.partition("?")[0].endswith("/infer"):
         return None
     try:
-        members, columns = _columns(request, "inputs", counts_texts=True)
+        members, columns = _columns(request, "inputs", is_request=True)
     except _UNREADABLE:
         return None
     if len({column.rows for column in columns}) != 1:
@@ -135,7 +138,7 @@ def divided(answer: Message, requests: Sequence[Inference]) -> list[Message]:
     """
     ends = list(accumulate([request.item_count for request in requests], initial=0))
     try:
-        members, columns = _columns(answer, "outputs", counts_texts=False)
+        members, columns = _columns(answer, "outputs", is_request=False)
         _check_common(members)
         parts = [_parts(column, ends) for column in columns]
     except _UNREADABLE as error:
@@ -153,34 +156,49 @@ def divided(answer: Message, requests: Sequence[Inference]) -> list[Message]:
 
 
 def _columns(
-    message: Message, name: str, *, counts_texts: bool
+    message: Message, name: str, *, is_request: bool
 ) -> tuple[dict[str, Raw], list[_Column]]:
     """The other members of a message, and its tensors.
 
     Args:
         message: its JSON and what stands behind it.
         name: the member that has the tensors.
-        counts_texts: whether tensors of texts are counted, which few of them can be.
+        is_request: its tensors of texts are counted, which few of them can be; and as any caller
+            may have sent it, only a little of it is cut out.
 
     Raises:
         ValueError: they cannot be merged or divided; or one of `UNREADABLE`.
     """
     body = memoryview(message.body)
     length = _number(message.json_length) if message.json_length else len(body)
+    if is_request:
+        check_size_beside(body[:length], name)
     members = MEMBERS.decode(body[:length])
+    listed = members.pop(name, Raw(b""))
     tail, columns = body[length:], []
-    for tensor in _TENSORS.decode(members.pop(name, b"")):
-        size = (tensor.parameters or {}).pop(_SIZE, None)
+    for tensor in _inputs(listed) if is_request else _TENSORS.decode(listed):
+        check_size(len(tensor.parameters))
+        parameters = _PARAMETERS.decode(tensor.parameters) or {}
+        size = parameters.pop(_SIZE, None)
         if size is None:
-            columns.append(_listed(tensor, counts_texts=counts_texts))
+            columns.append(_listed(tensor, parameters, counts_texts=is_request))
         else:
             size_bytes = _number(bytes(size))
-            columns.append(_as_bytes(tensor, tail[:size_bytes], size_bytes))
+            columns.append(_as_bytes(tensor, parameters, tail[:size_bytes], size_bytes))
             tail = tail[size_bytes:]
     if tail:
         msg = f"{len(tail)} bytes of it are no tensor's"
         raise ValueError(msg)
     return members, columns
+
+
+def _inputs(text: Raw) -> list[_Tensor]:
+    """The tensors of a request; no more of them are read than may be."""
+    found = first_entries(text, _INPUTS_MAX, _Tensor)
+    if len(found) > _INPUTS_MAX:
+        msg = f"more than {_INPUTS_MAX} inputs"
+        raise ValueError(msg)
+    return found
 
 
 def _number(digits: bytes) -> int:
@@ -190,7 +208,7 @@ def _number(digits: bytes) -> int:
     return int(digits)
 
 
-def _listed(tensor: _Tensor, *, counts_texts: bool) -> _Column:
+def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: bool) -> _Column:
     """A tensor whose values stand in the JSON."""
     text = bytes(tensor.data) if tensor.data is not UNSET else b""
     opened = _OPENED.match(text)
@@ -203,21 +221,22 @@ def _listed(tensor: _Tensor, *, counts_texts: bool) -> _Column:
     if not depth or found != expected:
         msg = f"{tensor.name[:80]!r} has no list of data with {expected} values"
         raise ValueError(msg)
-    return _column(tensor, depth, text[1:-1])
+    return _column(tensor, parameters, depth, text[1:-1])
 
 
-def _as_bytes(tensor: _Tensor, values: memoryview, size_bytes: int) -> _Column:
+def _as_bytes(
+    tensor: _Tensor, parameters: Mapping[str, Raw], values: memoryview, size_bytes: int
+) -> _Column:
     """A tensor whose values stand behind the JSON, as many bytes as it says, if they are there."""
     expected = math.prod(tensor.shape) * _VALUE_BYTES.get(tensor.datatype, 0)
     if tensor.data is not UNSET or not len(values) == size_bytes == expected > 0:
         kind = f"{tensor.datatype[:20]} and the shape {tensor.shape}"
         msg = f"{tensor.name[:80]!r} has {len(values)} bytes of the datatype {kind}"
         raise ValueError(msg)
-    return _column(tensor, 0, values)
+    return _column(tensor, parameters, 0, values)
 
 
-def _column(tensor: _Tensor, depth: int, values: Buffer) -> _Column:
-    parameters = tensor.parameters or {}
+def _column(tensor: _Tensor, parameters: Mapping[str, Raw], depth: int, values: Buffer) -> _Column:
     _check_scalars(parameters, f"{tensor.name[:80]!r} has the parameter")
     row_shape = tuple(tensor.shape[1:])
     kind = _Kind(tensor.name, tensor.datatype, row_shape, depth, written(parameters))

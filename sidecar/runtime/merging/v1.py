@@ -14,6 +14,7 @@ from sidecar.runtime.merging.members import (
     ENTRIES,
     MEMBERS,
     UNREADABLE,
+    check_size_beside,
     first_entries,
     is_scalar,
     written,
@@ -49,6 +50,7 @@ class Instances(NamedTuple):
 def read(_target: str, request: Message, most: int) -> Instances | None:
     """The instances of a request; None if it has none. As `MergeForm.read`."""
     try:
+        check_size_beside(request.body, "instances")
         members = MEMBERS.decode(request.body)
         entries = first_entries(members.pop("instances", b""), most)
     except UNREADABLE:

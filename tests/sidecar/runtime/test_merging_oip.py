@@ -268,3 +268,34 @@ def test_large_tensors_are_not_cut_into_pieces() -> None:
     tracemalloc.stop()
     assert 2 == len(parts)
     assert peak_bytes < 4 * (len(body) + len(answer.body))
+
+
+TINY = b'{"name":"x","shape":[1],"datatype":"FP32","data":[1]%b}'
+MANY = b"".join([b',"%d":1' % n for n in range(100_000)])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"inputs":[%b]}' % b",".join([TINY % b""] * 20_000), id="inputs"),
+        pytest.param(b'{"inputs":[%b]%b}' % (TINY % b"", MANY), id="members"),
+        pytest.param(
+            b'{"inputs":[%b]}' % (TINY % (b',"parameters":{"a":1%b}' % MANY)), id="parameters"
+        ),
+    ],
+)
+def test_of_many_pieces_few_are_cut_out(body: bytes) -> None:
+    """So that a body cannot become a large heap: such a request travels alone."""
+    tracemalloc.start()
+    found = oip.read(TARGET, Message(body), 32)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found is None
+    assert peak_bytes < 2 * len(body)
+
+
+@pytest.mark.parametrize(("count", "merges"), [(64, True), (65, False)])
+def test_a_request_of_many_inputs_travels_alone(count: int, merges: bool) -> None:  # noqa: FBT001
+    """No model has so many."""
+    tensors = [tensor(f"x{n}", [[1.0]]) for n in range(count)]
+    assert merges is (oip.read(TARGET, Message(request(*tensors)), 32) is not None)

@@ -129,3 +129,15 @@ def test_of_too_many_instances_only_some_are_cut_out() -> None:
     exact = read(b'{"instances": [%b1]}' % (b"1," * 31), 32)
     assert exact is not None
     assert 32 == len(exact.entries)
+
+
+def test_of_many_members_none_are_cut_out() -> None:
+    """Such a request travels alone; one with some beside its instances does not."""
+    body = b'{"instances": [1]%b}' % b"".join([b',"%d":1' % n for n in range(100_000)])
+    tracemalloc.start()
+    found = read(body)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found is None
+    assert peak_bytes < len(body)
+    assert read(b'{"instances": [1]%b}' % b"".join([b',"%d":1' % n for n in range(1000)]))
