@@ -49,7 +49,7 @@ def main(argv: list[str], prog: str = "carpool compare --matrix", out: Path | No
     seeds = _seeds(flags.seeds, problems)
     horizon_s = _horizon_s(flags.horizon, problems)
     named = any(getattr(flags, part) for part in _PARTS)
-    share = flags.share or (1.0 if named else _SHARE)
+    share = flags.share if flags.share is not None else 1.0 if named else _SHARE
     if not 0 < share <= 1:
         problems.add("--share", flags.share, "a number above 0, 1 at most")
     problems.raise_if_any()

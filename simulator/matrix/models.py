@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from carpool.errors import ConfigError, Problem
 from carpool.latency import Configuration
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table, read_table
@@ -113,12 +114,19 @@ MODELS: dict[str, Model] = {
 
 
 def measured_models(folder: Path) -> dict[str, Model]:
-    """The tables ``*.csv`` of a folder by name."""
+    """The tables ``*.csv`` of a folder by name.
+
+    Raises:
+        ConfigError: what is wrong with one.
+    """
     return {path.stem: _measured(path) for path in sorted(folder.glob("*.csv"))}
 
 
 def _measured(path: Path) -> Model:
     table = read_table(path, load_s=LOAD_S)
     singles = sorted(seconds for row, seconds in table.rows.items() if row.batch == 1)
+    if not singles:
+        expected = "a row with batch 1, as objectives are multiples of a single request's time"
+        raise ConfigError([Problem(str(path), "no batch of 1", expected)])
     single_s = singles[len(singles) // 2]
     return Model(table, single_s, max(_MEASURED_RPS, 2 / single_s))

@@ -53,8 +53,9 @@ class Row:
 
     @property
     def over_bound(self) -> float:
-        """Cost, times the bound; infinite for a policy that failed."""
-        return math.inf if self.failure else self.cost / self.bound
+        """Cost, times the bound; infinite where a policy failed or nothing had to be paid."""
+        nothing = self.failure or not (self.cost > 0 and self.bound > 0)
+        return math.inf if nothing else self.cost / self.bound
 
 
 class Rows:

@@ -47,6 +47,7 @@ class Standing:
         over_bound, over_bound_interval: Cost over the bound, geometric mean, and half its interval;
             NaN where one seed gives none.
         missed, missed_interval: Share of requests missed, mean.
+        failed: Cells in which it failed with a seed, which are not in `over_bound`.
         held: Cells in which it misses at most 3 %.
         cheapest: Cells in which it holds and nobody who holds is cheaper by more than 3 %.
         dearer: Cells in which it costs over 1.05 times the cheapest other that holds.
@@ -60,6 +61,7 @@ class Standing:
     over_bound_interval: float
     missed: float
     missed_interval: float
+    failed: int
     held: int
     cheapest: int
     dearer: int
@@ -88,6 +90,7 @@ def table(found: Sequence[Standing]) -> str:
         "policy": lambda s: f"`{s.policy}`",
         "cost over bound": lambda s: _with_interval(s.over_bound, s.over_bound_interval, ".2f"),
         "missed": lambda s: _with_interval(s.missed, s.missed_interval, ".2%"),
+        "failed": lambda s: str(s.failed),
         "held": lambda s: f"{s.held} of {s.cells}",
         "cheapest": lambda s: str(s.cheapest),
         "dearer": lambda s: str(s.dearer),
@@ -143,6 +146,7 @@ def _standing(
         _interval(costs),
         fmean(one.missed for one, _ in cells),
         _interval(misses),
+        failed=len({row.cell for row in own if row.failure}),
         held=sum(one.missed <= HELD for one, _ in cells),
         cheapest=sum(
             one.missed <= HELD and one.cost <= _NEAR * _cheapest(cell, policy)

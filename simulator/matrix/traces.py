@@ -11,6 +11,7 @@ import math
 import random
 from typing import TYPE_CHECKING, TypeAlias
 
+from carpool.errors import ConfigError, Problem
 from scaler.arrivals.markov import mmpp2
 from scaler.arrivals.processes import Poisson, Trace, read_trace
 
@@ -109,31 +110,45 @@ TRACES: dict[str, Maker] = {
 
 
 def measured_traces(folder: Path) -> dict[str, Maker]:
-    """The traces ``*.csv`` of a folder by name: of each the stretch that changes the most."""
+    """The traces ``*.csv`` of a folder by name: of each the stretch that changes the most.
+
+    Raises:
+        ConfigError: what is wrong with one.
+    """
     return {path.stem: _measured(path) for path in sorted(folder.glob("*.csv"))}
 
 
 def _measured(path: Path) -> Maker:
+    whole = read_trace(path)
+    _check(path, whole.rates_rps)
+
     def make(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
         del seed
-        whole = read_trace(path)
         start_s = _liveliest(whole, horizon_s)
-        return _trace([whole.rate(start_s + at) for at in _times(horizon_s)], rate_rps)
+        rates = [whole.rate(start_s + at) for at in _times(horizon_s)]
+        _check(path, rates)
+        return _trace(rates, rate_rps)
 
     return make
 
 
+def _check(path: Path, rates_rps: Sequence[float]) -> None:
+    if not any(rates_rps):
+        expected = "a rate above 0 in the stretch that is taken, to be scaled to a mean"
+        raise ConfigError([Problem(str(path), "no requests", expected)])
+
+
 def _liveliest(trace: Trace, horizon_s: float) -> float:
-    """Where the stretch of this length begins in which the rate changes the most."""
+    """Where the stretch of this length begins in which the rate changes, or else is, the most."""
     starts = [at for at in trace.starts_s if at + horizon_s <= trace.end_s] or [0.0]
 
-    def changed(start_s: float) -> float:
+    def changed(start_s: float) -> tuple[float, float]:
         inside = [
             rate
             for at, rate in zip(trace.starts_s, trace.rates_rps, strict=True)
             if start_s <= at < start_s + horizon_s
         ]
-        return sum([abs(b - a) for a, b in itertools.pairwise(inside)])
+        return sum([abs(b - a) for a, b in itertools.pairwise(inside)]), sum(inside)
 
     return max(starts, key=changed)
 

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["BatchLaw", "Service", "first_phases", "quantiles"]
 
 _PARTS, _PASSES = 24, 5  # of the interval in which a quantile is searched
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # of a window, as a grid of windows is rounded
+_DIGIT = 1e-12  # of a time
 _EVEN = np.linspace(0, 1, 257)
 _GEOMETRIC = np.logspace(-6, 0, 401)
 
@@ -142,14 +143,16 @@ class BatchLaw:
         """
         service = service or Service.fixed(np.zeros(self.size))
         seconds = service.seconds[: self.size]
-        left = np.asarray(times_s, dtype=float)[:, None, None] - seconds
-        waits = np.empty(left.shape)
+        times = np.asarray(times_s, dtype=float)[:, None, None]
+        # A request that is in time to the last digit is not late because of how floats round.
+        left = times - seconds + _DIGIT * abs(times)
+        waits, ended_s = np.empty(left.shape), self.window_s * (1 - _ROUNDING)
         for number, (everybody, requests) in enumerate(
             zip(self._everybody, self._waiting, strict=True)
         ):
             here = left[:, number]
             tabulated = np.interp(here, self.waits_s, requests)
-            waits[:, number] = np.where(here < self.window_s, tabulated, 0.0)
+            waits[:, number] = np.where(here < ended_s, tabulated, 0.0)
             waits[:, number][here < 0] = everybody
         share: Times = (waits @ service.weights).sum(axis=1) / self.mean_size
         return share.clip(0.0, 1.0)

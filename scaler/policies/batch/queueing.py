@@ -27,7 +27,7 @@ from scaler.arrivals.processes import Poisson
 from scaler.policies.batch.batch_law import BatchLaw
 from scaler.policies.batch.busy_law import BusyLaw
 from scaler.policies.batch.start_chain import StartChain
-from scaler.policies.common.erlang import waiting_share
+from scaler.policies.common.erlang import enough, waiting_share
 
 if TYPE_CHECKING:
     from scaler.arrivals.map_counts import Markovian
@@ -87,6 +87,10 @@ class LimitedInstances:
         service = self._service.delayed(delays, weights)
         return float(self._law.late([objective_s], service)[0])
 
+    def late_anyway(self, objective_s: float) -> float:
+        """The same with an instance for every batch at once."""
+        return float(self._law.late([objective_s], self._service)[0])
+
     def delayed(self, instances: int) -> Service:
         """What a batch takes from its leaving on, with the wait for an instance by Erlang's C."""
         return self._service.delayed(*self._delays(instances))
@@ -131,10 +135,15 @@ def least_instances(
         objective_s: Latency that is in time.
         miss: The share of requests that may be late.
         most: No more than so many, whatever that makes late.
+
+    Returns:
+        Where more are late on any number, so many that hardly a batch waits for one.
     """
+    most = min(most, _MOST)
+    if crowd.late_anyway(objective_s) > miss:
+        return int(min(max(1, enough(crowd.busiest)), most))
     high = max(1, math.ceil(crowd.busiest))
     low = 0
-    most = min(most, _MOST)
     while high < most and crowd.late(objective_s, high) > miss:
         low, high = high, high + max(1, high // 4)
     high = int(min(high, most))

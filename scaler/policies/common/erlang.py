@@ -24,9 +24,13 @@ def waiting_share(instances: int, busy: float) -> float:
     """
     if busy >= instances:
         return 1.0
+    if busy <= 0:
+        return 0.0
     inverse = 1.0  # of Erlang's B
     for number in range(1, instances + 1):
-        inverse = 1.0 + number / busy * inverse if busy > 0 else math.inf
+        inverse = 1.0 + number / busy * inverse
+        if inverse == math.inf:  # and stays so, however many there are
+            return 0.0
     blocked = 1.0 / inverse
     return blocked * instances / (instances - busy * (1.0 - blocked))
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
+from carpool.latency import Configuration
 from carpool.latency.linear import Linear
+from carpool.latency.table import Table
 from carpool.plugins import build, resolve
 from carpool.scaling import Application, Instances
 from carpool.testing import check_scale_policy
@@ -230,6 +232,16 @@ def test_what_no_longer_meets_the_objective_is_changed() -> None:
     changed = planned(batch(amortised_s=1.0), tight).plans["classify"]
     assert changed.routes[0].max_wait_s < 0.1
     assert (changed.predicted.slo_miss_ratio or 0) <= 0.01
+
+
+@pytest.mark.parametrize("objective_s", [0.06, 0.12])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 2.0, 10.0, 40.0])
+def test_a_window_that_just_fits_takes_no_endless_number(objective_s: float, rate: float) -> None:
+    """Window and execution together are the objective to the last digit, or nearly."""
+    times_ms = {1: 24, 2: 30, 4: 42, 8: 66, 16: 114}
+    table = Table({Configuration(k, 2.0, 0.0): ms / 1000 for k, ms in times_ms.items()}, 2.0)
+    plan = planned(batch(), load(rate, model=table, slo_s=objective_s)).plans["classify"]
+    assert 1 <= counts(plan).total() <= 20
 
 
 def test_the_cheapest_size_of_instance() -> None:

@@ -244,3 +244,14 @@ def test_what_is_no_batch_is_refused(size: int, window_s: float, named: str) -> 
     """By name."""
     with pytest.raises(ConfigError, match=named):
         BatchLaw(Poisson(1), size, window_s)
+
+
+@pytest.mark.parametrize("process", [Poisson(0.5), Poisson(40.0), BURSTY])
+def test_a_window_that_just_fits_is_in_time(process: Markovian) -> None:
+    """Whatever the last digits: the first of a batch waits the window, and is not late by it."""
+    objective_s = 0.12
+    for batch_s in (0.03, 0.042, 0.066, 0.114):
+        for steps in range(1, 65):
+            window_s = (objective_s - batch_s) / steps * steps
+            law = BatchLaw(process, 4, window_s)
+            assert law.late([objective_s], Service.fixed([batch_s] * 4))[0] == 0

@@ -98,3 +98,11 @@ def test_what_cannot_keep_up_is_not_expected() -> None:
     crowd = LimitedInstances(Poisson(100.0), free, Service.fixed([0.1] * 4))
     assert None is crowd.law(1)
     assert crowd.law(3) is not None
+
+
+@pytest.mark.parametrize("rate", [1.0, 5.0, 20.0])
+def test_a_window_that_just_fits_is_in_time(rate: float) -> None:
+    """Requests that wait the window, and then execute, are not late at exactly that."""
+    found = law(Poisson(rate), 4, 0.09, [0.03] * 4, instances=8)
+    on_time, later = found.late([0.12, 0.12 + 1e-6]).tolist()
+    assert on_time == pytest.approx(later, abs=1e-6)

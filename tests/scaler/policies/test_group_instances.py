@@ -32,6 +32,12 @@ def test_too_few_never_catch_up() -> None:
     assert 1 == waiting_share(2, 2.0) == waiting_share(0, 0.0)
 
 
+@pytest.mark.timeout(20)
+def test_very_many_that_idle_are_not_counted_up() -> None:
+    """None waits, and what is beyond all numbers is not gone through one by one."""
+    assert 0 == waiting_share(10**12, 1.0) == waiting_share(10**12, 0.0)
+
+
 @pytest.mark.parametrize("busy", [1e-9, 0.01, 1.0, 7.3, 90.0, 999.0])
 def test_enough_is_the_least(busy: float) -> None:
     """One less would have more waiting than may."""

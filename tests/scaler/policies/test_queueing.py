@@ -48,6 +48,14 @@ def test_the_least_is_enough_and_one_fewer_is_not() -> None:
     assert 3 == least_instances(busy, 0.22, 0.01, most=3)
 
 
+def test_where_batches_alone_are_late_no_number_is_searched() -> None:
+    """A full batch of 130 ms is never within 120: so many that hardly one waits will do."""
+    busy = crowd(Poisson(400.0))
+    found = least_instances(busy, 0.12, 0.01)
+    assert busy.busiest < found < 3 * busy.busiest
+    assert 2 == least_instances(busy, 0.12, 0.01, most=2)
+
+
 def test_the_busiest_phase_counts() -> None:
     """A mean of 65 requests/s hides phases of 120."""
     alone = crowd(Poisson(120.0)).busiest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections import Counter
@@ -16,7 +17,7 @@ from simulator.matrix import command
 from simulator.matrix.cells import BILLINGS, Cell, catalogue
 from simulator.matrix.models import OBJECTIVES
 from simulator.matrix.rows import Row, Rows
-from simulator.matrix.summary import standings
+from simulator.matrix.summary import as_dict, standings, table
 from simulator.matrix.traces import TRACES
 
 if TYPE_CHECKING:
@@ -73,6 +74,38 @@ def test_traces_are_read_from_a_folder(tmp_path: Path) -> None:
     assert function.slo_s == pytest.approx(0.080)
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("profiles/mine.csv", "cpu_threads,gpu_percent,batch,latency_ms\n2,0,4,50\n", "batch 1"),
+        ("traces/own.csv", "start_s,requests_per_minute\n0,0\n60,0\n", "a rate above 0"),
+    ],
+)
+def test_data_that_make_no_cell_are_refused(
+    tmp_path: Path, path: str, text: str, said: str
+) -> None:
+    """Objectives are multiples of single requests, and rates parts of a mean above 0."""
+    file = tmp_path / path
+    file.parent.mkdir()
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=said) as refused:
+        command.main(["--data", str(tmp_path), *SHORT])
+    assert path in str(refused.value)
+
+
+def test_a_stretch_without_requests_is_not_taken_where_another_has_some(tmp_path: Path) -> None:
+    """One shorter than a row changes nowhere, and is not of the first zero."""
+    (tmp_path / "traces").mkdir()
+    path = tmp_path / "traces" / "own.csv"
+    path.write_text("start_s,requests_per_minute\n0,0\n100,60\n")
+    own = catalogue([tmp_path]).traces["own"]
+    assert own(10.0, 20.0, 1).mean_rate == pytest.approx(10.0)
+    path.write_text("start_s,requests_per_minute\n0,0\n100,60\n130,0\n")
+    late = catalogue([tmp_path]).traces["own"]
+    with pytest.raises(ConfigError, match=r"own\.csv"):
+        late(10.0, 90.0, 1)
+
+
 def test_rows_are_not_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second run adds nothing and prints the same; what a sudden end has torn is made again."""
     out = tmp_path / "rows.jsonl"
@@ -108,6 +141,7 @@ def test_json_has_every_part(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seeds", "one"], "1-3"),
         (["--horizon", "20"], "20m"),
         (["--share", "2"], "1 at most"),
+        (["--share", "0"], "above 0"),
         (["--policy", "infles"], "infless"),
     ],
 )
@@ -149,3 +183,18 @@ def test_standings_by_hand() -> None:
     assert (one.dearer, two.dearer) == (1, 1)
     assert (one.misses_more, two.misses_more) == (1, 1)
     assert (one.kept, two.kept) == (1, 1)
+
+
+def test_what_costs_nothing_and_what_fails_is_in_the_table() -> None:
+    """Neither has a cost over the bound; how many cells failed is said."""
+    nothing = dataclasses.replace(row("b", "one", 0.0, 0.0), requests=0, bound=0.0)
+    failed = dataclasses.replace(row("b", "two", 0.0, 1.0), failure="no plan")
+    rows = [row("a", "one", 2.0, 0.0), row("a", "two", 3.0, 0.0), nothing, failed]
+    one, two = standings(rows)
+    assert [one.over_bound, two.over_bound] == pytest.approx([2.0, 3.0])
+    assert ((0, 2), (1, 2)) == ((one.failed, one.cells), (two.failed, two.cells))
+    heads, _, *lines = table([one, two]).splitlines()
+    assert ["0", "1"] == [line.split(" | ")[heads.split(" | ").index("failed")] for line in lines]
+    (alone,) = standings([nothing])
+    assert alone.over_bound == math.inf
+    assert as_dict(alone)["over_bound"] is None
