@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from carpool.predictor.cross_validation import measured_errors
 from carpool.predictor.features import sized
+from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.regression import Samples
 
 if TYPE_CHECKING:
@@ -45,18 +46,26 @@ def learn(profiles: Sequence[Profile], newest: Profile, earlier: Fit | None) -> 
     """As `fit_profiles`, but quickly, from what is known already.
 
     Laws of classes that the newest model lacks stay as they are. One model among many changes
-    errors little; they are measured anew whenever there are a tenth more.
+    errors little; they are measured anew whenever there are a tenth more, or where the newest was
+    run with a number of threads whose errors are not known.
 
     Args:
         profiles: All of one origin.
         newest: The one of them that was added or measured again.
         earlier: What was learnt from the others; None: nothing.
     """
-    if earlier is None or not earlier.errors or _is_grown(len(profiles)):
+    if earlier is None or _is_new(newest, earlier) or _is_grown(len(profiles)):
         return fit_profiles(profiles, most=_LEFT_OUT)
     kinds = {sized(row.case).kind for row in newest.operators}
     fit = Samples.of(profiles).fit(range(len(profiles)), kinds)
     return replace(fit, laws={**earlier.laws, **fit.laws}, errors=earlier.errors)
+
+
+def _is_new(newest: Profile, earlier: Fit) -> bool:
+    """Whether a profile has runs of a unit whose errors are not known; at first none are."""
+    known = {unit for unit, _ in earlier.errors}
+    units = {ThreadsAndGpu(run.setting.threads, run.setting.gpu) for run in newest.runs}
+    return not known or not units <= known
 
 
 def _is_grown(count: int) -> bool:

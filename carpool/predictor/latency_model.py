@@ -299,10 +299,10 @@ class OperatorLatencyModel:
         low, high = self.fit.errors_of(unit, plain_s).plain
         if self.elsewhere is None:
             return low, high
-        if any(known == unit for _, known in self.known):
-            more = LEVELLED
+        if unit.threads in self.calibrated:
+            more = CALIBRATED
         else:
-            more = CALIBRATED if unit.threads in self.calibrated else FOREIGN
+            more = LEVELLED if any(known == unit for _, known in self.known) else FOREIGN
         return low - more, high + more
 
     @cached_property

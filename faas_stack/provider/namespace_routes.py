@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["NamespaceRoutes"]
 
 _LABEL, _VALUE = "openfaas", "1"
+_RESERVED = ".kubernetes.io"  # among them what Pod Security enforces
 _NAME = re.compile(function_name.PATTERN)
 
 
@@ -68,6 +69,9 @@ def _wanted(request: Request) -> FunctionNamespace:
     if not _NAME.fullmatch(name) or request.name not in ("", name):
         expected = request.name or "lower-case letters, digits and inner dashes, at most 63"
         problems.add("name", name, expected)
+    for key in labels:
+        if key.partition("/")[0].endswith(_RESERVED):
+            problems.add(f"labels.{key}", labels[key], f"no label of *{_RESERVED}/: kubectl label")
     problems.raise_if_any()
     if labels.get(_LABEL) != _VALUE:
         message = f"labels: expected {_LABEL}: {_VALUE!r} among them, as of all of functions"

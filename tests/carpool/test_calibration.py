@@ -85,6 +85,19 @@ def test_the_interval_is_narrower_than_without_and_widens_with_the_distance(data
     assert same < twice < six < without
 
 
+def test_one_operator_that_is_measured_does_not_widen_the_interval(database: Path) -> None:
+    """A calibration tells as much of the others as before."""
+    calibration = {HERE: _calibration(2.0)}
+    model, _ = read_model(database, NET, *HERE[:2], calibration=calibration.get)
+    assert model.elsewhere is not None
+    case = NET.operators[0].at(8)
+    one = replace(model, known={(case, UNIT): 2.0 * operator_s(case, 1)})
+    wide, narrow = (each.interval(8, 1, 0) for each in (model, one))
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.high_s / narrow.low_s <= wide.high_s / wide.low_s
+
+
 def test_a_calibration_that_timed_nothing_narrows_nothing(database: Path) -> None:
     """As where the budget was spent before the first operator."""
     nothing = replace(_calibration(2.0), rows=())

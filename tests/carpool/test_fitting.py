@@ -53,3 +53,13 @@ def test_without_anything_known_everything_is_learnt() -> None:
     found, whole = learn(known, known[-1], None), fit_profiles(known)
     assert set(whole.laws) == set(found.laws)
     assert whole.errors == found.errors
+
+
+def test_errors_of_a_new_number_of_threads_are_learnt() -> None:
+    """However many models there are: bounds would stay guesses there."""
+    known = profiles(MANY)
+    earlier = fit_profiles(known)
+    lacking = {key: each for key, each in earlier.errors.items() if key[0].threads != 2}
+    assert lacking
+    found = learn(known, known[-1], replace(earlier, errors=lacking))
+    assert set(earlier.errors) == set(found.errors)

@@ -116,3 +116,11 @@ def test_rights_that_are_asked_for(helm: str) -> None:
     own = [*rules.NAMESPACE_RULES, *rules.PREPULL_RULES]
     assert own == role["rules"]
     assert [*own, *rules.NAMESPACE_ADMIN_RULES] == wide["rules"]
+
+
+def test_namespaces_are_not_managed_without_a_right_to(helm: str) -> None:
+    """The network would be opened for namespaces that the provider cannot make."""
+    settings = ["gateway.manageNamespaces=true", "clusterRole=false"]
+    with pytest.raises(subprocess.CalledProcessError):
+        rendered(helm, settings, None)
+    assert rendered(helm, ["rbac=false", *settings], None)  # rights that someone else gives

@@ -175,13 +175,16 @@ async def test_provider_routes(rig: Rig) -> None:
     await rig.deploy("fn", ready=False, namespace="a-team")
     assert b'["a-team", "openfaas-fn"]' == (await rig.call("GET", "/system/namespaces")).body
     of_namespace = "/system/namespace/a-team"
-    asked = {"name": "a-team", "labels": {"openfaas": "1"}}
+    asked: dict[str, Any] = {"name": "a-team", "labels": {"openfaas": "1"}}
     assert {"name": "a-team", "labels": {}, "annotations": {}} == json.loads(
         (await rig.call("GET", of_namespace)).body
     )
     assert 404 == (await rig.call("GET", "/system/namespace/b-team")).status
     for method in ("POST", "PUT", "DELETE"):  # it comes with its first function
         assert 501 == (await rig.call(method, of_namespace, asked)).status
+    asked["labels"] = {"openfaas": "1", "pod-security.kubernetes.io/enforce": "privileged"}
+    for method in ("POST", "PUT"):
+        assert 400 == (await rig.call(method, of_namespace, asked)).status
     assert (200, b"OK") == (await rig.call("GET", "/healthz"))[::2]
     assert (200, b"") == (await rig.call("HEAD", "/healthz"))[::2]
     metrics = (await rig.call("GET", "/metrics")).body.decode()

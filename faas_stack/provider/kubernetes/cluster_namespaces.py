@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from carpool.errors import Conflict, NotFound
+from carpool.errors import CarpoolError, Conflict, NotFound
 from faas_stack.provider.function_namespace import FunctionNamespace
 from faas_stack.provider.kubernetes.api_errors import Forbidden
 from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR
@@ -44,25 +44,35 @@ class ClusterNamespaces:
     async def create(self, namespace: FunctionNamespace) -> None:
         """Add one."""
         await self._api.create(_PATH, {"metadata": namespace._asdict()})
+        with suppress(CarpoolError):  # it is made; what it holds is asked for again
+            await self._namespaces.add(namespace.name)
 
     async def update(self, namespace: FunctionNamespace) -> None:
         """Set labels and annotations; others stay, among them what Pod Security enforces."""
         change = {"labels": namespace.labels, "annotations": namespace.annotations}
-        await self._api.merge(self._existing(namespace.name), {"metadata": change})
+        await self._api.merge(await self._labelled(namespace.name), {"metadata": change})
 
     async def remove(self, name: str) -> None:
         """Delete one, with all that is in it."""
-        path = self._existing(name)
         if name == self._namespaces.default:
             message = f"namespace {name!r} is that of functions that name none: it stays"
             raise Conflict(message)
-        await self._api.remove(path)
+        await self._api.remove(await self._labelled(name))
 
-    def _existing(self, name: str) -> str:
+    def _existing(self, name: str) -> None:
         if self._namespaces.get(name) is None:
-            message = f"no namespace {name!r} of functions"
-            raise NotFound(message)
+            raise _none(name)
+
+    async def _labelled(self, name: str) -> str:
+        """The path of one, as the API server has it now: what a watch told may be old."""
+        found = await self._api.names(_PATH, NAMESPACE_SELECTOR, f"metadata.name={name}")
+        if name not in (*found, self._namespaces.default):
+            raise _none(name)
         return f"{_PATH}/{quote(name, safe='')}"
+
+
+def _none(name: str) -> NotFound:
+    return NotFound(f"no namespace {name!r} of functions")
 
 
 def _read(stored: Mapping[str, Any]) -> FunctionNamespace:

@@ -58,7 +58,7 @@ class Namespaces:
             return
         for name in others:
             with contextlib.suppress(CarpoolError):  # it is tried again, and its watches say why
-                await self._add(name)
+                await self.add(name)
         self._tasks.start(self._watch.follow(self._listed, self._added, self._gone))
 
     @property
@@ -95,7 +95,12 @@ class Namespaces:
         await self._tasks.join()
         await asyncio.gather(*(namespace.close() for namespace in self._open.values()))
 
-    async def _add(self, name: str) -> None:
+    async def add(self, name: str) -> None:
+        """Functions may be in a namespace that was just labelled; its watch tells the same later.
+
+        Raises:
+            CarpoolError: it cannot be read yet; it is tried again.
+        """
         if name not in self._open:
             namespace = self._open[name] = NamespaceFunctions(self._api, name)
             await namespace.open()
@@ -106,7 +111,7 @@ class Namespaces:
 
     async def _try(self, name: str) -> None:
         with contextlib.suppress(CarpoolError):
-            await self._add(name)
+            await self.add(name)
 
     def _gone(self, name: str) -> None:
         if name != self.default and (namespace := self._open.pop(name, None)):

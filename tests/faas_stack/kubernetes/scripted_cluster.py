@@ -96,11 +96,10 @@ class ScriptedCluster:
         elif path in self.objects:
             answer(exchange, self.objects[path])
         elif path.rpartition("/")[2] in _COLLECTIONS:
-            kind = query.get("fieldSelector", "").removeprefix("type=")
             items = [
                 each
                 for at, each in self.objects.items()
-                if path == at.rpartition("/")[0] and kind in ("", each.get("type", "Opaque"))
+                if path == at.rpartition("/")[0] and chosen(each, query)
             ]
             metadata = {"resourceVersion": str(next(self._versions))}
             answer(exchange, {"metadata": metadata, "items": items})
@@ -146,6 +145,21 @@ class ScriptedCluster:
     def _overtaken(self, path: str, document: dict[str, Any]) -> bool:
         wanted = document.get("metadata", {}).get("resourceVersion")
         return wanted not in (None, self.objects[path]["metadata"]["resourceVersion"])
+
+
+def chosen(stored: dict[str, Any], query: dict[str, str]) -> bool:
+    """Whether the selectors of a query choose an object."""
+    metadata = stored["metadata"]
+    fields = {"type": stored.get("type", "Opaque"), "metadata.name": metadata["name"]}
+    return all(
+        f"{key}={there.get(key)}" == part
+        for name, there in (
+            ("fieldSelector", fields),
+            ("labelSelector", metadata.get("labels", {})),
+        )
+        for part in filter(None, query.get(name, "").split(","))
+        for key in [part.partition("=")[0]]
+    )
 
 
 def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

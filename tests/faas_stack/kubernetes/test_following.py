@@ -171,7 +171,9 @@ def test_a_namespace_that_cannot_be_read_at_once(tmp_path: Path, kind: str) -> N
     }
 
     async def scene(cluster: ScriptedCluster, api: ApiServer) -> None:
-        cluster.put("/api/v1/namespaces/team", {"metadata": {"name": "team"}})
+        cluster.put(
+            "/api/v1/namespaces/team", {"metadata": {"name": "team", "labels": {"openfaas": "1"}}}
+        )
         cluster.put(f"{team['deployments']}/fn", stored(made()))
         cluster.first["GET", team[kind]] = [lambda e: refuse(e, 500, "InternalError")]
         namespaces = Namespaces(api, "openfaas-fn")

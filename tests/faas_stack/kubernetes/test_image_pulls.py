@@ -146,7 +146,9 @@ async def pulling(
     cluster: ScriptedCluster, folder: Path, believed_s: float = 300.0
 ) -> AsyncIterator[tuple[ImagePulls, Namespaces]]:
     """What pulls the images of ``openfaas-fn`` and ``team``, at each look alone."""
-    cluster.put("/api/v1/namespaces/team", {"metadata": {"name": "team"}})
+    cluster.put(
+        "/api/v1/namespaces/team", {"metadata": {"name": "team", "labels": {"openfaas": "1"}}}
+    )
     async with connected(cluster, folder) as api:
         namespaces = Namespaces(api, "openfaas-fn")
         await namespaces.open()

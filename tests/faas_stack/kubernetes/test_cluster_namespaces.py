@@ -1,0 +1,85 @@
+"""Namespaces of functions, made and removed."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+
+from carpool.errors import Conflict, NotFound
+from faas_stack.provider.function_namespace import FunctionNamespace
+from faas_stack.provider.kubernetes.cluster_namespaces import ClusterNamespaces
+from faas_stack.provider.kubernetes.namespaces import Namespaces
+from tests.faas_stack.kubernetes.scripted_cluster import ScriptedCluster, connected, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LABELS = {"openfaas": "1"}
+TEAM = FunctionNamespace("team", LABELS)
+PATH = "/api/v1/namespaces/team"
+
+
+@asynccontextmanager
+async def kept(
+    cluster: ScriptedCluster, folder: Path
+) -> AsyncIterator[tuple[ClusterNamespaces, Namespaces]]:
+    """Namespaces over a scripted cluster, known and changed."""
+    async with connected(cluster, folder) as api:
+        namespaces = Namespaces(api, "openfaas-fn")
+        await namespaces.open()
+        yield ClusterNamespaces(api, namespaces), namespaces
+        await namespaces.close()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_functions_may_be_in_a_new_one_at_once(tmp_path: Path, *, refused: bool) -> None:
+    """No watch has to tell first; what cannot be read in it yet is asked for again."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        if refused:
+            deployments = "/apis/apps/v1/namespaces/team/deployments"
+            cluster.first["GET", deployments] = [lambda e: refuse(e, 403, "Forbidden")]
+        async with kept(cluster, tmp_path) as (store, namespaces):
+            await store.create(TEAM)
+            assert "team" == namespaces.find("team").name
+
+    uvloop.run(scene())
+
+
+def test_one_that_lost_its_label_is_not_changed(tmp_path: Path) -> None:
+    """Though no watch has told of it yet."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        cluster.put(PATH, {"metadata": {"name": "team", "labels": LABELS}})
+        async with kept(cluster, tmp_path) as (store, namespaces):
+            cluster.objects[PATH]["metadata"]["labels"] = {}
+            assert namespaces.get("team")
+            for change in (store.update(TEAM), store.remove("team")):
+                with pytest.raises(NotFound, match="no namespace 'team' of functions"):
+                    await change
+            assert {} == cluster.objects[PATH]["metadata"]["labels"]
+            with pytest.raises(Conflict, match="it stays"):
+                await store.remove("openfaas-fn")
+
+    uvloop.run(scene())
+
+
+def test_one_that_is_labelled_is_changed_and_removed(tmp_path: Path) -> None:
+    """As the API server has it."""
+
+    async def scene() -> None:
+        cluster = ScriptedCluster()
+        cluster.put(PATH, {"metadata": {"name": "team", "labels": LABELS}})
+        async with kept(cluster, tmp_path) as (store, _):
+            await store.update(FunctionNamespace("team", {**LABELS, "a": "b"}))
+            assert {**LABELS, "a": "b"} == cluster.objects[PATH]["metadata"]["labels"]
+            await store.remove("team")
+            assert PATH not in cluster.objects
+
+    uvloop.run(scene())
