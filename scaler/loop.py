@@ -147,9 +147,12 @@ class Loop(Driver):
         else:
             log.info("%s", action)
 
-    def troubled(self, function: str, error: CarpoolError) -> None:
-        """As `Driver.troubled`: told, and the others go on."""
-        self.say(f"{function}: {error}", once=True)
+    def troubled(self, function: str, error: Exception) -> None:
+        """As `Driver.troubled`: told, with a traceback if unexpected, and the others go on."""
+        if isinstance(error, CarpoolError):
+            self.say(f"{function}: {error}", once=True)
+        else:
+            log.error("%s: its part of a round failed", function, exc_info=error)
 
     def say(self, text: str, *, once: bool = False) -> None:
         """As `Driver.say`: in the log."""

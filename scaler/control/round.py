@@ -86,11 +86,11 @@ class Driver:
     def ended(self, action: Action, error: ProviderError | None) -> None:
         """The provider has accepted an action, or not."""
 
-    def troubled(self, function: str, error: CarpoolError) -> None:
+    def troubled(self, function: str, error: Exception) -> None:
         """Nothing can be asked for that function.
 
         Raises:
-            CarpoolError: that ends the round.
+            Exception: that error, which ends the round.
         """
         del function
         raise error
@@ -156,10 +156,13 @@ class Round:
         """Bring one function nearer to its plan; whether there is more to do at once."""
         await self._driver.pause()
         try:
-            actions = controller.step(self._functions.now(), self._functions.wall())
-        except CarpoolError as error:
+            return await self._act(controller)
+        except Exception as error:  # noqa: BLE001  calls of other functions are under way
             self._driver.troubled(controller.name, error)
             return False
+
+    async def _act(self, controller: Controller) -> bool:
+        actions = controller.step(self._functions.now(), self._functions.wall())
         if self.unreachable:
             return False
         for action in actions:

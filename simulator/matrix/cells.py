@@ -31,6 +31,7 @@ POLICIES: dict[str, dict[str, str]] = {
     "harmonybatch": {"policy": "harmonybatch"},
     "infaas": {"policy": "infaas"},
     "openfaas": {"policy": "openfaas"},
+    "carpool": {"policy": "carpool"},
 }
 _PERCENTILE, _MAX_BATCH = 0.99, 32
 

@@ -19,6 +19,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from carpool.plan import Predicted
 from carpool.scaling import Proposal
 from scaler.planning.recent import Recent, Same
 from scaler.policies.carpool.cover import Cover, Menu
@@ -153,7 +154,7 @@ class Carpool:
         unplaced = instances != chosen.instances
         return Proposal(
             instances,
-            wait_s=0.0,
+            wait_s={"*": 0.0},  # however lax an application's objective is
             explain=_said(load, demand, chosen, menu),
             unserved_rps=max(load.rate_rps - menu.taken_by(instances), 0.0) if unplaced else 0.0,
         )
@@ -214,6 +215,7 @@ class Carpool:
             wait_s=serving.window_s,
             shares={"*": {known.options[serving.at].size: 1.0}},
             explain=[said],
+            predicted=Predicted(cost_per_request=serving.cost, mean_batch=serving.mean_batch),
         )
 
 

@@ -21,7 +21,6 @@ from tests.simulator.load import plan
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from carpool.errors import CarpoolError
     from carpool.scaling import FunctionLoad
     from scaler.control.action import Action
     from scaler.control.controller import Controller
@@ -78,7 +77,7 @@ class Notes(Driver):
         """As `Driver.ended`."""
         self.said.append(f"{action}: {error or 'done'}")
 
-    def troubled(self, function: str, error: CarpoolError) -> None:
+    def troubled(self, function: str, error: Exception) -> None:
         """As `Driver.troubled`."""
         self.said.append(f"{function}: {error}")
 
@@ -139,6 +138,33 @@ def test_a_prewarm_policy_that_fails_stops_no_other_function() -> None:
     assert "f--a" not in shelf.listed
     (said,) = [text for text in notes.said if text.startswith("f: ")]
     assert "the prewarm policy has failed: ZeroDivisionError" in said
+
+
+def test_what_nobody_expects_of_one_function_stops_no_other() -> None:
+    """It is told with the function's name, and in the next round tried again."""
+
+    class Faulty(Shelf):
+        """A provider with a fault of its own, once."""
+
+        well = False
+
+        def carry_out(self, action: Action) -> None:
+            """As `Provider.carry_out`, or not."""
+            if action.name == "f--a" and not self.well:
+                message = "a list of nothing"
+                raise IndexError(message)
+            super().carry_out(action)
+
+    shelf, notes = Faulty(), Notes()
+    shelf.listed["g"] = Status("g", 1, 1, {"name": "g", "labels": LABELS})
+    models = {"f": Linear(0.01, 0.0), "g": Linear(0.01, 0.0)}
+    found = rounds(shelf, notes, Dependencies(models=models))
+    assert at_once(found.run())
+    assert "f: a list of nothing" in notes.said
+    assert "scale g--a to 2: done" in notes.said
+    shelf.well = True
+    at_once(found.run())
+    assert "scale f--a to 2: done" in notes.said
 
 
 def test_what_is_refused_is_told_and_nothing_else_ends() -> None:

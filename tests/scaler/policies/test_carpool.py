@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from carpool.errors import ConfigError
+from carpool.latency import Resources
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
-from carpool.scaling import FunctionLoad, Instances
+from carpool.scaling import Application, FunctionLoad, Instances
 from scaler.planning.cost import Prices, billing
 from scaler.planning.snapshot import Snapshot
 from scaler.policies.carpool.fill import filled
@@ -75,6 +76,29 @@ def test_nobody_waits_for_company_where_instances_are_paid_for() -> None:
     """An instance that is free would idle for the same price, where the objective is lax."""
     plan = carpool().plan(at(RESERVED, load(300.0, slo_s=0.5))).plans["classify"]
     assert all(route.max_wait_s == 0 for route in plan.routes)
+
+
+def test_nobody_waits_for_company_whose_objective_is_laxer() -> None:
+    """What an application has more time for is no reason to leave an instance idle."""
+    shown = load(300.0, slo_s=0.5)
+    lax = Application("mail", 2.0, 10.0)
+    function = dataclasses.replace(shown, apps=(*shown.apps, lax))
+    plan = carpool().plan(at(RESERVED, function)).plans["classify"]
+    assert all(route.max_wait_s == 0 for route in plan.routes)
+
+
+def test_the_promised_cost_is_that_of_the_batches_that_come_about() -> None:
+    """Few requests do not fill a batch, and a request of a small one costs more."""
+    plan = carpool().plan(at(BY_USE, load(10.0))).plans["classify"]
+    (each,) = plan.classes
+    assert plan.predicted is not None
+    mean_batch, cost = plan.predicted.mean_batch, plan.predicted.cost_per_request
+    assert mean_batch is not None
+    assert cost is not None
+    assert 1 <= mean_batch < each.batch_size
+    resources = Resources(each.cpu, each.gpu, each.memory_mb or 0.0)
+    full = billing(BY_USE).execution(resources, each.exec_s or 0.0) / each.batch_size
+    assert cost > 1.01 * full
 
 
 def test_batches_fill_where_executions_are_paid_for() -> None:
