@@ -42,7 +42,7 @@ test: $(DEV) ## run the tests that take seconds, on all cores
 	$(PYTEST)
 
 test-all: $(DEV) ## run every test, the slow end-to-end ones too
-	$(PYTEST) -m "not timing" --hypothesis-profile=thorough
+	$(PYTEST) -m "not timing" --hypothesis-profile=thorough -r aR
 	$(MAKE) test-timing
 
 test-timing: $(DEV) ## run the tests that measure time, one at a time; retries are reported
