@@ -52,8 +52,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Another one runs the live ones: a whole stack, and its browser, keep all cores busy. So do those
     with a cluster, which is started once.
+
+    In CI a slow one is tried again, once: a machine that others use may stall whole clusters. Who
+    reads the run sees it, as each retry is reported.
     """
     for item in items:
+        if os.environ.get("CI") and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
         if item.nodeid.startswith("tests/live/"):
             item.add_marker(pytest.mark.xdist_group("live"))
         if item.nodeid.startswith("tests/cluster/"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ class PlayedSidecars:
             sender, name = metadata["uid"].replace("-", ""), metadata["labels"][CLASS_LABEL]
             number = next(self._numbers)
             said = Announcement(self._function, sender, number, name, address, "ready")
-            session.post(self._url, data=said.to_json(), timeout=HANG_S).raise_for_status()
+            self._post(session, said)
         instances = [
             InstanceReport(address, metadata["labels"][CLASS_LABEL], True, 1, 0.0, item_count=0)  # noqa: FBT003
             for metadata, address in there
@@ -99,8 +100,16 @@ class PlayedSidecars:
             fates={"done": self._arrivals},
             term=plan.term if plan else 0,
         )
-        got = session.post(self._url, data=report.to_json(), timeout=HANG_S)
+        if answer := self._post(session, report):
+            self._revision = answer.revision
+            self._plan = answer.plan or plan
+
+    def _post(
+        self, session: requests.Session, said: Announcement | FrontReport
+    ) -> SyncAnswer | None:
+        """Say it; None: the scaler has not heard of the function yet, so it is said again later."""
+        got = session.post(self._url, data=said.to_json(), timeout=HANG_S)
+        if got.status_code == HTTPStatus.NOT_FOUND:
+            return None
         got.raise_for_status()
-        answer = SyncAnswer.from_json(got.content)
-        self._revision = answer.revision
-        self._plan = answer.plan or plan
+        return SyncAnswer.from_json(got.content)
