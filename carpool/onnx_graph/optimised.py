@@ -30,6 +30,7 @@ from carpool.onnx_graph.parts import (
     replaced,
     size_bytes,
 )
+from carpool.onnx_graph.refusal import fix_of_refusal
 from carpool.predictor.graph import Graph, Operator
 
 if TYPE_CHECKING:
@@ -249,11 +250,5 @@ def _open(
         )
     except Exception as error:
         text = " ".join(str(error).split())
-        problem = Problem(str(path), text, "a model that ONNX Runtime reads", _mend(text))
+        problem = Problem(str(path), text, "a model that ONNX Runtime reads", fix_of_refusal(text))
         raise ConfigError([problem]) from error
-
-
-def _mend(refusal: str) -> str:
-    if "is not a registered function/op" in refusal or "No Op registered" in refusal:
-        return "its own handler can still serve it, and a latency table hold its times"
-    return "export it again"

@@ -142,6 +142,24 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path, content: bytes | None, 
     assert told in str(raised.value)
 
 
+def test_a_locale_that_is_not_installed_is_told(tmp_path: Path) -> None:
+    """Models of text are often written for a locale that a small image does not have."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    lower = {"case_change_action": "LOWER", "locale": "xx_XX.UTF-8"}
+    normalizer = helper.make_node("StringNormalizer", ["x"], ["y"], **lower)
+    ends = [helper.make_tensor_value_info(name, TensorProto.STRING, ["n"]) for name in "xy"]
+    model = helper.make_model(
+        helper.make_graph([normalizer], "text", ends[:1], ends[1:]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(LoadError, match=r"install the locale that it names.*xx_XX"):
+        OnnxModel(tmp_path / "model.onnx", 1)
+
+
 def test_a_model_that_zeros_do_not_suit_is_not_warmed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
+from carpool.onnx_graph.refusal import fix_of_refusal
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.protocols.tensors import Signature, TensorSpec
@@ -145,10 +146,11 @@ def _open(path: Path, threads: int, *, stage: bool) -> Any:  # noqa: ANN401  it 
 def _no_model(path: Path, error: Exception) -> LoadError:
     with path.open("rb") as file:
         is_pointer = file.read(len(_GIT_LFS)) == _GIT_LFS
-    hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else "export it again"
+    text = logs.describe(error)
+    fix = "it is a Git LFS pointer: run git lfs pull" if is_pointer else fix_of_refusal(text)
     return LoadError(
         f"model {str(path)!r} ({path.stat().st_size} bytes): expected an ONNX model that "
-        f"ONNX Runtime {ort.__version__} loads; {hint} ({logs.describe(error)})"
+        f"ONNX Runtime {ort.__version__} loads; {fix} ({text})"
     )
 
 

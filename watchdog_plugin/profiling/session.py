@@ -18,6 +18,7 @@ import onnxruntime as ort
 from onnx import helper
 
 from carpool.onnx_graph.parts import dims
+from carpool.onnx_graph.refusal import fix_of_refusal
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 
@@ -211,4 +212,5 @@ def _explained(error: Exception) -> str:
             "the model's weights are in a file of their own that is missing or too short; put it "
             f"beside the model. carpool predict works without it ({text})"
         )
-    return f"ONNX Runtime {ort.__version__} does not load the model: export it again ({text})"
+    fix = fix_of_refusal(text)
+    return f"ONNX Runtime {ort.__version__} does not load the model: {fix} ({text})"

@@ -1,12 +1,13 @@
-"""Around the model in model.onnx: no code is needed, this file may even be deleted.
+"""Optional code around model.onnx: without it, this file may stay as it is or be deleted.
 
 Without code, callers send the model's inputs as Open Inference Protocol v2 JSON::
 
     {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]}
 
-To take other bodies or to answer in other words, define either of these, or both. Each is given
-one item; batching is not your concern. An item that cannot be used: ``raise ItemError("why")``,
-from watchdog_plugin; its caller is answered 400 and its neighbours are answered as usual.
+To accept another request format or return another response format, define one or both of these
+functions. Each gets one item; Carpool does the batching. To reject an item, raise
+``ItemError("why")`` from watchdog_plugin: its caller gets status 400, and the other items of the
+batch are answered.
 
     def preprocess(item):
         # item.body, .json(), .headers, .content_type -> an array, or a dict {input name: array},
@@ -17,7 +18,7 @@ from watchdog_plugin; its caller is answered 400 and its neighbours are answered
         # {output name: array} without the batch axis -> bytes, str or anything with a JSON form
         return {"class": int(outputs["y"].argmax())}
 
-Put your model here as model.onnx; its first axis must be dynamic. To try things out without one,
-copy example.onnx to model.onnx: four numbers in, probabilities of three classes out, with random
-weights. It is not served under its own name.
+Put your model here as model.onnx; its first axis must be dynamic. To try the function
+without a model, copy example.onnx to model.onnx: it maps four numbers to the probabilities of
+three classes, with random weights.
 """

@@ -1,0 +1,17 @@
+"""What to do about a model that ONNX Runtime does not load."""
+
+from __future__ import annotations
+
+_UNKNOWN_OPERATOR = ("is not a registered function/op", "No Op registered")
+
+
+def fix_of_refusal(text: str) -> str:
+    """Fix for ``text``, the message of the exception that ONNX Runtime has raised."""
+    if any(words in text for words in _UNKNOWN_OPERATOR):
+        return "its own handler can still serve it, and a latency table hold its times"
+    if "Failed to construct locale" in text:
+        return (
+            "install the locale that it names (Debian: apt-get install locales-all), or set the "
+            "attribute locale of its StringNormalizer nodes to C"
+        )
+    return "export it again"
