@@ -43,6 +43,7 @@ class Functions:
         wake: Called when a round should not wait for its time.
         arrivals: By function, application and minute, since they were taken last.
         active: Whether anything may be told: not before the first round is over.
+        listings: How many have changed which functions there are; the first one counts, too.
         ownerless: Classes of functions that the gateway does not list, by function and class.
         troubles: What is wrong with other sources, by source.
     """
@@ -57,6 +58,7 @@ class Functions:
         self.wake: Callable[[], None] = lambda: None
         self.arrivals: Counter[tuple[str, str, int]] = Counter()
         self.active = False
+        self.listings = 0
         self.ownerless: dict[str, dict[str, Status]] = {}
         self.troubles: dict[str, str] = {}
 
@@ -70,6 +72,11 @@ class Functions:
             self.wake()
         return controller
 
+    @property
+    def unlisted(self) -> str:
+        """Why one that is not known may be there all the same; empty: it is not."""
+        return "" if self.listings else "the gateway has not listed its functions yet; try again"
+
     def observe(self, listed: Mapping[str, Status]) -> list[Controller]:
         """The gateway lists these functions; the ones that are new here."""
         classes: dict[str, dict[str, Status]] = {}
@@ -77,7 +84,7 @@ class Functions:
             owner, class_name = status.labels.get(FUNCTION_LABEL), status.labels.get(CLASS_LABEL)
             if owner and class_name:
                 classes.setdefault(owner, {})[class_name] = status
-        new = []
+        new, before = [], set(self._controls)
         for status in listed.values():
             policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)
             scaled = FUNCTION_LABEL not in status.labels and (policy or _NOT_SCALED) != _NOT_SCALED
@@ -90,6 +97,8 @@ class Functions:
             controller.observe(base, deployed, self.now())
             if base is None and not deployed:
                 del self._controls[name]
+        if self._controls.keys() != before or not self.listings:
+            self.listings += 1
         self.ownerless = {name: found for name, found in classes.items() if name not in listed}
         return new
 

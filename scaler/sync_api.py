@@ -95,6 +95,9 @@ class SyncApi:
     def _take(self, exchange: Exchange, message: FrontReport | Announcement, token: bytes) -> None:
         functions = self._functions
         controller = functions.find(message.function)
+        if controller is None and (text := functions.unlisted):
+            self._refuse(exchange, 503, "unlisted", text, [("retry-after", "1")])
+            return
         if controller is None:
             text = f"function {message.function!r} is not known, or not one that is scaled"
             self._refuse(exchange, 404, "function", text)

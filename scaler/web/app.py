@@ -20,11 +20,11 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from carpool import errors
-from carpool.errors import BadRequest, CarpoolError, NotFound
+from carpool.errors import BadRequest, CarpoolError, NotFound, Overloaded
 from carpool.validation.problems import nearest
 from scaler.dashboard.sampler import FILES, FOLDER, HEADERS, HISTORY
 from scaler.metrics import CONTENT_TYPE
-from scaler.web.documents import FUNCTIONS, SHADOW
+from scaler.web.documents import FUNCTIONS, SHADOW, UNLISTED
 from scaler.web.publisher import METRICS
 from scaler.web.snapshot import Snapshot
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create"]
 
+_AGAIN_S = 1.0  # when the gateway may have listed the functions
 _DIGITS = 18  # of a sample's number in a request
 
 
@@ -68,8 +69,7 @@ class _Views:
         if found is None:
             names = self._snapshot.paths(f"{FUNCTIONS}/")
             hint = nearest(name, names) or f"there are {', '.join(names) or 'none'}"
-            message = f"no function {name!r} that is scaled; {hint}"
-            raise NotFound(message)
+            raise self._unknown(name, f"; {hint}")
         return _json(found)
 
     def shadow(self) -> Response:
@@ -83,11 +83,16 @@ class _Views:
     def history(self, name: str) -> Response:
         head = self._snapshot.document(HISTORY + name)
         if head is None:
-            message = f"no function {name!r} that is scaled"
-            raise NotFound(message)
+            raise self._unknown(name)
         after = (request.args.getlist("after") or ["0"])[-1]
         samples = self._snapshot.samples(name, _number(after))
         return _json(orjson.dumps({**orjson.loads(head), "samples": samples}))
+
+    def _unknown(self, name: str, hint: str = "") -> CarpoolError:
+        unlisted = self._snapshot.document(UNLISTED)
+        if unlisted:
+            return Overloaded(unlisted.decode(), _AGAIN_S)
+        return NotFound(f"no function {name!r} that is scaled{hint}")
 
 
 def _file(path: Path, content_type: str) -> Callable[[], Response]:
@@ -109,8 +114,10 @@ def _json(body: bytes, status: int = 200) -> Response:
 
 def _failed(error: Exception) -> Response:
     assert isinstance(error, CarpoolError)  # noqa: S101  it is registered for these
-    status, body, _ = errors.answer(error)
-    return _json(body, status)
+    status, body, headers = errors.answer(error)
+    response = _json(body, status)
+    response.headers.extend(headers)
+    return response
 
 
 def _no_route(error: Exception) -> Response:

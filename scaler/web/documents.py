@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from scaler.live_planner import Planner
     from scaler.loop import Loop
 
-__all__ = ["FUNCTIONS", "SHADOW", "Documents"]
+__all__ = ["FUNCTIONS", "SHADOW", "UNLISTED", "Documents"]
 
 FUNCTIONS = "/v1/functions"
 SHADOW = "/v1/shadow"
+UNLISTED = "unlisted"  # nobody can ask for it: it is no path
 
 
 class Documents:
@@ -38,7 +39,8 @@ class Documents:
     def overview(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
         """Every function in its line."""
         loop, others = self._loop, self._functions.troubles.values()
-        trouble = "; ".join(filter(None, [loop.unreachable, loop.unkept, *others]))
+        unseen = loop.unreachable or self._functions.unlisted
+        trouble = "; ".join(filter(None, [unseen, loop.unkept, *others]))
         return {"functions": lines, "trouble": trouble, "advice": self._planner.advice}
 
     def whole(self, controller: Controller, line: dict[str, Any]) -> dict[str, Any]:
@@ -67,6 +69,11 @@ class Documents:
             "conditions": controller.interference.conditions,
             "decisions": list(controller.decisions),
         }
+
+    def unlisted(self) -> str:
+        """Why a function that is not shown may be there all the same; empty: it is not."""
+        why, unreachable = self._functions.unlisted, self._loop.unreachable
+        return f"{why} ({unreachable})" if why and unreachable else why
 
     def shadow(self) -> dict[str, Any] | None:
         """What the other policy would have held, beside what was held; None without one."""

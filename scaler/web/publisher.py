@@ -1,4 +1,4 @@
-"""Publishes the loop's state, at most once a second and only when it is read.
+"""Publishes the loop's state when it is read: once a second, and when there are other functions.
 
 So the loop's process does the same little whether one reader asks or a thousand do: a round over
 its functions, between which sidecars are answered, and then writing, in a thread.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from scaler.dashboard.sampler import HISTORY
-from scaler.web.documents import FUNCTIONS, SHADOW
+from scaler.web.documents import FUNCTIONS, SHADOW, UNLISTED
 from scaler.web.snapshot import PastSamples
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Publisher:
         sampler: Has their past.
         tally: Counts.
         snapshot: Where it is written.
-        every_s: No two begin within such a time.
+        every_s: No two begin within such a time while functions neither come nor go.
     """
 
     def __init__(
@@ -57,14 +57,19 @@ class Publisher:
         self._snapshot = snapshot
         self._every_s = every_s
         self._due_s = 0.0
+        self._listings = -1
         self._round: asyncio.Task[None] | None = None
         self._told: dict[str, tuple[History, int]] = {}
 
     async def fresh(self) -> None:
-        """Return when there is a snapshot that is no older than a second."""
+        """Return when there is a snapshot of the same functions, and no older than a second."""
+        listings = self._functions.listings
+        if self._round and not self._round.done() and self._listings < listings:
+            await asyncio.wait([self._round])  # what has come since is not in it
         loop = asyncio.get_running_loop()
-        if self._round is None or (self._round.done() and loop.time() >= self._due_s):
-            self._due_s = loop.time() + self._every_s
+        old = self._listings < listings or loop.time() >= self._due_s
+        if self._round is None or (self._round.done() and old):
+            self._due_s, self._listings = loop.time() + self._every_s, self._functions.listings
             self._round = loop.create_task(self._publish())
         await asyncio.shield(self._round)
 
@@ -89,12 +94,15 @@ class Publisher:
             pasts.append(PastSamples(controller.name, history.first, new))
         self._told = {past.name: self._told[past.name] for past in pasts}
         bodies[FUNCTIONS] = _json(documents.overview(lines))
+        if unlisted := documents.unlisted():
+            bodies[UNLISTED] = unlisted.encode()
         if shadow := documents.shadow():
             bodies[SHADOW] = _json(shadow)
         try:
             await asyncio.to_thread(self._write, anew, bodies, pasts)
         except Exception:
             self._told.clear()  # nothing is known to be in the file
+            self._listings = -1
             raise
 
     def _write(self, anew: list[str], bodies: dict[str, bytes], pasts: list[PastSamples]) -> None:

@@ -130,7 +130,7 @@ def test_a_killed_provider_takes_everything_with_it_and_starts_again(tmp_path: P
         up.ended()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
     with stack(tmp_path) as running:
-        wait_until(running.explain, what="an answer of the scaler")
-        assert running.explain()["plan"]["policy"] == "infless"
-        assert running.explain()["plan"]["version"] >= known
+        plan = running.explain()["plan"]
+        assert "infless" == plan["policy"]
+        assert known <= plan["version"]
         assert {200: 40} == dict(asyncio.run(load(running.url, 20, 2, BACKGROUND)).statuses)

@@ -60,6 +60,7 @@ TOKEN = "s3cret"
 LABELS = {"com.carpool.slo": "200ms", "com.carpool.scale.policy": "infless"}
 BASE = Status.of({"name": "echo", "image": "x", "replicas": 1, "labels": LABELS})
 PLAIN = Status.of({"name": "plain", "image": "x", "replicas": 1})
+LISTED = {"echo": BASE, "plain": PLAIN}
 REPORT = FrontReport("echo", "a" * 16, 1, period_s=0.5, apps=(AppReport("*", 5),))
 
 
@@ -120,10 +121,12 @@ async def scaler(
     snapshot: Snapshot | None = None,
     every_s: float = 0.0,
     serves: bool = True,
+    listed: bool = True,
 ) -> AsyncIterator[Caller]:
     """A scaler without rounds: what it knows is set by the test."""
     functions = Functions(Dependencies())
-    functions.observe({"echo": BASE, "plain": PLAIN})
+    if listed:
+        functions.observe(LISTED)
     functions.active = True
     tally = Tally(lambda: list(functions), functions.now)
     senders, planner = MessageOrder(), Planner(PlannerSettings(Prices()))
@@ -281,6 +284,30 @@ async def test_people_see_functions_with_the_token_only(caller: Caller) -> None:
     assert b'"echo"' in (await caller.pool.request("GET", "/metrics", shown)).body
     assert 200 == (await caller.pool.request("GET", "/healthz")).status
     assert 405 == (await caller.pool.request("DELETE", "/v1/functions")).status
+
+
+def test_nothing_is_unknown_before_the_gateway_was_asked(tmp_path: Path) -> None:
+    """Sidecars and people are told to try again, and told the truth as soon as it is known."""
+
+    async def scene() -> None:
+        async with scaler(tmp_path, listed=False, every_s=3600.0) as caller:
+            early = await caller.say(REPORT)
+            assert (503, b"1") == (early.status, early.header(b"retry-after"))
+            assert {"unlisted": 1} == dict(caller.tally.refused)
+            shown = [("authorization", f"Bearer {TOKEN}")]
+            for path in ("/v1/functions/echo", "/v1/history/echo", "/v1/functions/none"):
+                answer = await caller.pool.request("GET", path, shown)
+                assert (503, b"1") == (answer.status, answer.header(b"retry-after")), path
+                assert b"the gateway has not listed its functions yet" in answer.body
+            _, overview = await caller.get("/v1/functions")
+            assert ([], True) == (overview["functions"], "not listed" in overview["trouble"])
+            caller.functions.observe(LISTED)
+            assert 200 == (await caller.say(REPORT)).status
+            assert 200 == (await caller.get("/v1/functions/echo"))[0]
+            assert 404 == (await caller.get("/v1/functions/none"))[0]
+            assert "" == (await caller.get("/v1/functions"))[1]["trouble"]
+
+    asyncio.run(scene())
 
 
 @pytest.mark.parametrize("header", [("origin", "http://evil.example"), ("host", "evil.example")])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from scaler.web.snapshot import PastSamples, Snapshot
-from tests.scaler.test_sync_api import TOKEN, Caller, scaler, with_scaler
+from tests.scaler.test_sync_api import LISTED, TOKEN, Caller, scaler, with_scaler
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +39,21 @@ def test_many_readers_are_one_round(tmp_path: Path) -> None:
                 found = await asyncio.gather(*(caller.get("/v1/functions") for _ in range(100)))
                 assert {200} == {status for status, _ in found}
         assert 1 == snapshot.published
+
+    asyncio.run(scene())
+
+
+def test_a_function_that_came_or_went_is_seen_at_once(tmp_path: Path) -> None:
+    """However new the last snapshot is, and while one without it is being written."""
+
+    async def scene() -> None:
+        async with scaler(tmp_path, listed=False, every_s=3600.0) as caller:
+            for listed, status in (({}, 404), (LISTED, 200), ({}, 404), (LISTED, 200)):
+                before = asyncio.ensure_future(caller.get("/v1/functions"))
+                await asyncio.sleep(0)
+                caller.functions.observe(listed)
+                assert status == (await caller.get("/v1/functions/echo"))[0]
+                await before
 
     asyncio.run(scene())
 

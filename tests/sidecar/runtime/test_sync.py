@@ -71,7 +71,10 @@ class Scaler:
         message = read_message(exchange.body)
         if self.mute:
             self.mute -= 1
-            exchange.abort()
+            if self.mute % 2:
+                exchange.reply(503, headers=[("retry-after", "1")])
+            else:
+                exchange.abort()
             return
         if isinstance(message, FrontReport):
             self.reports.append(message)
@@ -167,7 +170,7 @@ async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
             await wait_until_async(lambda: first.ready["big"], what="an announcement")
             first.order(plan(1), "e:1")
             assert [(200, b"1")] == [(a["status"], a["plan"]) for a in await explained(front)]
-            first.mute = 3  # answers are lost: the message comes again
+            first.mute = 3  # lost answers, and one to try again: the message comes again
             await wait_until_async(lambda: not first.mute)
             await wait_until_async(lambda: sum(_arrivals(first)) == 1)
         assert [200] * 5 == [a["status"] for a in await explained(front, 5)]
