@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["PlayedSidecars"]
 
 _INTERVAL_S = 0.3
+_NOT_YET = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class PlayedSidecars:
@@ -109,7 +110,7 @@ class PlayedSidecars:
     ) -> SyncAnswer | None:
         """Say it; None: the scaler has not heard of the function yet, so it is said again later."""
         got = session.post(self._url, data=said.to_json(), timeout=HANG_S)
-        if got.status_code == HTTPStatus.NOT_FOUND:
+        if got.status_code in _NOT_YET:
             return None
         got.raise_for_status()
         return SyncAnswer.from_json(got.content)
