@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 __all__ = ["configure", "fields"]
 
 _FIELDS = "carpool_fields"
+_MOST_CHARACTERS = 200  # of a field, which may be as long as a caller likes
+_PLAIN = re.compile(r"[!#-<>-~]*", re.ASCII).fullmatch  # neither a space, nor a quote, nor "="
 
 
 class _JsonLines(logging.Formatter):
@@ -27,7 +30,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             **self._common,
             "message": record.getMessage(),
-            **getattr(record, _FIELDS, {}),
+            **_fields(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -35,11 +38,29 @@ class _JsonLines(logging.Formatter):
 
 
 class _Text(logging.Formatter):
-    """The same for people: the part, the message, and its fields."""
+    """The same for people: the part, the message, and its fields, in quotes where they need it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        own: dict[str, Any] = getattr(record, _FIELDS, {})
-        return " ".join([super().format(record), *(f"{key}={value}" for key, value in own.items())])
+        own = [f"{key}={_plain(value)}" for key, value in _fields(record).items()]
+        return " ".join([super().format(record), *own])
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """A record's own fields, none of them longer than a line of a log should be."""
+    own: dict[str, Any] = getattr(record, _FIELDS, {})
+    return {key: _cut(value) for key, value in own.items()}
+
+
+def _cut(value: object) -> object:
+    if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
+        return value[:_MOST_CHARACTERS] + "..."
+    return value
+
+
+def _plain(value: object) -> str:
+    """A field's value, which can be taken neither for several fields nor for another line."""
+    text = str(value)
+    return text if _PLAIN(text) else json.dumps(text)
 
 
 def configure(part: str, *, as_json: bool, level: int = logging.INFO, **common: str) -> None:

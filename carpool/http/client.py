@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import address as addresses
 from carpool.http.client_connection import AnswerTooLarge, ClientConnection, ConnectionFailed
+from carpool.http.exchange import UNKNOWN_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -48,6 +49,12 @@ class Response(NamedTuple):
             if key == name:
                 return value
         return None
+
+    @property
+    def told_length(self) -> int:
+        """What it says of its length, as `Exchange.reply` takes it: to HEAD, a missing body's."""
+        length = self.header(b"content-length")
+        return int(length) if length else UNKNOWN_LENGTH
 
 
 class StreamedResponse:

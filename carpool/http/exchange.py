@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable
 
-__all__ = ["Exchange", "Link", "ServerState", "encode_answer"]
+__all__ = ["UNKNOWN_LENGTH", "Exchange", "Link", "ServerState", "encode_answer"]
 
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+UNKNOWN_LENGTH = -1
 _NO_BODY = frozenset((204, 304))
 _JOIN_BELOW_BYTES = 64 * 1024  # above this a copy costs more than a second write
 
@@ -185,14 +186,16 @@ class Exchange:
             body: its body; HEAD is told its length alone.
             content_type: its type.
             headers: further ones.
-            length: what HEAD is told instead, where the body itself is not known here.
+            length: what HEAD is told instead, where the body itself is not known here; it may be
+                ``UNKNOWN_LENGTH``.
         """
         if self.answered or self._streaming:
             return
         size = len(body)
         if self.method == "HEAD" or status in _NO_BODY:
-            told = size if length is None else length
-            self._finish(self._head(status, content_type, headers, told))
+            told = size if length is None or status in _NO_BODY else length
+            known = None if told == UNKNOWN_LENGTH else told
+            self._finish(self._head(status, content_type, headers, known))
         elif size >= _JOIN_BELOW_BYTES:
             self._send(self._head(status, content_type, headers, size))
             self._finish(bytes(body))

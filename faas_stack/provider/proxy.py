@@ -156,7 +156,7 @@ class Proxy:
         content_type = _content_type(response, exchange)
         headers = _answer_headers(response.headers) + call.added
         exchange.reply(
-            response.status, response.body, content_type, headers, length=_length(response)
+            response.status, response.body, content_type, headers, length=response.told_length
         )
         return response.status
 
@@ -207,12 +207,6 @@ def _answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
         for name, value in kept
         if name not in dropped and not name.startswith(b"proxy-")
     ]
-
-
-def _length(answer: Response) -> int | None:
-    """What the answer says of its length: to HEAD it is that of a body which did not come."""
-    length = answer.header(b"content-length")
-    return int(length) if length else None
 
 
 def _content_type(answer: Response | StreamedResponse, exchange: Exchange) -> str:

@@ -27,10 +27,15 @@ _REASON_BYTES = 500
 
 
 class AnswerHead(NamedTuple):
-    """An answer's content type and other headers, ready to be sent."""
+    """An answer's content type and other headers, ready to be sent.
+
+    Attributes:
+        length: what HEAD is told, where the body did not come; as of `Exchange.reply`.
+    """
 
     content_type: str
     headers: tuple[tuple[str, str], ...]
+    length: int | None = None
 
 
 class Answers(NamedTuple):

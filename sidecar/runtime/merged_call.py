@@ -60,6 +60,7 @@ class MergedCall:
         self._requests = [payload.mergeable for payload in payloads if payload.mergeable]
         self._form = form
         self._alone = len(payloads) == 1
+        self._headless = exchange.method == "HEAD"
         self.repeatable = bool(self._requests) or exchange.method in _WITHOUT_EFFECT
         message = Message(exchange.body) if self._alone else form.merged(self._requests)
         head = payloads[0].head if self._alone else payloads[0].template.agreed
@@ -70,7 +71,15 @@ class MergedCall:
     async def answers(self, timeout_s: float) -> Answers:
         """As `BatchCall.answers`."""
         response = await answered(self._pending, timeout_s, "the server")
-        return _as_it_is(response) if self._alone else self._divided(response)
+        return self._as_it_is(response) if self._alone else self._divided(response)
+
+    def _as_it_is(self, response: Response) -> Answers:
+        pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in response.headers]
+        passed = tuple((name, value) for name, value in pairs if name not in _NOT_PASSED)
+        length = response.told_length if self._headless else None
+        head = AnswerHead(_content_type(response), passed, length)
+        offends = response.status >= _ERROR_FROM
+        return Answers((response.status,), [head], [memoryview(response.body)], _PADDING, offends)
 
     def _divided(self, response: Response) -> Answers:
         if response.status != _OK:
@@ -89,14 +98,6 @@ class MergedCall:
 def _json_length(message: Message) -> tuple[tuple[str, str], ...]:
     length = message.json_length.decode()
     return ((_JSON_LENGTH, length),) if length else ()
-
-
-def _as_it_is(response: Response) -> Answers:
-    pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in response.headers]
-    passed = tuple((name, value) for name, value in pairs if name not in _NOT_PASSED)
-    head, body = AnswerHead(_content_type(response), passed), memoryview(response.body)
-    offends = response.status >= _ERROR_FROM
-    return Answers((response.status,), [head], [body], _PADDING, offends=offends)
 
 
 def _content_type(response: Response) -> str:

@@ -131,7 +131,7 @@ class Metrics(Collector):
             now: monotonic seconds.
         """
         self._ended(state)
-        self._outcomes.ended(request.app, state)
+        self._outcomes.ended(request.app, state, background=request.background)
         for observer in self._observers:
             observer.ended(request, state, status, now)
 

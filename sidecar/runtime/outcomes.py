@@ -2,7 +2,8 @@
 
 A request's time is from the gateway's stamp, where there is one, to its answer: what its caller has
 waited, but for the network. Applications are those of the function's settings; a request that names
-another one, or none, is one of ``*``, so that callers cannot make up series.
+another one, or none, is one of ``*``, so that callers cannot make up series. Background requests
+have no objective to keep, and are counted apart from all applications.
 """
 
 from __future__ import annotations
@@ -53,18 +54,19 @@ class Outcomes:
             }
             self._share = settings.percentile
         self._apps = {name: _Application() for name in (OTHERS, *self._objectives_s)}
+        self._background = _Application()
 
     def answered(self, request: Request, now: float, *, failed: bool) -> str:
         """The handler answered ``request``; ``failed``: with an error of its own. The outcome."""
-        app = self._of(request.app)
+        app = self._of(request.app, background=request.background)
         app.seconds.observe(now - request.arrived + request.payload.spent_s)
         outcome = "failed" if failed else "late" if now > request.due else "in_time"
         app.counts[outcome] += 1
         return outcome
 
-    def ended(self, app: str, outcome: str) -> None:
+    def ended(self, app: str, outcome: str, *, background: bool = False) -> None:
         """A request of the application ended without an answer of the handler's."""
-        self._of(app).counts[outcome] += 1
+        self._of(app, background=background).counts[outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
         """The families, as prometheus_client asks for them."""
@@ -85,7 +87,22 @@ class Outcomes:
                 outcomes.add_metric([name, outcome], count)
         yield seconds
         yield outcomes
+        yield from self._of_background()
         yield from self._objectives()
+
+    def _of_background(self) -> Iterator[Metric]:
+        buckets, total = self._background.seconds.cumulative()
+        seconds = HistogramMetricFamily(
+            "batch_background_seconds", "As batch_request_seconds, of background requests"
+        )
+        seconds.add_metric([], buckets, sum_value=total)
+        yield seconds
+        outcomes = CounterMetricFamily(
+            "batch_background_outcomes", "Background requests by outcome", labels=["outcome"]
+        )
+        for outcome, count in self._background.counts.items():
+            outcomes.add_metric([outcome], count)
+        yield outcomes
 
     def _objectives(self) -> Iterator[Metric]:
         objective = GaugeMetricFamily(
@@ -100,5 +117,7 @@ class Outcomes:
             share.add_metric([], self._share)
         yield share
 
-    def _of(self, name: str) -> _Application:
+    def _of(self, name: str, *, background: bool) -> _Application:
+        if background:
+            return self._background
         return self._apps.get(name) or self._apps[OTHERS]

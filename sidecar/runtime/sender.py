@@ -161,7 +161,8 @@ class Sender:
             if request.payload.template.explain:
                 wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
                 headers = (*headers, *explanation, wait)
-            request.payload.exchange.reply(status, body, head.content_type, headers)
+            exchange = request.payload.exchange
+            exchange.reply(status, body, head.content_type, headers, length=head.length)
 
     def _broken(
         self,

@@ -40,6 +40,12 @@ def about() -> dict[str, Any]:
     return {"sizes": sizes}
 
 
+@app.get("/pieces")
+def pieces() -> Response:
+    """An answer whose length nobody knows before."""
+    return Response(iter(["one", "two"]), content_type="text/plain")
+
+
 @app.post("/v2/models/m/infer")
 def infer() -> Any:
     """A row of each output for each row of the input."""

@@ -41,6 +41,7 @@ _UNREADABLE = (*UNREADABLE, ValueError)
 _SIZE = "binary_data_size"
 _INPUTS_MAX = 64
 _OPENED = re.compile(rb"[\s\[]*")
+_EMPTY = re.compile(rb"\[\s*\]")
 _VALUE_BYTES = {
     **dict.fromkeys(("BOOL", "UINT8", "INT8"), 1),
     **dict.fromkeys(("UINT16", "INT16", "FP16", "BF16"), 2),
@@ -215,7 +216,8 @@ def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: boo
     depth = opened[0].count(b"[") if opened else 0
     expected = found = math.prod(tensor.shape)
     if b'"' not in text and b"{" not in text:
-        found = text.count(b",") + 1  # lists within lists, too, have a comma less than values
+        # Lists within lists, too, have a comma less than values, where none of them is empty.
+        found = 0 if _EMPTY.search(text) else text.count(b",") + 1
     elif counts_texts:
         found = len(first_entries(text, ENTRIES_MAX, str))  # none of them a list of several
     if not depth or found != expected:

@@ -108,6 +108,21 @@ def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) ->
     asyncio.run(run())
 
 
+def test_head_is_told_what_get_would_bring(sidecar: Start, server: str) -> None:
+    """The length of the body that GET brings, or none where the server does not know it."""
+
+    async def run() -> None:
+        async with merging(sidecar, server) as running:
+            for target, known in (("/v2/models/m", True), ("/pieces", False)):
+                get = await running.pool.request("GET", target, timeout_s=HANG_S)
+                head = await running.pool.request("HEAD", target, timeout_s=HANG_S)
+                assert (200, 200, b"") == (get.status, head.status, head.body)
+                expected = str(len(get.body)).encode() if known else None
+                assert expected == head.header(b"content-length")
+
+    asyncio.run(run())
+
+
 def test_surplus_values_are_no_neighbours(sidecar: Start, server: str, gate: Gate) -> None:
     """One with a value too many and one with a value too few would make a good request together."""
 

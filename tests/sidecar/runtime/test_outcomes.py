@@ -24,10 +24,10 @@ SETTINGS = FunctionSettings.from_labels(
 )
 
 
-def request(app: str, due: float, spent_s: float = 0.0) -> Request:
+def request(app: str, due: float, spent_s: float = 0.0, *, background: bool = False) -> Request:
     """One that arrived at 10 s."""
     payload: Any = Payload(None, b"", "", None, None, spent_s)  # type: ignore[arg-type]
-    made = Request(1, "k", 10.0, app=app, payload=payload)
+    made = Request(1, "k", 10.0, app=app, payload=payload, background=background)
     made.due = due
     return made
 
@@ -64,6 +64,20 @@ def test_an_answer_is_in_time_late_or_failed() -> None:
     } == values(outcomes)
 
 
+def test_background_requests_are_counted_apart() -> None:
+    """They have no objective to keep, and would hide that others miss theirs."""
+    outcomes = Outcomes(SETTINGS)
+    before = values(outcomes)
+    outcomes.answered(request("web", 1e9, background=True), 70.0, failed=False)
+    outcomes.ended("web", "cancelled", background=True)
+    assert {
+        ("batch_background_seconds_count",): 1,
+        ("batch_background_seconds_sum",): 60.0,
+        ("batch_background_outcomes_total", "in_time"): 1,
+        ("batch_background_outcomes_total", "cancelled"): 1,
+    } == dict(values(outcomes).items() - before.items())
+
+
 @pytest.mark.parametrize("settings", [SETTINGS, None])
 def test_callers_make_up_no_series(settings: FunctionSettings | None) -> None:
     """An application that the settings do not name is one of the others."""
@@ -96,6 +110,9 @@ def test_a_sidecar_counts_every_request_once(sidecar: Start, gate: Gate) -> None
             left.cancel()
             await running.until_metric('batch_requests_total{state="cancelled"}', 1)
             gate.open()
+            assert 200 == (await running.ask("hello", slow, ("x-carpool-class", "batch"))).status
+            apart = 'batch_background_outcomes_total{outcome="in_time"}'
+            assert 1 == await running.metric(apart)
             assert 1 == await counted(running, "slow", "in_time")
             assert 1 == await counted(running, "web", "refused")
             assert 1 == await counted(running, "*", "cancelled")

@@ -83,3 +83,29 @@ def test_people_read_text(sidecar: Start, capfd: pytest.CaptureFixture[str]) -> 
     asyncio.run(run())
     (line,) = [each for each in capfd.readouterr().err.splitlines() if "request " in each]
     assert line.startswith("sidecar: request call_id=first method=POST path=/ app=* ")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_callers_forge_no_fields(
+    sidecar: Start, log_format: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Spaces, quotes and line breaks of another kind are quoted, and what is long is cut."""
+    forged = 'x status=200 "a" \x85sidecar: request \x9b2J'
+
+    async def run() -> None:
+        env = {"sidecar_log_requests": "all", "sidecar_log_format": log_format}
+        async with sidecar(**env) as running:
+            for call_id, app in ((forged, "a b=c"), ("i" * 5000, "*")):
+                pairs = [("x-call-id", call_id), ("x-carpool-app", app)]
+                assert 200 == (await running.ask("hello", *pairs)).status
+
+    asyncio.run(run())
+    written = capfd.readouterr().err
+    first, second = [line for line in written.splitlines() if "call_id" in line]
+    if log_format == "json":
+        assert (forged, "a b=c") == (json.loads(first)["call_id"], json.loads(first)["app"])
+        assert "i" * 200 + "..." == json.loads(second)["call_id"]
+    else:
+        quoted = f'call_id={json.dumps(forged)} method=POST path=/ app="a b=c" outcome=in_time '
+        assert first.startswith(f"sidecar: request {quoted}")
+        assert f"call_id={'i' * 200}... method" in second
