@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,14 +101,25 @@ def _summary(name: str, points: Sequence[UnseenPoint]) -> str:
 
 
 def _bounds(points: Sequence[UnseenPoint], name: str) -> str:
-    """What the interval of models whose operators were measured would have to be."""
+    """What the interval of models whose operators were measured would have to be.
+
+    Between the least and the largest error of n models a further one lies with a probability of
+    (n - 1) / (n + 1), however errors are distributed; percentiles of all points would be too
+    narrow, as the points of one model err alike.
+    """
     found = []
     for threads in (1, 2):
-        logs = [math.log(1 + _off(p)) for p in points if p.setting.threads == threads]
-        if logs:
-            low, high = np.quantile(-np.array(logs), [0.05, 0.95]).tolist()
+        of_batch: defaultdict[int, list[float]] = defaultdict(list)
+        for p in points:
+            if p.setting.threads == threads:
+                of_batch[p.setting.batch].append(-math.log(1 + _off(p)))
+        if of_batch:
+            low, high = (fmean(map(end, of_batch.values())) for end in (min, max))
             found.append(f"{low:+.3f} to {high:+.3f} on {threads}")
-    return f"log(measured / predicted), 5th to 95th percentile, {name}: {'; '.join(found)}.\n"
+    return (
+        "log(measured / predicted), least and largest of the models, in the mean over batch "
+        f"sizes, {name}: {'; '.join(found)}.\n"
+    )
 
 
 def _by_model(model: str, name: str, points: Sequence[UnseenPoint]) -> str:

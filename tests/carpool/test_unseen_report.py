@@ -14,10 +14,11 @@ _REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "operators_unse
 
 
 def test_the_interval_is_that_of_the_models_it_was_chosen_by() -> None:
-    """On one thread, as the committed report has it."""
-    found = re.search(r"chosen by: (\S+) to (\S+) on 1;", _REPORT.read_text())
+    """On one thread and on two, as the committed report has it."""
+    found = re.search(r"chosen by: (\S+) to (\S+) on 1; (\S+) to (\S+) on 2\.", _REPORT.read_text())
     assert found
-    assert MEASURED[1] == (float(found[1]), float(found[2]))
+    one_low, one_high, two_low, two_high = map(float, found.groups())
+    assert {1: (one_low, one_high), 2: (two_low, two_high)} == MEASURED
 
 
 def test_models_that_were_not_measured_are_named() -> None:
