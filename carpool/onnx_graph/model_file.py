@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from carpool.onnx_graph.parts import Dim
 
-__all__ = ["BATCH", "read_onnx", "refuse_control_flow"]
+__all__ = ["BATCH", "LARGEST_FILE_BYTES", "read_onnx", "refuse_control_flow"]
 
 BATCH = "batch"
 _UNNAMED = "?"  # what exporters write that know no name
 _GIT_LFS = b"version https://git-lfs"
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _IR_VERSION_LEAST = 4  # before, weights had to be inputs too
-_LARGEST_FILE_BYTES = (1 << 31) - 1  # of a protocol buffer
+LARGEST_FILE_BYTES = (1 << 31) - 1  # of a protocol buffer
 _LARGEST_BYTES = 1 << 43  # of a constant: no file can be larger
 
 
@@ -98,8 +98,8 @@ def _parsed(path: Path) -> ModelProto:
 
 def _loaded(path: Path, size: int) -> tuple[ModelProto, str]:
     """A model, and what is wrong with it, if anything is."""
-    if size > _LARGEST_FILE_BYTES:
-        expected = f"an ONNX model, of at most {_LARGEST_FILE_BYTES} bytes"
+    if size > LARGEST_FILE_BYTES:
+        expected = f"an ONNX model, of at most {LARGEST_FILE_BYTES} bytes"
         hint = "export it with its weights in a file of their own"
         raise ConfigError([Problem(str(path), f"{size} bytes", expected, hint)])
     try:

@@ -53,6 +53,16 @@ class Calibration:
     rows: tuple[Alone, ...]
     overheads: Mapping[int, Overhead]
 
+    def with_others_of(self, earlier: Calibration | None) -> Calibration:
+        """This one, and an earlier one's numbers of threads on which this one timed nothing."""
+        if earlier is None:
+            return self
+        timed = {row.setting.threads for row in self.rows}
+        others = tuple(row for row in earlier.rows if row.setting.threads not in timed)
+        own = {count: each for count, each in self.overheads.items() if count in timed}
+        overheads = {**self.overheads, **earlier.overheads, **own}
+        return replace(self, rows=others + self.rows, overheads=overheads)
+
 
 class _Expected(NamedTuple):
     """A reference operator: what laws expect of it by what bounds it, and what it takes."""

@@ -98,7 +98,31 @@ def _check(args: argparse.Namespace, folder: Path) -> None:
     if args.model and "onnx" not in args.lang:
         hint = f"use --lang {_LANG}, or load the model in handler.py"
         problems.add("--model", str(args.model), "a template that serves ONNX", hint)
+    for weights in _weights(args.model) if args.model and args.model.is_file() else ():
+        if not _is_beside(args.model, weights):
+            expected = "a file of weights beside the model, as the model names it"
+            problems.add("--model", str(weights), expected, "export it with its weights again")
     problems.raise_if_any()
+
+
+def _weights(model: Path) -> list[Path]:
+    """The files of a model's weights, where it has them in files of their own.
+
+    Where the model cannot be read, as without the package `onnx`, those that exporters write.
+    """
+    try:
+        from carpool.onnx_graph.weights import weight_files  # noqa: PLC0415  it needs onnx
+
+        return [model.parent / name for name in weight_files(model)]
+    except Exception:  # noqa: BLE001  no package, or no model: a handler of one's own may read it
+        usual = (model.with_name(model.name + end) for end in _WEIGHTS)
+        return [weights for weights in usual if weights.is_file()]
+
+
+def _is_beside(model: Path, weights: Path) -> bool:
+    """Whether it is there, in the model's folder or below, so that it can be copied along."""
+    folder = model.parent.resolve()
+    return weights.is_file() and weights.resolve().is_relative_to(folder)
 
 
 def _entry(args: argparse.Namespace) -> str:
@@ -149,9 +173,10 @@ def _copy(template: Template, folder: Path, model: Path | None) -> None:
     source = model or folder / "example.onnx"
     if source.is_file():
         shutil.copyfile(source, folder / "model.onnx")
-        for weights in (source.with_name(source.name + end) for end in _WEIGHTS):
-            if weights.is_file():  # which the model knows by this name
-                shutil.copyfile(weights, folder / weights.name)
+        for weights in _weights(source):  # which the model knows by their names
+            copy = folder / weights.relative_to(source.parent)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(weights, copy)
 
 
 def _told(path: Path, folder: Path, args: argparse.Namespace) -> str:

@@ -152,6 +152,17 @@ def test_a_class_without_a_law_gets_its_familys() -> None:
         np.testing.assert_array_equal(found.laws[key], fit.laws[key])
 
 
+def test_other_numbers_of_threads_stay() -> None:
+    """Those of an earlier calibration on which nothing is timed now; all others are as now."""
+    earlier, now = _calibration(1.0, (1, 2)), _calibration(3.0, (1,))
+    cost = Overhead(9.0, 9.0)
+    both = replace(now, overheads={1: cost, 2: cost}).with_others_of(earlier)
+    of_two = tuple(row for row in earlier.rows if row.setting.threads == 2)
+    assert of_two + now.rows == both.rows
+    assert {1: cost, 2: COST} == both.overheads
+    assert now == now.with_others_of(None)
+
+
 def test_bounds_widen_in_both_directions() -> None:
     """A quicker machine is as far away as a slower one."""
     assert 0 == scaling(np.ones(1)).item()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 
 from carpool.errors import ConfigError
@@ -131,3 +132,38 @@ def test_weights_beside_a_model_are_copied(folder: Path) -> None:
     (folder / "mine.onnx.data").write_bytes(b"weights")
     new.main(["classify", "--model", "mine.onnx"])
     assert b"weights" == (folder / "classify" / "mine.onnx.data").read_bytes()
+
+
+def _with_weights(folder: Path, place: str) -> Path:
+    """A model that names its weights so, wherever they are."""
+    weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2])
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=place)
+    ends = [onnx.helper.make_tensor_value_info(n, 1, ["batch", 2]) for n in "xy"]
+    node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:], [weight])
+    path = folder / "mine.onnx"
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("place", ["all_weights.bin", "parts/0001"])
+def test_weights_are_copied_whatever_the_model_calls_them(folder: Path, place: str) -> None:
+    """Into the place that it names, beside what it does not name."""
+    _with_weights(folder, place)
+    (folder / place).parent.mkdir(exist_ok=True)
+    (folder / place).write_bytes(b"weights")
+    (folder / "mine.onnx.data").write_bytes(b"of another model")
+    new.main(["classify", "--model", "mine.onnx"])
+    assert b"weights" == (folder / "classify" / place).read_bytes()
+    assert not (folder / "classify" / "mine.onnx.data").exists()
+
+
+@pytest.mark.parametrize("place", ["missing.bin", "../outside.bin"])
+def test_weights_that_cannot_be_copied_along_are_refused(folder: Path, place: str) -> None:
+    """Before anything is written."""
+    (folder.parent / "outside.bin").write_bytes(b"weights")
+    _with_weights(folder, place)
+    with pytest.raises(ConfigError, match=rf"--model.*{place}.*beside the model"):
+        new.main(["classify", "--model", "mine.onnx"])
+    assert not (folder / "classify").exists()

@@ -16,7 +16,8 @@ from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.calibration import Calibration
 from carpool.predictor.calibration_file import read_calibration, write_calibration
 from carpool.predictor.features import sized
-from carpool.predictor.profile import Origin, Overhead
+from carpool.predictor.graph import Case
+from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 from carpool.predictor.profile_file import default_database
 from carpool.processor import runtime
 from watchdog_plugin.profiling import calibrate_command, predict_command
@@ -63,6 +64,9 @@ def test_the_runtime_reads_every_reference_operator(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_machine_is_calibrated_and_predicted_for(tmp_path: Path, capsys: Captured) -> None:
     """The prediction from another processor's profiles is scaled, and says so."""
+    case = Case.parse("Neg", "", "f32[1,16]>f32[1,16]")
+    of_two = Alone(case, Setting(1, 2), 0, 1e-3)
+    write_calibration(Calibration(origin(), (of_two,), {2: Overhead(1e-6, 1e-6)}))
     assert 0 == calibrate_command.main(["--cpu", "1", "--json"])
     document = json.loads(capsys.readouterr().out)
     (roof,) = document["roofs"]
@@ -70,7 +74,8 @@ def test_a_machine_is_calibrated_and_predicted_for(tmp_path: Path, capsys: Captu
     assert all(roof[name] > 0 for name in ("f32_gflops", "i8_gops", "cache_gb_s", "memory_gb_s"))
     kept = read_calibration(origin())
     assert kept is not None
-    assert document["operators"] == len(kept.rows)
+    assert (of_two, document["operators"]) == (kept.rows[0], len(kept.rows[1:]))
+    assert {1, 2} == set(kept.overheads)
     foreign = Origin("another", runtime())
     write_calibration(Calibration(foreign, kept.rows, kept.overheads))
     path, database = _plain(tmp_path / "net.onnx"), str(default_database())

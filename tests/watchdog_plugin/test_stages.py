@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from onnx import TensorProto, helper
 
 from carpool.errors import ConfigError
 from carpool.predictor.profile_file import default_database, opened
+from carpool.processor import processor
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import GivenTimes, cut
 from watchdog_plugin.function import LoadError
@@ -23,7 +25,7 @@ from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
 from watchdog_plugin.stage_cutting.folder import LIST, StageFolder
 from watchdog_plugin.stage_cutting.operator_times import OperatorTimes
 from watchdog_plugin.stage_cutting.planning import Planner
-from watchdog_plugin.stage_cutting.trial import Meter, Pieces
+from watchdog_plugin.stage_cutting.trial import Meter, Pieces, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -299,6 +301,93 @@ def test_fewer_stages_take_the_place_of_more(tmp_path: Path) -> None:
 
     left = {LIST, "model.1.onnx", "model.2.onnx"}
     assert left == {entry.name for entry in (tmp_path / "s").iterdir()}
+
+
+def test_stages_of_weights_trained_anew_are_noticed(tmp_path: Path) -> None:
+    """The model file is the same, as it only names the file of its weights."""
+    model = onnx.load(models.deep(tmp_path / "inline.onnx", layers=2))
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="all.bin", size_threshold=0)
+    cut(path, 2, tmp_path)
+    known = StageFolder.read(tmp_path, path)
+    assert known is not None
+    assert ["all.bin"] == list(known.weights_sha256)
+    weights = tmp_path / "all.bin"
+    weights.write_bytes(bytes([weights.read_bytes()[0] ^ 1]) + weights.read_bytes()[1:])
+
+    with pytest.raises(LoadError, match=r"not the stages of.*carpool stages"):
+        StageFolder.read(tmp_path, path)
+
+
+def test_times_of_batches_are_those_of_one_machine(tmp_path: Path) -> None:
+    """Another number of threads or another processor has none, nor has a list that does not say."""
+    path = models.deep(tmp_path / "model.onnx", width=512)
+    planner = Planner(path, 1, {}, OperatorTimes(default_database()))
+    best, _ = planner.best(8, 0.1)
+    assert best is not None
+    planner.write(best, tmp_path)
+    known = StageFolder.read(tmp_path, path)
+
+    assert known is not None
+    assert 4 == len(known.seconds(4, 1, processor()))
+    assert [] == known.seconds(4, 2, processor())
+    assert [] == known.seconds(4, 1, "another processor")
+    assert [] == replace(known, threads=0, hardware="").seconds(4, 1, processor())
+
+
+def test_a_model_too_large_to_be_cut_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    """More than a file of ONNX's can hold; the file of weights has no blocks on the disk."""
+    place = onnx.TensorProto.EXTERNAL
+    weight = onnx.TensorProto(
+        name="w", data_type=FLOAT, dims=[1 << 15, 1 << 15], data_location=place
+    )
+    weight.external_data.add(key="location", value="w.bin")
+    rows: models.Dims = ["batch", 1 << 15]
+    ends = [helper.make_tensor_value_info(name, FLOAT, rows) for name in "xy"]
+    graph = helper.make_graph(
+        [make("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weight]
+    )
+    onnx.save(helper.make_model(graph), tmp_path / "large.onnx")
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(1 << 32)
+
+    with pytest.raises(
+        LoadError, match=r"4294967296 bytes of weights: expected at most 2147483647"
+    ):
+        command.main([str(tmp_path / "large.onnx")])
+
+
+def test_answers_that_are_no_numbers_are_compared_too(tmp_path: Path) -> None:
+    """Where both say infinite, or none at all, they say the same."""
+    nodes = [
+        make("Log", ["x"], ["a"]),  # of a number below 0, none at all
+        make("Div", ["one", "zero"], ["endless"]),
+        make("Add", ["a", "endless"], ["y"]),
+    ]
+    ends: tuple[int, models.Dims] = (FLOAT, ["batch", 64])
+    constants = {"one": np.ones(1, np.float32), "zero": np.zeros(1, np.float32)}
+    path = models.save(tmp_path / "odd.onnx", nodes, {"x": ends}, {"y": ends}, constants)
+    whole = OnnxSession(path, 1)
+    feeds = sample.feeds(whole.signature, 3)
+    assert np.isnan(whole.run(feeds)["y"]).any()
+    assert np.isinf(whole.run(feeds)["y"]).any()
+
+    assert 2 == len(checked_chain(whole, cut(path, 2, tmp_path / "s"), [feeds], 1))
+
+
+def test_an_infinite_answer_where_there_is_a_number_is_noticed(tmp_path: Path) -> None:
+    """Stages of another model, of which one number is divided by nothing."""
+    ends: tuple[int, models.Dims] = (FLOAT, ["batch", 4])
+    nodes = [make("Div", ["x", "by"], ["d"]), make("Identity", ["d"], ["y"])]
+    paths = [
+        models.save(tmp_path / f"{at}.onnx", nodes, {"x": ends}, {"y": ends}, {"by": by})
+        for at, by in enumerate((np.ones(4, np.float32), np.eye(4, dtype=np.float32)[0]))
+    ]
+    whole, other = (OnnxSession(path, 1) for path in paths)
+    feeds = sample.feeds(whole.signature, 2)
+    for one, two in ((whole, paths[1]), (other, paths[0])):
+        with pytest.raises(LoadError, match="output 'y' of the stages is"):
+            checked_chain(one, [two], [feeds], 1)
 
 
 def test_stages_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:

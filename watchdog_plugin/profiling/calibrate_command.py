@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.errors import ConfigError, Problem
 from carpool.predictor import grid_arguments
-from carpool.predictor.calibration_file import write_calibration
+from carpool.predictor.calibration_file import read_calibration, write_calibration
 from carpool.predictor.roofs import Roofs, roofs
 from watchdog_plugin.profiling.calibrating import calibrate
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.predictor.calibration import Calibration
+    from carpool.predictor.profile import Origin
 
 __all__ = ["main"]
 
@@ -65,13 +66,21 @@ def main(argv: list[str]) -> int:
         expected = "time for at least one operator"
         hint = "the budget is too small: the default of 60s is enough on most machines"
         raise ConfigError([Problem("--budget", f"{arguments.budget:g}s", expected, hint)])
-    path = write_calibration(found)
+    path = write_calibration(found.with_others_of(_earlier(found.origin)))
     spent_s = time.monotonic() - began
     if arguments.json:
         sys.stdout.write(json.dumps(_document(found, path, spent_s), indent=2) + "\n")
     else:
         sys.stdout.write(_table(found, path, spent_s))
     return 0
+
+
+def _earlier(origin: Origin) -> Calibration | None:
+    """What was measured before; a file that is none is replaced."""
+    try:
+        return read_calibration(origin)
+    except ConfigError:
+        return None
 
 
 def _threads(wanted: Sequence[int] | None) -> list[int]:

@@ -89,6 +89,8 @@ class ProfiledSession:
         threads: Cores one run may use.
         operators: Whether runs tell the times of operators.
         optimise: Whether the runtime may change the model.
+        cores: One for each thread, to which it is kept; the first is for the thread that calls.
+            None: wherever the system puts them.
 
     Raises:
         LoadError: the runtime refuses the model.
@@ -102,6 +104,7 @@ class ProfiledSession:
         *,
         operators: bool,
         optimise: bool = True,
+        cores: Sequence[int] | None = None,
     ) -> None:
         options = ort.SessionOptions()
         if not optimise:
@@ -111,6 +114,9 @@ class ProfiledSession:
         options.log_severity_level = _FATAL_ONLY
         for pool in ("intra_op", "inter_op"):
             options.add_session_config_entry(f"session.{pool}.allow_spinning", "0")
+        if cores and threads > 1:
+            others = ";".join(f"{core + 1}" for core in cores[1:threads])  # which it counts from 1
+            options.add_session_config_entry("session.intra_op_thread_affinities", others)
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(folder.absolute())
         )

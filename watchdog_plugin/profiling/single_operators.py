@@ -7,7 +7,9 @@ are then; what the operator takes and gives is touched last, as operators before
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median_grouped
 from typing import TYPE_CHECKING, NamedTuple
@@ -73,7 +75,7 @@ def measure_alone(
         if done and not done % _TOLD:
             say(f"{done} of {len(wanted)} operators measured")
         if time.monotonic() > end_s:
-            say(f"the budget of {budget_s:g} s is spent: {len(wanted) - done} operators remain")
+            say(f"the budget is spent: {len(wanted) - done} operators remain")
             return
         for operator in best.graph.operators[each.position].ways:
             yield from _Operator(best, each, operator, here).measured(end_s)
@@ -191,12 +193,15 @@ class _Operator:
         with load_errors():
             model = single_node(self._whole, self._node, self._case(settings[0]))
             data = model.SerializeToString()
-        session = ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False)
         visits: list[tuple[Setting, list[int]]] = []
-        for setting in settings:
-            if visits and time.monotonic() > end_s:
-                break
-            visits.append((setting, self._visit(session, setting)))
+        with _spread_out(threads) as cores:
+            session = ProfiledSession(
+                data, _NOWHERE, threads, operators=True, optimise=False, cores=cores
+            )
+            for setting in settings:
+                if visits and time.monotonic() > end_s:
+                    break
+                visits.append((setting, self._visit(session, setting)))
         times = [sum(operator.seconds for operator in run) for run in session.operator_times()]
         if threads == 1:  # waiting for a core is not part of an operator's time
             times = [min(pair) for pair in zip(times, session.cpu_s, strict=True)]
@@ -225,6 +230,25 @@ class _Operator:
 
     def _case(self, setting: Setting) -> Case:
         return self._operator.at(setting.batch)
+
+
+@contextmanager
+def _spread_out(threads: int) -> Iterator[list[int] | None]:
+    """Keeps the calling thread to the first of the cores that are given out, one for each thread.
+
+    The system often wakes a thread on the core of the one that wakes it, and parts the two only
+    after milliseconds of work: long past in a run of a model, but not in one of an operator.
+    """
+    allowed = os.sched_getaffinity(0)
+    if not 1 < threads <= len(allowed):
+        yield None
+        return
+    cores = sorted(allowed)[:threads]
+    os.sched_setaffinity(0, cores[:1])
+    try:
+        yield cores
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 class _Calm:

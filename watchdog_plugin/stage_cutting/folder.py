@@ -9,15 +9,15 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from carpool.lazy_batching.batch_times import every_size
 from watchdog_plugin.function import LoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-__all__ = ["LIST", "StageFolder"]
+__all__ = ["LIST", "StageFolder", "sha256"]
 
 LIST = "stages.json"
 
@@ -32,23 +32,23 @@ class StageFolder:
         loss: the stages' time over the whole model's, less one, at a batch of one.
         batch_s: seconds of the whole model by size of batch, as they are predicted; empty: nobody
             can say.
+        threads, hardware: what ``batch_s`` was predicted for; none where an earlier carpool wrote
+            the list.
+        weights_sha256: of the model's weights in files of their own, by their names.
     """
 
     files: tuple[str, ...]
     model_sha256: str
     loss: float
     batch_s: Mapping[int, float] = field(default_factory=dict)
+    threads: int = 0
+    hardware: str = ""
+    weights_sha256: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, model: Path, files: Sequence[str], loss: float, batch_s: Mapping[int, float]
-    ) -> Self:
-        """The stages of ``model`` in ``files``."""
-        return cls(tuple(files), _sha256(model), loss, batch_s)
-
-    def seconds(self, batch_max: int) -> list[float]:
-        """Of batches of the whole model up to a size, as predicted; empty: nobody can say."""
-        return every_size(self.batch_s, batch_max) if self.batch_s else []
+    def seconds(self, batch_max: int, threads: int, hardware: str) -> list[float]:
+        """Of batches of the whole model up to a size, as predicted; empty: not for this machine."""
+        known = self.batch_s and (self.threads, self.hardware) == (threads, hardware)
+        return every_size(self.batch_s, batch_max) if known else []
 
     def write(self, folder: Path) -> None:
         """Write the list into ``folder``, and take away what only a former list names."""
@@ -71,8 +71,7 @@ class StageFolder:
         fix = f"run carpool stages {model} --out {folder}"
         try:
             document = json.loads(path.read_text("utf-8"))
-            known = (document["model_sha256"], document["loss"], document.get("batch_s", {}))
-            stages = cls(tuple(document["files"]), *known[:2], _by_size(known[2]))
+            stages = cls._parsed(document)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             msg = f"{str(path)!r}: {error!r} where a list of stages was expected; {fix}"
             raise LoadError(msg) from error
@@ -82,10 +81,30 @@ class StageFolder:
         if missing := [name for name in stages.files if not (folder / name).is_file()]:
             msg = f"{str(path)!r} names {', '.join(missing)}: no such file in its folder; {fix}"
             raise LoadError(msg)
-        if _sha256(model) != stages.model_sha256:
+        if not _is_of(stages, model):
             msg = f"{str(path)!r}: these are not the stages of {str(model)!r} as it is now; {fix}"
             raise LoadError(msg)
         return stages
+
+    @classmethod
+    def _parsed(cls, document: Mapping[str, Any]) -> Self:
+        return cls(
+            tuple(document["files"]),
+            document["model_sha256"],
+            document["loss"],
+            _by_size(document.get("batch_s", {})),
+            document.get("threads", 0),
+            document.get("hardware", ""),
+            dict(document.get("weights_sha256", {})),
+        )
+
+
+def _is_of(stages: StageFolder, model: Path) -> bool:
+    """Whether the model, and its weights in files of their own, are what was cut."""
+    return sha256(model) == stages.model_sha256 and all(
+        (path := model.parent / name).is_file() and sha256(path) == digest
+        for name, digest in stages.weights_sha256.items()
+    )
 
 
 def _by_size(listed: Mapping[str, float]) -> dict[int, float]:
@@ -102,6 +121,7 @@ def _names(path: Path) -> list[str]:
     return [name for name in listed if isinstance(name, str) and Path(name).name == name]
 
 
-def _sha256(model: Path) -> str:
-    with model.open("rb") as file:
+def sha256(path: Path) -> str:
+    """The digest of a file."""
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

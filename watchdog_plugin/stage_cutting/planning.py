@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
+from google.protobuf.message import DecodeError
 
 from carpool.errors import ConfigError
+from carpool.onnx_graph.model_file import LARGEST_FILE_BYTES
+from carpool.onnx_graph.weights import weight_bytes, weight_files
+from carpool.processor import processor
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.stage_cutting import sample
 from watchdog_plugin.stage_cutting.balance import choose
 from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
-from watchdog_plugin.stage_cutting.folder import StageFolder
+from watchdog_plugin.stage_cutting.folder import StageFolder, sha256
 from watchdog_plugin.stage_cutting.operator_times import OperatorTimes
 from watchdog_plugin.stage_cutting.trial import Meter, Pieces, checked_chain
 
@@ -87,6 +91,7 @@ class Planner:
         self._meter = meter or OperatorTimes()
         self.unpredicted = ""
         self._threads = threads
+        _check_size(path)
         self._whole = OnnxSession(path, threads)
         signature = self._whole.signature
         _check_names(signature, sizes)
@@ -149,8 +154,15 @@ class Planner:
         """Put the stages and their list into ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)
         files = self._save(cut.points, folder)
-        names = [path.name for path in files]
-        stages = StageFolder.of(self._path, names, cut.trial.loss, self._batch_s())
+        stages = StageFolder(
+            tuple(path.name for path in files),
+            sha256(self._path),
+            cut.trial.loss,
+            self._batch_s(),
+            self._threads,
+            processor(),
+            {name: sha256(self._path.parent / name) for name in weight_files(self._path)},
+        )
         stages.write(folder)
         return stages
 
@@ -203,6 +215,20 @@ def _fewer(cut: Cut, stages: int, loss_max: float) -> int:
     bearable = 1 + int(2 * (cut.stages - 1) * loss_max / max(cut.trial.loss, 1e-9))
     fewer = min(int(stages * _FEWER), cut.stages - 1)
     return min(fewer, max(2, bearable))
+
+
+def _check_size(path: Path) -> None:
+    """Refuse a model whose stages could not be written, before anything is loaded."""
+    try:
+        size = weight_bytes(path)
+    except (OSError, DecodeError):  # whatever is wrong with it, the runtime says
+        return
+    if size > LARGEST_FILE_BYTES:
+        msg = (
+            f"model {str(path)!r}: {size} bytes of weights: expected at most {LARGEST_FILE_BYTES}, "
+            "as ONNX files of stages hold their weights; without stages it runs whole"
+        )
+        raise LoadError(msg)
 
 
 def _check_names(signature: Signature, sizes: Mapping[str, int]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from watchdog_plugin.protocols.tensors import Arrays
+    from watchdog_plugin.protocols.tensors import Array, Arrays
 
 __all__ = ["Meter", "Pieces", "StageMeasurements", "checked_chain"]
 
@@ -115,11 +115,19 @@ def _compare(expected: Arrays, found: Arrays) -> None:
         if value.dtype.kind != "f":
             apart, room = float(np.any(value != other)), 0.0
         else:
-            apart = float(np.max(np.abs(value - other), initial=0.0))
-            room = _TOLERANCE * float(np.max(np.abs(value), initial=0.0))
+            apart, room = _apart(value, other)
         if not apart <= room:
             msg = f"output {name!r} of the stages is {apart:g} off: expected at most {room:g}"
             raise LoadError(msg)
+
+
+def _apart(value: Array, other: Array) -> tuple[float, float]:
+    """How far numbers are apart, and how far they may be; infinite and none at all are numbers."""
+    alike = (value == other) | (np.isnan(value) & np.isnan(other))
+    with np.errstate(invalid="ignore"):  # infinite ones of either sign
+        apart = np.abs(value - other)[~alike]
+    finite = np.abs(value[np.isfinite(value)])
+    return float(np.max(apart, initial=0.0)), _TOLERANCE * float(np.max(finite, initial=0.0))
 
 
 def _measured(

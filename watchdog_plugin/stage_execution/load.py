@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from carpool.lazy_batching.join_decision import could_pay
 from carpool.lazy_batching.program import Program, in_equal_parts
+from carpool.processor import processor
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.model import why_alone
@@ -119,7 +120,8 @@ def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettin
     )
     if free or not settings.rules.pays:
         return False
-    batch_s = stages.seconds(settings.batch_max) or _whole_seconds(whole, settings)
+    known_s = stages.seconds(settings.batch_max, settings.threads, processor())
+    batch_s = known_s or _whole_seconds(whole, settings)
     cost = stages.loss + _WAY_S / batch_s[0]
     why = "no request would gain by joining a running batch, by the times of batches"
     if cost > _COST_MAX:
