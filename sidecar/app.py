@@ -108,14 +108,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     gc.freeze()  # what is here now stays; requests leave no cycles, so collections can be rare
     gc.set_threshold(50_000)
     await _asked_to_stop()
-    log.info("draining")
-    batch_loop.drain()
-    if member:
-        await member.leave()
-    await asyncio.sleep(options.drain_delay_s)
-    server.close()
-    await server.drain(min(options.exec_timeout_s, _DRAIN_MAX_S))
-    await server.stop()
+    await _drain(batch_loop, server, member, options)
     if admin_server:
         await admin_server.stop()
     upstreams.close()
@@ -123,6 +116,21 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         await handler.stop(_GRACE_S)
     if tracing:
         await asyncio.to_thread(tracing.close)
+
+
+async def _drain(
+    batch_loop: BatchLoop, server: Server, member: membership.Membership | None, options: Options
+) -> None:
+    """Have clients go elsewhere, answer what was asked, and listen no more."""
+    log.info("draining")
+    batch_loop.drain()
+    server.retire()
+    if member:
+        await member.leave()
+    await asyncio.sleep(options.drain_delay_s)
+    server.close()
+    await server.drain(min(options.exec_timeout_s, _DRAIN_MAX_S))
+    await server.stop()
 
 
 async def _asked_to_stop() -> None:

@@ -30,11 +30,14 @@ class ConnectionFailed(FunctionFault):
 
     Attributes:
         sent: whether any of the request may have reached the peer.
+        stale: the connection had served a request before, and was closed without a byte of an
+            answer to this one: most likely while it was idle, just as this was on its way.
     """
 
-    def __init__(self, message: str, *, sent: bool) -> None:
+    def __init__(self, message: str, *, sent: bool, stale: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
+        self.stale = stale
 
 
 class AnswerTooLarge(FunctionFault):
@@ -65,6 +68,7 @@ class ClientConnection(asyncio.Protocol):
         self._buffered = 0
         self.open = False
         self.used_at = 0.0
+        self._requests = 0
         self._reset()
         self.complete = True  # no request is under way
 
@@ -78,6 +82,7 @@ class ClientConnection(asyncio.Protocol):
             msg = "the connection was closed before the request was sent"
             raise ConnectionFailed(msg, sent=False)
         self._reset()
+        self._requests += 1
         self._headless = method == "HEAD"
         if len(body) < _JOIN_BELOW_BYTES:
             self.transport.write(b"".join((head, body)))
@@ -121,6 +126,7 @@ class ClientConnection(asyncio.Protocol):
         self.complete = False
         self.reusable = False
         self._headless = False
+        self._heard = False  # there is a byte of an answer
         self._overhead = 0  # bytes since the head was complete, or since the body last grew
 
     # -- asyncio ----------------------------------------------------------------------------
@@ -135,6 +141,7 @@ class ClientConnection(asyncio.Protocol):
         if self.complete:  # unasked: this must not become the answer to the next request
             self.close()
             return
+        self._heard = True
         self._overhead += len(data)
         try:
             self._parser.feed_data(data)
@@ -163,7 +170,8 @@ class ClientConnection(asyncio.Protocol):
         return not names & {b"content-length", b"transfer-encoding"}
 
     def _fail(self, message: str) -> None:
-        self._failure = ConnectionFailed(message, sent=True)
+        stale = self._requests > 1 and not self._heard
+        self._failure = ConnectionFailed(message, sent=True, stale=stale)
         if self._waiter and not self._waiter.done():
             self._waiter.set_exception(self._failure)
 

@@ -60,11 +60,14 @@ class Owner(ServerState, Memory, Protocol):
     def remove(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
 
+    def asks(self, connection: Connection) -> bool:
+        """Whether its client has sent what was not read yet."""
+
     def dispatch(self, exchange: Exchange) -> None:
         """Hand a whole request to the application."""
 
     def connection_changed(self) -> None:
-        """A connection became idle or went away."""
+        """A connection has nothing left to answer."""
 
 
 class Connection(asyncio.Protocol):
@@ -190,6 +193,7 @@ class Connection(asyncio.Protocol):
         if backlog:
             del self.server.behind[self]
             backlog.end()
+            self.server.connection_changed()
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -272,6 +276,8 @@ class Connection(asyncio.Protocol):
         if not self._reader.partial:  # line breaks between requests
             self.server.held_bytes -= self._unclaimed
             self._unclaimed = 0
+            if self.server.closing:
+                self.close_when_idle()
         elif begins:
             self._active_since = self.server.now()
         if self.server.held_bytes > self.server.most_held_bytes:
@@ -323,15 +329,23 @@ class Connection(asyncio.Protocol):
                 return
         self._active_since = server.now()
         server.connections.move_to_end(self)
-        if server.quiet:
-            server.connection_changed()
 
-    def close_when_idle(self) -> None:
-        """Close now if nothing is unanswered; else the last answer says that it is the last."""
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is, or may be, something left to answer, or an answer to be taken."""
+        return not self._leaving or self._backlog is not None
+
+    def retire(self) -> None:
+        """The next answer says that it is the last."""
         if self.exchanges:
             self.exchanges[-1].keep_alive = False
             self._closing = True
-        elif not self._reader.partial:
+
+    def close_when_idle(self) -> None:
+        """Close now if nothing was asked; else the answer says that it is the last."""
+        self.retire()
+        partial = self._reader.partial or self._unclaimed
+        if not (self.exchanges or partial or self.server.asks(self)):
             self._leave()
 
     def abort(self) -> None:
@@ -389,6 +403,7 @@ class Connection(asyncio.Protocol):
             self.server.intake.gone(self)
         gone = tuple(self.exchanges)
         self.exchanges.clear()
+        self.server.connection_changed()
         for exchange in gone:
             self.server.held_bytes -= exchange.held_bytes
             exchange.gone = True

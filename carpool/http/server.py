@@ -140,7 +140,7 @@ class Server:
         now, connections = self.now(), self.connections
         for _ in range(min(_LOOKS, len(connections))):
             oldest = next(iter(connections))
-            if oldest.idle(now) and not self._asks(oldest):
+            if oldest.idle(now) and not self.asks(oldest):
                 del connections[oldest]
                 oldest.abort()
                 self._count_closed("idle", self._room)
@@ -148,7 +148,7 @@ class Server:
             connections.move_to_end(oldest)
         return False
 
-    def _asks(self, connection: Connection) -> bool:
+    def asks(self, connection: Connection) -> bool:
         """Whether its client has sent what was not read yet, but is about to be."""
         return connection not in self.behind and _has_unread(connection.transport)
 
@@ -188,8 +188,21 @@ class Server:
             log.exception("the application failed on %s %s", exchange.method, exchange.target)
             exchange.reply(500, errors.body("internal error"))
 
+    def retire(self) -> None:
+        """Have each answer say from now on that it is the last of its connection.
+
+        So clients go elsewhere between two requests: to close a connection that is idle may cross
+        with a request, of which its client cannot know then whether it was acted upon.
+        """
+        self.closing = True
+        for connection in self.connections:
+            connection.retire()
+
     def close(self) -> None:
-        """Stop accepting; connections close when their answers are out."""
+        """Take no new connections; those there are close once what was asked on them is answered.
+
+        A request that has begun to arrive counts as asked, whether or not any of it was read yet.
+        """
         self.closing = True
         if self._listener:
             self._listener.close()
@@ -199,7 +212,13 @@ class Server:
             connection.close_when_idle()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until every accepted request is answered; False if ``timeout_s`` was not enough."""
+        """Wait until all that was asked is answered, and the answers are taken.
+
+        That is after `close`; after `retire` alone, until all clients have gone.
+
+        Returns:
+            False if ``timeout_s`` was not enough.
+        """
         end = self.now() + timeout_s
         while self._busy():
             self.quiet = self.loop.create_future()
@@ -222,12 +241,12 @@ class Server:
         await asyncio.sleep(0)
 
     def connection_changed(self) -> None:
-        """A connection became idle or went away: a drain may be over."""
+        """A connection has nothing left to answer: a drain may be over."""
         if self.quiet and not self.quiet.done() and not self._busy():
             self.quiet.set_result(None)
 
     def _busy(self) -> bool:
-        return any(connection.exchanges for connection in self.connections)
+        return any(connection.unfinished for connection in self.connections)
 
     def _tick(self) -> None:
         self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()

@@ -32,6 +32,7 @@ class Options:
         auth: credentials for all but calls of functions; None: open.
         hosts: further names by which requests may come.
         grace_s: how long requests may go on when the provider is to go.
+        retire_s: before that, how long it goes on for clients that are told to go elsewhere.
     """
 
     listen: str = "127.0.0.1:8080"
@@ -39,6 +40,7 @@ class Options:
     auth: BasicAuth | None = None
     hosts: tuple[str, ...] = ()
     grace_s: float = 10.0
+    retire_s: float = 0.0
 
 
 class Provider:
@@ -86,11 +88,17 @@ class Provider:
         self._unready = "draining"
         self._logs.close()
         for server in self._servers:
+            server.retire()
+        await self._drained(self._options.retire_s)
+        for server in self._servers:
             server.close()
-        await asyncio.gather(*(server.drain(self._options.grace_s) for server in self._servers))
+        await self._drained(self._options.grace_s)
         await self.orchestrator.close()
         for server in self._servers:
             await server.stop()
+
+    async def _drained(self, timeout_s: float) -> None:
+        await asyncio.gather(*(server.drain(timeout_s) for server in self._servers))
 
     def _accept(self, exchange: Exchange) -> None:
         if (refused := self._access_control.refuse(exchange)) is not None:

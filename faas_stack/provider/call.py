@@ -128,6 +128,16 @@ class Call:
             return f"the {self._own_s:g} s that X-Timeout gives it"
         return f"{self._limit_s:g} s, the most that its own time limits allow"
 
+    def repeats(self) -> bool:
+        """Whether it is sent again, as its connection was closed unanswered.
+
+        Once, as what it asks for may be the cause; and only where a function may see it twice.
+        """
+        instance = self.replica and self.replica.instance
+        repeats = bool(instance and instance.repeatable) and not self._retried
+        self._retried = self._retried or repeats
+        return repeats
+
     def takes_retry(self) -> bool:
         """Whether it was stopped only to be sent to another replica, which is to be done now."""
         retry = self._retrying and self.overdue is None and not self.exchange.gone

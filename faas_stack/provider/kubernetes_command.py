@@ -29,6 +29,7 @@ from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
 __all__ = ["DRAIN_S", "main"]
 
 DRAIN_S = 110.0  # longer than a call may take by default; a pod of the chart has 120
+_RETIRE_S = 2.0  # other providers take over what is new
 _POLICIES = ("Always", "IfNotPresent", "Never")
 
 
@@ -127,7 +128,7 @@ async def _serve(args: argparse.Namespace, options: KubernetesOptions) -> int:
     api = ApiServer.connect(args.kubeconfig, args.context)
     provider = Provider(
         KubernetesOrchestrator(api, options),
-        Options(listen, args.calls, granted.auth, granted.hosts, DRAIN_S),
+        Options(listen, args.calls, granted.auth, granted.hosts, DRAIN_S, _RETIRE_S),
     )
     return await serve_until_interrupted(_run(args, provider, granted), provider.drain, api.close)
 

@@ -130,7 +130,7 @@ class Proxy:
                 replica.instance.suspect()
             except ConnectionFailed as error:
                 replica.instance.suspect()
-                if error.sent:  # it may have been acted upon: not ours to repeat
+                if error.sent and not (error.stale and call.repeats()):
                     message = f"the function closed the connection before it answered: {error}"
                     raise FunctionFault(message) from error
             except asyncio.CancelledError:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.errors import NotFound, Overloaded
-from tests.faas_stack.rig import IMAGE, story
+from tests.faas_stack.rig import IMAGE, ProcessStage, story
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from carpool.http.client import Response
     from tests.faas_stack.rig import Rig
@@ -190,6 +191,43 @@ async def test_replica_that_dies_while_answering(rig: Rig) -> None:
     assert (502, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
     assert "closed the connection before it answered" in answer.body.decode()
     seen(await rig.call("GET", "/function/fn"))
+
+
+@pytest.mark.parametrize(("repeatable", "times"), [("1", 2), ("", 1)])
+def test_a_kept_connection_that_is_closed_unanswered(
+    repeatable: str, times: int, tmp_path: Path
+) -> None:
+    """The call is sent once more if its function may see it twice, as it may have come too late."""
+
+    @story(ProcessStage())
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn", envVars={"repeatable": repeatable})
+        seen(await rig.call("GET", "/function/fn"))
+        answer = await rig.call("POST", "/function/fn/close")
+        assert (502, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
+        assert "closed the connection before it answered" in answer.body.decode()
+        assert times == (await rig.logs("fn")).count("closing")
+
+    scene(tmp_path)
+
+
+@story(ProcessStage())
+async def test_a_provider_that_ends_answers_what_is_being_asked(rig: Rig) -> None:
+    """A call of which only the head has come is answered too, and its function is there for it."""
+    await rig.deploy("fn")
+    host, _, port = rig.provider.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /function/fn HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\n")
+    await rig.call("GET", "/healthz")  # the head has come before this
+    draining = asyncio.ensure_future(rig.provider.drain())
+    await wait_until_async(lambda: rig.provider._servers[0].closing)
+    writer.write(b"x")
+    answer = await reader.read()
+    writer.close()
+    await draining
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close\r\n" in answer
+    assert "x" == json.loads(answer.partition(b"\r\n\r\n")[2])["body"]
 
 
 @pytest.mark.slow

@@ -58,10 +58,16 @@ class Instance:
             exchange.reply(503, b"not now", "text/plain", [("x-carpool-not-begun", "true")])
         elif exchange.path == "/plain":
             exchange.reply(301, b"moved", "", [("location", "/elsewhere"), ("x-own", "1")])
-        elif exchange.path == "/break":
-            os._exit(9)  # the first process of a container cannot kill itself
+        elif exchange.path in ("/break", "/close"):
+            self.leave_unanswered(exchange)
         else:
             self.echo(exchange)
+
+    def leave_unanswered(self, exchange: Exchange) -> None:
+        say("closing")
+        exchange.abort()
+        if exchange.path == "/break":
+            os._exit(9)  # the first process of a container cannot kill itself
 
     def tell_whether_ready(self, exchange: Exchange) -> None:
         waiting = self.loop.time() - self.began < self.ready_after_s

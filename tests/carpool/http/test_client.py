@@ -69,6 +69,30 @@ def test_nobody_there_is_an_error() -> None:
     assert not caught.value.sent
 
 
+def test_a_connection_that_was_used_before_may_be_stale() -> None:
+    """Closed without a byte of an answer it is; a first request was sent to no idle connection."""
+
+    async def run() -> tuple[bool, bool]:
+        def app(exchange: Exchange) -> None:
+            if exchange.target == "/close":
+                exchange.abort()
+            echo(exchange)
+
+        server = await serve(app, listen="127.0.0.1:0")
+        pool, found = Pool(server.address), []
+        for targets in (["/close"], ["/", "/close"]):
+            with pytest.raises(ConnectionFailed) as caught:  # noqa: PT012 - by the last one
+                for target in targets:
+                    await pool.request("POST", target)
+            assert caught.value.sent
+            found.append(caught.value.stale)
+        pool.close()
+        await server.stop()
+        return found[0], found[1]
+
+    assert (False, True) == asyncio.run(run())
+
+
 def test_who_does_not_answer_at_all_is_not_waited_for() -> None:
     """As a machine that is gone: no connection is made, and so nothing was sent."""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import Overloaded, QueueFull
-from tests.carpool.http.edge import CLOSE, connect, once, serving
-from tests.waiting import HANG_S
+from tests.carpool.http.edge import CLOSE, connect, once, serving, spoken
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
@@ -201,3 +201,76 @@ def test_closing_answers_what_was_asked() -> None:
     assert (False, True) == (early, late)
     assert b"connection: close\r\n" in answer
     assert answer.endswith(b"done")
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_closing_answers_what_was_being_asked(read: bool) -> None:  # noqa: FBT001
+    """A request that has begun to come is answered, even if nothing of it was read yet."""
+
+    async def run() -> tuple[bool, bool, bytes]:
+        async with serving() as server, asyncio.timeout(HANG_S):
+            reader, writer = await connect(server)
+            await wait_until_async(lambda: server.connections)
+            (connection,) = server.connections
+            writer.write(b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\n")  # at once, to the socket
+            if read:
+                await wait_until_async(lambda: not connection.idle(server.now()))
+            server.close()
+            early = await server.drain(0.05)
+            writer.write(b"x")
+            late = await server.drain(HANG_S)
+            answer = await reader.read()
+            writer.close()
+            return early, late, answer
+
+    early, late, answer = asyncio.run(run())
+    assert (False, True) == (early, late)
+    assert b"connection: close\r\n" in answer
+    assert answer.endswith(b"POST / x")
+
+
+def test_a_server_that_drains_waits_until_its_answers_are_taken() -> None:
+    """A client that reads slowly gets all of its answer."""
+    size = 30_000_000
+
+    async def run() -> bytes:
+        def app(exchange: Exchange) -> None:
+            exchange.reply(200, b"x" * size)
+
+        async with serving(app) as server, asyncio.timeout(HANG_S):
+            reader, writer = await connect(server)
+            writer.transport.pause_reading()  # type: ignore[attr-defined] # there is no other way
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await wait_until_async(lambda: server.behind)
+            server.close()
+            assert not await server.drain(0.05)
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            answer, drained = await asyncio.gather(reader.read(), server.drain(HANG_S))
+            writer.close()
+            assert drained
+            return answer
+
+    assert len(asyncio.run(run())) > size
+
+
+def test_clients_of_a_server_that_retires_are_told_to_go_elsewhere() -> None:
+    """Those that are idle may ask once more, new ones too; each answer is a connection's last."""
+
+    async def run() -> list[bytes]:
+        async with serving() as server, asyncio.timeout(HANG_S):
+            known = await connect(server)
+            known[1].write(b"GET /1 HTTP/1.1\r\n\r\n")
+            first = await known[0].readuntil(b"GET /1 ")
+            server.retire()
+            assert not await server.drain(0.0)  # there is one that may ask
+            known[1].write(b"GET /2 HTTP/1.1\r\n\r\n")
+            second = await known[0].read()
+            third = await spoken(server, b"GET /3 HTTP/1.1\r\n\r\n")
+            assert await server.drain(HANG_S)
+            known[1].close()
+            return [first, second, third]
+
+    first, second, third = asyncio.run(run())
+    assert b"connection: close" not in first
+    assert second.endswith(b"connection: close\r\n\r\nGET /2 ")
+    assert third.endswith(b"connection: close\r\n\r\nGET /3 ")
