@@ -6,6 +6,7 @@ know which of them plans. While nobody is known to lead they are told to try aga
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from carpool import errors
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Forwarding"]
 
 _TIMEOUT_S = 5.0
+_SYNC_TIMEOUT_S = 2.0  # less than a sidecar waits, so that it stays with this one: the next to lead
 _FORWARDED = (
     "carpool-forwarded"  # a header: once is enough, as two could take each other for the leader
 )
@@ -76,14 +78,25 @@ class Forwarding:
         headers = [(_FORWARDED, "1"), *_decoded(exchange.headers, _OF_CONNECTIONS)]
         try:
             found = await self._to_leader(exchange).request(
-                exchange.method, exchange.target, headers, exchange.body, _TIMEOUT_S
+                exchange.method, exchange.target, headers, exchange.body, _timeout_s(exchange)
             )
         except (AnswerTooLarge, ConnectionFailed, TimeoutError) as error:
-            text = f"the scaler that leads does not answer ({error or 'in time'}); try again"
-            exchange.reply(503, errors.body(text), headers=[("retry-after", "1")])
+            _try_again(exchange, f"does not answer ({error or 'in time'})")
             return
+        except asyncio.CancelledError:  # this one leads now, or ends
+            _try_again(exchange, "is another one now")
+            raise
         kind = (found.header(b"content-type") or b"application/json").decode("latin-1")
         exchange.reply(found.status, found.body, kind, _decoded(found.headers, _NOT_PASSED))
+
+
+def _timeout_s(exchange: Exchange) -> float:
+    return _SYNC_TIMEOUT_S if exchange.target == PATH else _TIMEOUT_S
+
+
+def _try_again(exchange: Exchange, why: str) -> None:
+    text = f"the scaler that leads {why}; try again"
+    exchange.reply(503, errors.body(text), headers=[("retry-after", "1")])
 
 
 def _decoded(

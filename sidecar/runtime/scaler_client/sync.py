@@ -29,7 +29,7 @@ __all__ = ["Reporter", "Sync"]
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 3.0  # it answers within milliseconds; the next connection may lead to another one
 _FIRST_INTERVAL_S = 0.25  # until the scaler has set one
 _INTERVAL_MIN_S = 0.02  # however urgent; the scaler may set more
 _RETRY_MAX_S = 5.0  # between two tries while the scaler does not answer
@@ -111,12 +111,14 @@ class Sync:
             await asyncio.wait([self._task])
 
     async def _forever(self) -> None:
+        now = asyncio.get_running_loop().time
         while True:
+            began = now()
             try:
                 await self._exchange()
             except (CarpoolError, TimeoutError) as error:
                 self._urgent.clear()  # it waits for the retry
-                wait_s = self._failed(str(error) or "it does not answer")
+                wait_s = self._failed(str(error) or "it does not answer", now() - began)
             else:
                 wait_s = self._succeeded()
             pause_s = min(self._interval_min_s, wait_s)
@@ -169,11 +171,12 @@ class Sync:
                 "a response of the scaler was refused: %s; further ones are only counted", text
             )
 
-    def _failed(self, reason: str) -> float:
+    def _failed(self, reason: str, took_s: float) -> float:
+        """How long to wait until the next try, of what has passed already in this one."""
         if not self.lost:
             log.warning("the scaler cannot be reached: %s; the last plan stays in force", reason)
         self.lost = reason
-        return self._backoff.after(0.0)
+        return max(0.0, self._backoff.after(0.0) - took_s)
 
     def _succeeded(self) -> float:
         if self.lost:

@@ -6,11 +6,14 @@ import asyncio
 import functools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from carpool.http.client import Pool
 from carpool.http.server import Limits, serve
 from carpool.sync import PATH
 from scaler.edge import Edge
+from scaler.kubernetes import forwarding
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -124,6 +127,26 @@ async def test_a_scaler_answers_itself_once_it_leads() -> None:
         edge.forward(lambda: there)
         assert 201 == (await ask(here, "GET", "/")).status
         edge.close()
+
+
+@on_a_loop
+async def test_whoever_waits_for_a_leader_that_is_silent_is_answered_once_another_leads() -> None:
+    """This one leads now: they may ask again at once, and not after their time is over."""
+    asked, edge = asyncio.Event(), Edge()
+
+    def silent(exchange: Exchange) -> None:
+        del exchange
+        asked.set()
+
+    async with listening(silent) as there, listening(edge.all) as here:
+        edge.forward(lambda: there)
+        with patch.object(forwarding, "_SYNC_TIMEOUT_S", 2 * HANG_S):
+            waiting = asyncio.ensure_future(ask(here, "POST", PATH))
+            await asked.wait()
+        edge.serve(leader, leader)
+        found = await asyncio.wait_for(waiting, HANG_S)
+        assert (503, b"1") == (found.status, found.header(b"retry-after"))
+        assert 201 == (await ask(here, "POST", PATH)).status
 
 
 async def _refusal(address: str) -> tuple[int, bytes | None]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from carpool import wire
 from carpool.http.client import Pool
@@ -25,6 +26,8 @@ from carpool.sync import (
     proof,
     read_message,
 )
+from scaler.kubernetes import forwarding
+from sidecar.runtime.scaler_client import sync
 from tests.sidecar.runtime.conftest import HANDLER, ROOT, Sidecar, on_loop
 from tests.waiting import wait_until_async
 
@@ -298,6 +301,49 @@ def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
     )
     assert 2 == done.returncode
     assert b"sidecar_function" in done.stderr
+
+
+class Announced:
+    """Says that an instance is ready."""
+
+    def message(self, sender: str, sequence: int) -> Announcement:
+        """The next message."""
+        return Announcement("echo", sender, sequence, "big", "10.0.0.1:8080", "ready", 0.0, "")
+
+    def answered(self, answer: SyncAnswer) -> None:
+        """Nothing to follow."""
+
+
+@on_loop
+async def test_a_scaler_that_is_silent_is_left(tmp_path: Path) -> None:
+    """The same message goes over another connection, which may lead to another scaler."""
+    came: list[tuple[int, bytes]] = []
+
+    def silent(exchange: Exchange) -> None:
+        came.append((id(exchange._connection), exchange.body))
+
+    server = await serve(silent, listen=f"unix:{tmp_path}/scaler")
+    with patch.object(sync, "_TIMEOUT_S", 0.05):
+        reports = sync.Sync(server.address, "", Announced())
+        reports.start()
+        await wait_until_async(lambda: len(came) > 1, what="another try")
+    await reports.close()
+    await server.stop()
+    (first, message), (second, again) = came[:2]
+    assert message == again
+    assert first != second
+
+
+def test_silence_counts_as_time_to_wait() -> None:
+    """A scaler that refuses is asked again ever later; one that was silent for longer, at once."""
+    refusing, silent = (sync.Sync("127.0.0.1:1", "", Announced()) for _ in range(2))
+    assert [0.25, 0.5, 1, 2, 4, 5] == [refusing._failed("it refuses", 0.0) for _ in range(6)]
+    assert [0, 0, 0, 0, 1, 2] == [silent._failed("silence", 3.0) for _ in range(6)]
+
+
+def test_a_sidecar_waits_for_the_scaler_that_passes_its_message_on() -> None:
+    """It hears of a silent leader in time, and stays with the one that may lead next."""
+    assert forwarding._SYNC_TIMEOUT_S < sync._TIMEOUT_S
 
 
 @on_loop
