@@ -1,35 +1,143 @@
-"""Logins by a program (``exec`` in a kubeconfig), in the version of today's kubeconfigs, too.
+"""Logins by a program (``exec`` in a kubeconfig), asked as kubectl asks it, and not for ever.
 
-lightkube runs the program and takes its token. It knows the versions of their API before ``v1``, in
-which question and answer are the same, and asks without saying in which version, which programs
-of today want to be told. A certificate as an answer it does not know: the program has to give a
-token.
+It runs when a request needs a token and none is known, or the API server has refused the one that
+is. Nobody is there to answer questions, so its standard input is empty. The versions of their API
+differ in nothing that is used here. A certificate as an answer is not understood: the program has
+to give a token.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING
 
-from lightkube.config.models import NameValue
+import httpx2 as httpx
+from lightkube.core.exceptions import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
     from lightkube.config.models import UserExec
 
-__all__ = ["prepare"]
+__all__ = ["ExecLogin"]
 
-_API = "client.authentication.k8s.io"
-_LATEST, _KNOWN = f"{_API}/v1", f"{_API}/v1beta1"
 _QUESTION = "KUBERNETES_EXEC_INFO"
+_LIMIT_S = 30.0
+_REAP_S = 1.0
+_REFUSED = 401
 
 
-def prepare(login: UserExec) -> None:
-    """Have the program asked as kubectl asks it."""
-    asked = {
-        "apiVersion": login.apiVersion,
-        "kind": "ExecCredential",
-        "spec": {"interactive": False},
-    }
-    login.env = [*(login.env or ()), NameValue(_QUESTION, json.dumps(asked))]
-    if login.apiVersion == _LATEST:
-        login.apiVersion = _KNOWN
+class ExecLogin(httpx.Auth):
+    """Presents the token that a program gives.
+
+    Args:
+        login: What a kubeconfig says of the program.
+    """
+
+    def __init__(self, login: UserExec) -> None:
+        asked = {
+            "apiVersion": login.apiVersion,
+            "kind": "ExecCredential",
+            "spec": {"interactive": False},
+        }
+        own = {each.name: each.value for each in login.env or ()}
+        self._command = (str(login.command), *(login.args or ()))
+        self._env = {**os.environ, **own, _QUESTION: json.dumps(asked)}
+        self._token = ""
+
+    def sync_auth_flow(
+        self, request: httpx.Request
+    ) -> Generator[httpx.Request, httpx.Response, None]:
+        """Send a request, with another token if the last one is refused.
+
+        Raises:
+            ConfigError: the program fails, gives no token, or does not end within 30 s.
+        """
+        if self._token and (yield self._shown(request)).status_code != _REFUSED:
+            return
+        self._read(self._run())
+        yield self._shown(request)
+
+    async def async_auth_flow(
+        self, request: httpx.Request
+    ) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        """As `sync_auth_flow`; cancelled, it ends the program."""
+        if self._token and (yield self._shown(request)).status_code != _REFUSED:
+            return
+        self._read(await self._run_async())
+        yield self._shown(request)
+
+    def _shown(self, request: httpx.Request) -> httpx.Request:
+        request.headers["authorization"] = f"Bearer {self._token}"
+        return request
+
+    def _read(self, output: bytes) -> None:
+        try:
+            self._token = json.loads(output)["status"]["token"]
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"the login program {self._command[0]} gave no ExecCredential with a token"
+            raise ConfigError(message) from error
+
+    def _run(self) -> bytes:
+        program = subprocess.Popen(  # noqa: S603 - the kubeconfig names it
+            self._command,
+            env=self._env,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+        with program:
+            try:
+                output, errors = program.communicate(timeout=_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                raise self._overdue() from None
+            finally:
+                _end(program)
+        return self._checked(program.returncode, output, errors)
+
+    async def _run_async(self) -> bytes:
+        program = await asyncio.create_subprocess_exec(
+            *self._command,
+            env=self._env,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                output, errors = await program.communicate()
+        except TimeoutError:
+            raise self._overdue() from None
+        finally:
+            _end(program)
+            with suppress(TimeoutError):  # something of it may live on, out of reach
+                async with asyncio.timeout(_REAP_S):
+                    await program.wait()
+        return self._checked(program.returncode, output, errors)
+
+    def _checked(self, status: int | None, output: bytes, errors: bytes) -> bytes:
+        if status:
+            said = errors.decode("utf-8", "replace").strip()
+            message = f"the login program {self._command[0]} returned {status}: {said}"
+            raise ConfigError(message)
+        return output
+
+    def _overdue(self) -> ConfigError:
+        command = " ".join(self._command)
+        message = f"the login program {command!r} did not end within {_LIMIT_S:g} s: try it alone"
+        return ConfigError(message)
+
+
+def _end(program: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
+    """End a program and what it has started, if it goes on."""
+    if program.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)

@@ -9,12 +9,12 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2 as httpx
-from lightkube.config.client_adapter import ConnectionParams
+from lightkube.config.client_adapter import ConnectionParams, ExecAuth
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
-from carpool import kubernetes_exec_login
 from carpool.errors import ConfigError, Problem
+from carpool.kubernetes_exec_login import ExecLogin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,9 +57,10 @@ def read_login(
         config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
         chosen = config.get(context)
         assert chosen is not None  # noqa: S101 - no default was given
-        if chosen.user and chosen.user.exec:
-            kubernetes_exec_login.prepare(chosen.user.exec)
         client = ConnectionParams(timeout=httpx.Timeout(timeout_s)).httpx_params(chosen)
+        login = chosen.user and chosen.user.exec
+        if login and isinstance(client["auth"], ExecAuth):  # which would wait without end
+            client["auth"] = ExecLogin(login)
     except (*LOGIN_ERRORS, AssertionError) as error:
         expected = "a kubeconfig with a cluster and a user (KUBECONFIG), or a pod's account"
         problem = Problem(option, str(kubeconfig or ""), expected, str(error) or "it has none")
