@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sidecar.core.request import Request
+from sidecar.core.request import RETURN_SHARE, Request
 
 if TYPE_CHECKING:
     from scaler.arrivals.processes import Times
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from simulator.simulated_sidecar import SimulatedSidecar
 
 __all__ = ["SendingApplication"]
+
+_DEADLINE_SHARE = 1 - RETURN_SHARE
 
 
 class SendingApplication:
@@ -82,7 +84,9 @@ class SendingApplication:
             sidecar.ended_idle(now)
         now -= sidecar.skipped_s
         sidecar.requests = number = sidecar.requests + 1
-        request = Request(number, None, now, deadline=now + self._slo_s, app=self._name)
+        slo_s = self._slo_s
+        request = Request(number, None, now, deadline=now + slo_s * _DEADLINE_SHARE, app=self._name)
+        request.due = now + slo_s
         if not sidecar.least:
             self._hold(request)
         if self._admit(request, now) is not None:

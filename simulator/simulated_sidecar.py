@@ -69,13 +69,14 @@ class SimulatedSidecar:
         way_s: float = 0.0,
     ) -> None:
         nothing = Planned(Planned.Params({}))
+        self._upstreams = ManyUpstreams()
         self.batcher = Batcher(
             nothing,
             batch_max=2**31,  # each instance's own is less
             queue_max=queue_max,  # type: ignore[arg-type]  # infinity compares like a number
-            shedding=Shedding("off"),
+            shedding=Shedding("on"),  # as of functions with an objective
+            upstreams=self._upstreams,
         )
-        self.batcher.upstreams = self._upstreams = ManyUpstreams()
         self._instances = instances
         self.cold_start = ColdStart(self.batcher, self._upstreams, lambda _: math.inf)
         self._events = events

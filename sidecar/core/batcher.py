@@ -63,6 +63,7 @@ class Batcher:
         shedding: whether what is predicted to be late is refused.
         batch_bytes_max: largest batch in bytes; a single larger request travels alone.
         fingerprint: equal for requests that are alike, such as one that is sent again.
+        upstreams: keeps the instances, of which there are none yet.
 
     Attributes:
         upstreams: the instances.
@@ -81,6 +82,7 @@ class Batcher:
         shedding: Shedding | None = None,
         batch_bytes_max: float = math.inf,
         fingerprint: Callable[[Request], Hashable] = lambda request: request.id,
+        upstreams: Upstreams | None = None,
     ) -> None:
         self._policy = policy
         self._routing = Routing({}, None, None)
@@ -95,7 +97,7 @@ class Batcher:
         self._in_flight = InFlight()
         self._has_capacity = True
         self.shedding = shedding or Shedding()
-        self.upstreams = Upstreams()
+        self.upstreams = upstreams or Upstreams()
         self.finish_predictor = FinishPredictor(
             self._queue, self.upstreams, self._in_flight, self.shedding
         )

@@ -199,6 +199,10 @@ class Upstreams:
                 chosen = upstream
         return chosen
 
+    def has_idle(self, now: float) -> bool:
+        """Whether any instance would begin with another batch now."""
+        return any(upstream.free and upstream.available(now) for upstream in self)
+
     def has_capacity(self, now: float) -> bool:
         """Whether any instance would take a full batch now."""
         for upstream in self._by_name.values():

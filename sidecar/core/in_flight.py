@@ -33,10 +33,11 @@ class InFlight:
         silent: instances that answer no probes.
     """
 
-    __slots__ = ("_batches", "last_exec_s", "silent")
+    __slots__ = ("_batches", "_by_upstream", "last_exec_s", "silent")
 
     def __init__(self) -> None:
         self._batches: dict[int, Batch] = {}
+        self._by_upstream: dict[Upstream, list[Batch]] = {}  # of those that have any
         self.last_exec_s = 0.0
         self.silent: set[Upstream] = set()
 
@@ -49,6 +50,7 @@ class InFlight:
     def add(self, batch: Batch) -> None:
         """``batch`` is sent; its first member's route is that of all members."""
         self._batches[batch.id] = batch
+        self._by_upstream.setdefault(batch.upstream, []).append(batch)
         batch.upstream.batch_sent(batch.item_count, batch.requests[0].route)
 
     def remove(self, batch: Batch, now: float) -> None:
@@ -61,6 +63,10 @@ class InFlight:
         upstream.exclusive = upstream.exclusive and upstream.in_flight > 0
         upstream.last_returned = now
         del self._batches[batch.id]
+        others = self._by_upstream[upstream]
+        others.remove(batch)
+        if not others:
+            del self._by_upstream[upstream]
 
     def free_at(self, upstream: Upstream, now: float) -> float:
         """When ``upstream``, which is not free, is expected to begin with another batch."""
@@ -113,4 +119,4 @@ class InFlight:
         ]
 
     def _batches_of(self, upstream: Upstream) -> list[Batch]:
-        return [batch for batch in self if batch.upstream is upstream]
+        return self._by_upstream.get(upstream, [])

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from carpool.variants.demand import Demand
     from sidecar.core.dispatch import Route
 
-__all__ = ["TERMINAL", "TRANSITIONS", "IllegalTransition", "Request", "State", "advance"]
+__all__ = ["RETURN_SHARE", "TERMINAL", "TRANSITIONS", "IllegalTransition", "Request", "State"]
+__all__ += ["advance"]
 
 
 class State(enum.Enum):
@@ -68,6 +69,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     _S.CANCELLED: frozenset(),
 }
 
+RETURN_SHARE = 1 / 16  # of the time that a request may take, reserved for sending the answer back
 TERMINAL = frozenset(state for state, successors in TRANSITIONS.items() if not successors)
 
 

@@ -23,8 +23,8 @@ from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
 from carpool.http.exchange import encode_answer
 from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
+from sidecar.core.request import RETURN_SHARE
 from sidecar.runtime import variant_routing
-from sidecar.runtime.ingress import RETURN_SHARE
 from sidecar.runtime.readiness import Readiness
 from sidecar.runtime.sender import Sender
 

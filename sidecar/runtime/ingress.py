@@ -18,7 +18,7 @@ from carpool import durations
 from carpool.errors import BadRequest
 from carpool.validation.problems import nearest
 from carpool.variants.demand import Demand
-from sidecar.core.request import Request
+from sidecar.core.request import RETURN_SHARE, Request
 from sidecar.runtime import body_parameters, variant_headers
 from sidecar.runtime.item_count import count_items
 from sidecar.runtime.merge_backoff import MergeBackoff
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sidecar.runtime.merging.form import Mergeable
     from sidecar.runtime.tracing import Tracing
 
-__all__ = ["RETURN_SHARE", "Ingress", "Payload", "Template", "fingerprint"]
+__all__ = ["Ingress", "Payload", "Template", "fingerprint"]
 
 # Headers that a handler may use. The rest (hop-by-hop fields, what proxies add) would only make
 # heads differ, and every distinct head is parsed again on the other side.
@@ -57,7 +57,6 @@ _KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
 
 _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
-RETURN_SHARE = 1 / 16  # of the budget, reserved for sending the answer back
 _DEADLINE_SHARE = 1 - RETURN_SHARE
 _TEMPLATES_MAX = 1024
 _TEMPLATE_BYTES_MAX = (

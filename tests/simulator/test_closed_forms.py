@@ -61,13 +61,13 @@ def test_one_server_that_takes_all_who_wait() -> None:
 
 
 def test_an_overloaded_server_sends_full_batches_without_a_pause() -> None:
-    """What it can take is done; all others expire."""
+    """What it can take is done; all others are refused or expire."""
     batch, exec_s, horizon_s = 8, 0.1, 200.0
     heavy = function(Poisson(200.0), linear(exec_s), slo_s=0.5)
     result = run(of(heavy, horizon_s=horizon_s), Constant(Constant.Params(1, batch)))
     assert pytest.approx(batch, rel=0.005) == result["mean_batch"]
     assert pytest.approx(batch / exec_s * horizon_s, rel=0.01) == result["done"]
-    assert result["requests"] == result["done"] + result["expired"]
+    assert result["requests"] == result["done"] + result["expired"] + result["refused"]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_most_requests_are_not_simulated(modes: tuple[dict[str, Any], dict[str, 
     """Though all of them come, and end."""
     whole, quick, simulated = modes
     assert whole["requests"] == quick["requests"]
-    assert quick["requests"] == quick["done"] + quick["expired"]
+    assert quick["requests"] == quick["done"] + quick["expired"] + quick["refused"]
     assert simulated < 0.5 * quick["requests"]
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sidecar.core.dispatch import Upstream
+    from sidecar.core.dispatch import Upstream, Upstreams
     from sidecar.core.in_flight import InFlight
 
 __all__ = ["Forecast"]
@@ -37,15 +35,16 @@ class Forecast(NamedTuple):
     round_s: float
 
     @classmethod
-    def of(cls, upstreams: Iterable[Upstream], in_flight: InFlight, now: float) -> Self | None:
+    def of(cls, upstreams: Upstreams, in_flight: InFlight, now: float) -> Self | None:
         """The forecast for ``upstreams`` with ``in_flight``.
 
         None while too little is known, and while an instance is idle: a batch there delays no
         other, and teaches how long batches take.
         """
+        if upstreams.has_idle(now):
+            return None
         available = [upstream for upstream in upstreams if upstream.available(now)]
-        known = [not u.free and u.exec_time.has_settled for u in available]
-        if not (known and all(known)):
+        if not (available and all(u.exec_time.has_settled for u in available)):
             return None
         rounds = [_round(upstream) for upstream in available]
         rate_rps = sum([items / max(took_s, 1e-9) for items, took_s in rounds])

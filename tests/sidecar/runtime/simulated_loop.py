@@ -16,10 +16,9 @@ from carpool.http.intake import Intake
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
-from sidecar.core.request import Request
+from sidecar.core.request import RETURN_SHARE, Request
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.batch_loop import QUANTUM
-from sidecar.runtime.ingress import RETURN_SHARE
 from sidecar.testing import FakeClock
 
 if TYPE_CHECKING:
