@@ -18,6 +18,7 @@ from carpool.validation.problems import nearest
 from watchdog_plugin import answers
 from watchdog_plugin.item import read_head
 from watchdog_plugin.protocols import oip
+from watchdog_plugin.protocols.repository import STATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,7 +105,8 @@ class Colocated:
     def _find(self, path: str) -> str | NotFound:
         """The name of the model that a path names."""
         names = list(self._functions)
-        if oip.owns(path) and not path.startswith(_MODELS):
+        of_all = path.rstrip("/") == STATS and "stats" not in names
+        if oip.owns(path) and (of_all or not path.startswith(_MODELS)):
             return names[0]  # about the server, which any of them knows
         named = unquote(path.removeprefix(_MODELS).lstrip("/").partition("/")[0])
         if named in self._functions:

@@ -14,6 +14,7 @@ from watchdog_plugin import logs, model_folder
 from watchdog_plugin.batch_function import BatchFunction
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
+from watchdog_plugin.protocols.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,12 +46,18 @@ def load(settings: HandlerSettings) -> Function[Any]:
         )
         raise LoadError(msg)
     authors.call_load(author)
+    repository = Repository(settings.batch_max)
     if several:
-        return _colocated(several, author)
-    return _warmed(_function(author, settings, model), author, settings)
+        function = _colocated(several, author, repository)
+    else:
+        function = _warmed(_function(author, settings, model, repository), author, settings)
+    repository.opened()
+    return function
 
 
-def _colocated(several: Mapping[str, HandlerSettings], common: HandlerModule) -> Function[Any]:
+def _colocated(
+    several: Mapping[str, HandlerSettings], common: HandlerModule, repository: Repository
+) -> Function[Any]:
     """The functions of several models, each as it would be alone, on one device."""
     hooks = ("preprocess", "postprocess", "decode_step")
     unused = [name for name in hooks if getattr(common, name) is not None]
@@ -70,7 +77,8 @@ def _colocated(several: Mapping[str, HandlerSettings], common: HandlerModule) ->
             raise LoadError(msg)
         authors.call_load(author)
         file = model_folder.ModelFile(settings.model_path)
-        functions[name] = _warmed(_function(author, settings, file, executor), author, settings)
+        made = _function(author, settings, file, repository, executor)
+        functions[name] = _warmed(made, author, settings)
     function = Colocated(functions)
     if executor and function.concurrency == 1:
         logs.say("not every model runs stage by stage, so the function takes one batch at a time")
@@ -93,6 +101,7 @@ def _function(
     author: HandlerModule,
     settings: HandlerSettings,
     file: ModelFile | None,
+    repository: Repository,
     executor: Executor | None = None,
 ) -> Function[Any]:
     if author.handle_batch is not None or file is None:
@@ -113,7 +122,14 @@ def _function(
         f"model {file.path}: {model.signature.described()} on {model.provider}, "
         f"{settings.threads} thread(s)"
     )
-    return OnnxFunction(model, author, settings.model_name, file.variant, settings.answer_max_bytes)
+    return OnnxFunction(
+        model,
+        author,
+        settings.model_name,
+        file.variant,
+        settings.answer_max_bytes,
+        repository,
+    )
 
 
 @contextmanager

@@ -267,8 +267,11 @@ BODIES: dict[str, Body] = {
     "an output's flag that is null": Body(
         "net", 400, _ask(_ROW, outputs=[{"name": "y", "parameters": {"binary_data": None}}])
     ),
-    "a classification": Body(
-        "net", 400, _ask(_ROW, outputs=[{"name": "y", "parameters": {"classification": 1 << 40}}])
+    "classes beyond those of the model": Body(
+        "net", 200, _ask(_ROW, outputs=[{"name": "y", "parameters": {"classification": 1 << 40}}])
+    ),
+    "a negative number of classes": Body(
+        "net", 400, _ask(_ROW, outputs=[{"name": "y", "parameters": {"classification": -1}}])
     ),
     "a region of shared memory": Body(
         "net", 400, _ask(_x(parameters={"shared_memory_region": "../../etc"}))

@@ -168,7 +168,88 @@ def test_errors_reach_the_client(host: str) -> None:
         with pytest.raises(InferenceServerException, match=r"has the shape \[1, 5\]") as raised:
             net.infer("net", [wrong])
         assert "400" == raised.value.status()
-        ranked = triton.InferRequestedOutput("y", class_count=2)
-        right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
-        with pytest.raises(InferenceServerException, match="'classification'"):
-            net.infer("net", [right], outputs=[ranked])
+        right = given("text", np.array(["a"], object), "BYTES", binary=True)
+        ranked = triton.InferRequestedOutput("same", class_count=2)
+        with client(host, "words") as words, pytest.raises(InferenceServerException, match="rows"):
+            words.infer("words", [right], outputs=[ranked])
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["bytes out", "JSON out"])
+def test_the_largest_classes_are_named(host: str, *, binary: bool) -> None:
+    """Each row's own, the largest first, as texts of value and index."""
+    rows = np.random.default_rng(3).standard_normal((3, 4)).astype(np.float32)
+    with client(host, "net") as net:
+        inputs = [given("x", rows, "FP32", binary=True)]
+        values = net.infer("net", inputs).as_numpy("y")
+        wanted = triton.InferRequestedOutput("y", binary_data=binary, class_count=2)
+        result = net.infer("net", inputs, outputs=[wanted])
+    assert "BYTES" == result.get_output("y")["datatype"]
+    expected = [[f"{row[at]:f}:{at}" for at in np.argsort(-row)[:2]] for row in values]
+    found = [
+        [text if isinstance(text, str) else text.decode() for text in row]
+        for row in result.as_numpy("y")
+    ]
+    assert [[at.rpartition(":")[2] for at in row] for row in expected] == [
+        [at.rpartition(":")[2] for at in row] for row in found
+    ]
+    np.testing.assert_allclose(
+        [[float(at.partition(":")[0]) for at in row] for row in expected],
+        [[float(at.partition(":")[0]) for at in row] for row in found],
+        atol=2e-6,
+    )
+
+
+def test_the_configuration_says_what_fits_into_a_batch(host: str) -> None:
+    """Dimensions are a row's, with and without the version."""
+    with client(host, "net") as net:
+        config = net.get_model_config("net")
+        assert config == net.get_model_config("net", "1")
+    assert ("net", "onnxruntime", 16) == tuple(
+        config[key] for key in ("name", "backend", "max_batch_size")
+    )
+    assert [{"name": "x", "data_type": "TYPE_FP32", "dims": [4]}] == config["input"]
+    assert [{"name": "y", "data_type": "TYPE_FP32", "dims": [3]}] == config["output"]
+
+
+def test_statistics_count_requests_and_executions(host: str) -> None:
+    """Rows, requests and failures; executions by batch size add up to the rows."""
+    good = given("x", np.ones((2, 4), np.float32), "FP32", binary=True)
+    bad = given("x", np.ones((1, 5), np.float32), "FP32", binary=True)
+    with client(host, "net") as net:
+        (before,) = net.get_inference_statistics("net")["model_stats"]
+        for _ in range(3):
+            net.infer("net", [good])
+        with pytest.raises(InferenceServerException):
+            net.infer("net", [bad])
+        (after,) = net.get_inference_statistics("net", "1")["model_stats"]
+        assert [after] == net.get_inference_statistics()["model_stats"]
+    assert 6 == after["inference_count"] - before["inference_count"]
+    assert 3 == after["execution_count"] - before["execution_count"]
+    for name, expected in (("success", 3), ("fail", 1), ("compute_infer", 3), ("queue", 3)):
+        counts = [each["inference_stats"][name] for each in (before, after)]
+        assert expected == counts[1]["count"] - counts[0]["count"]
+        assert counts[0]["ns"] < counts[1]["ns"]
+    assert after["last_inference"] > 1e12
+    assert after["inference_count"] == sum(
+        each["batch_size"] * each["compute_infer"]["count"] for each in after["batch_stats"]
+    )
+
+
+def test_the_repository_is_the_functions(host: str) -> None:
+    """Its model is listed; loading it changes nothing, and what would change it is refused."""
+    with client(host, "net") as net:
+        listed = [{"name": "net", "version": "1", "state": "READY", "reason": ""}]
+        assert listed == net.get_model_repository_index()
+        net.load_model("net")
+        assert listed == net.get_model_repository_index()
+        for call, arguments in (
+            (net.load_model, {"config": '{"max_batch_size": 1}'}),
+            (net.unload_model, {}),
+        ):
+            with pytest.raises(InferenceServerException, match="function") as raised:
+                call("net", **arguments)
+            assert "400" == raised.value.status()
+        with pytest.raises(InferenceServerException, match="not known") as raised:
+            net.load_model("nope")
+        assert "404" == raised.value.status()
+        assert net.is_model_ready("net")

@@ -95,6 +95,21 @@ def test_a_request_is_answered_by_the_model_it_names(folder: Path, executor: str
     assert "deep" == together[4][1]["name"]
 
 
+def test_the_repository_has_all_models(folder: Path) -> None:
+    """Their statistics too, of each model its own; warming up is not counted."""
+    engine = load(folder)
+    assert [(200, {})] == ask(engine, item("/v2/repository/models/speech/load", {}))
+    ((_, listed),) = ask(engine, item("/v2/repository/index", {}))
+    assert ["deep", "double", "speech"] == [model["name"] for model in listed]
+    assert [200, 200] == [s for s, _ in ask(engine, item("/deep", rows(1)), item("/deep", rows(2)))]
+    ask(engine, item("/double", {"instances": [[1, 2, 3]]}))
+    ((_, found),) = ask(engine, item("/v2/models/stats", {}))
+    counts = {each["name"]: each["inference_count"] for each in found["model_stats"]}
+    assert {"deep": 2, "double": 1, "speech": 0} == counts
+    ((_, one),) = ask(engine, item("/v2/models/deep/stats", {}))
+    assert 2 == one["model_stats"][0]["inference_stats"]["success"]["count"]
+
+
 def test_a_model_that_is_not_there_is_its_own_requests_fault(folder: Path) -> None:
     """The answer names those that are."""
     found = ask(load(folder), item("/v2/models/dep/infer", rows(1)), item("/deep", rows(1)))

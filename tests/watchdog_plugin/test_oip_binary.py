@@ -194,8 +194,8 @@ def sized(size: Any) -> dict[str, Any]:
             "input 'x': the parameter 'shared_memory_region' is of an extension that is not",
         ),
         (
-            infer(ROWS, outputs=[{"name": "y", "parameters": {"classification": 2}}]),
-            "output 'y': the parameter 'classification' is of an extension",
+            infer(ROWS, outputs=[{"name": "y", "parameters": {"classification": "2"}}]),
+            "output 'y': classification is '2', expected a number of classes",
         ),
         (infer(ROWS, parameters={"binary_data_output": 1}), "binary_data_output is 1, expected"),
         (

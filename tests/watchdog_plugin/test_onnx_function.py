@@ -280,3 +280,15 @@ def test_preprocess_may_answer_by_itself(tmp_path: Path) -> None:
     work = function.decode(items)
     function.run(work)
     assert [b"run", b'{"length":2}'] == [bytes(a.body) for a in function.encode(work)]
+
+
+def test_kserves_v1_asks_whether_it_is_alive(tmp_path: Path) -> None:
+    """Server and model, and no other; with `preprocess` all paths are the author's."""
+    path = models.mlp(tmp_path / "model.onnx")
+    net = build(path, name="net")
+    assert (200, {"status": "alive"}) == one(net, "GET /")
+    assert (200, {"name": "net", "ready": True}) == one(net, "GET /v1/models/net")
+    assert 404 == one(net, "GET /v1/models/nope")[0]
+    assert 400 == one(net, "POST /v1/models/net")[0]
+    own = build(path, preprocess=lambda _: Reply({"own": True}), name="net")
+    assert (200, {"own": True}) == one(own, "GET /v1/models/net")

@@ -8,20 +8,22 @@ one. If that fails, each half of them is, down to the one that gets the error.
 from __future__ import annotations
 
 import functools
+import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from carpool.caching import SmallCache
-from carpool.errors import BadRequest, CarpoolError
+from carpool.errors import BadRequest, CarpoolError, NotFound
 from watchdog_plugin import answers, logs
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.content_coding import TooMuchTogetherError
 from watchdog_plugin.item import ItemError, Reply, read_head
 from watchdog_plugin.onnx.padding import PaddingWaste
-from watchdog_plugin.protocols import oip, oip_binary
+from watchdog_plugin.protocols import oip, oip_binary, v1
 from watchdog_plugin.protocols.oip import Inference, OpenInference
 from watchdog_plugin.protocols.oip_binary import Tails
+from watchdog_plugin.protocols.statistics import Times
 from watchdog_plugin.protocols.tensors import Call
 from watchdog_plugin.protocols.v1 import Instances
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.handler_contract import HandlerModule
     from watchdog_plugin.item import Item
     from watchdog_plugin.onnx.padding import Padding
+    from watchdog_plugin.protocols.repository import Repository
     from watchdog_plugin.protocols.tensors import Arrays, Signature
 
     Reader = Callable[[Sequence[Any]], Call]
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["PADDING_HEADER", "Model", "OnnxFunction"]
 
 PADDING_HEADER = "x-carpool-padding"
+_FAILED_FROM = 400
 
 _T = TypeVar("_T")
 
@@ -52,11 +56,13 @@ class Model(Protocol):
         joins: whether requests of equal shapes may come as one call.
         padding: how different lengths are made equal; None where they are not.
         concurrency: how many batches it takes at the same time.
+        on_run: is told of each execution: its rows, and the nanoseconds that it took.
     """
 
     signature: Signature
     padding: Padding | None
     concurrency: int
+    on_run: Callable[[int, int], object]
 
     @property
     def joins(self) -> bool:
@@ -80,11 +86,24 @@ class _Work:
         places: the place of each request of the calls.
         outcomes: of each of these requests.
         remaining_s: of each item, before its deadline.
+        failed: how many inference requests failed.
+        times: when it was begun, decoded, started and run.
     """
 
-    __slots__ = ("answers", "calls", "outcomes", "places", "remaining_s", "waste")
+    __slots__ = (
+        "answers",
+        "calls",
+        "failed",
+        "outcomes",
+        "places",
+        "remaining_s",
+        "times",
+        "waste",
+    )
 
     def __init__(self, remaining_s: Sequence[float]) -> None:
+        self.failed = 0
+        self.times = [time.perf_counter_ns()]
         self.remaining_s = remaining_s
         self.answers: dict[int, Answer] = {}
         self.calls: list[Call] = []
@@ -102,6 +121,7 @@ class OnnxFunction:
         name: the only name that the model answers to; empty: to any.
         variant: which of the model's variants it is; empty: there are none.
         answer_max_bytes: of one item; a request for more gets a 400.
+        repository: of the function's models, to which this one is added.
     """
 
     on_main_thread = False
@@ -113,13 +133,16 @@ class OnnxFunction:
         name: str,
         variant: str = "",
         answer_max_bytes: int = answers.LARGEST_BYTES,
+        repository: Repository | None = None,
     ) -> None:
         self._model = model
         self._answer_max_bytes = answer_max_bytes
         self.concurrency = model.concurrency
         self._preprocess = _guarded("preprocess", author.preprocess)
         self._postprocess = _guarded("postprocess", author.postprocess)
-        self._protocol = OpenInference(model.signature, name, variant)
+        self._protocol = OpenInference(model.signature, name, variant, repository)
+        self._statistics = self._protocol.statistics
+        model.on_run = self._statistics.executed
         self._instances = Instances(model.signature, self._postprocess)
         # Most items of a batch share one head, and batches repeat the same few.
         self._way = SmallCache(self._find_way)
@@ -143,6 +166,7 @@ class OnnxFunction:
                 raise  # it is the batch's: the sidecar divides it
             except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
                 opened = _unread(error)
+                work.failed += not isinstance(error, NotFound)
             if isinstance(opened, Answer):
                 work.answers[place] = opened
                 continue
@@ -152,12 +176,15 @@ class OnnxFunction:
             requests.append(request)
         for (read, _), (places, requests) in alike.items():
             self._read(work, read, places, requests)
+        work.times.append(time.perf_counter_ns())
         return work
 
     def run(self, work: _Work) -> None:
         """Run the model over the items that could be read."""
+        work.times.append(time.perf_counter_ns())
         remaining_s = [work.remaining_s[place] for place in work.places]
         work.outcomes = self._model.run(work.calls, work.waste, remaining_s)
+        work.times.append(time.perf_counter_ns())
 
     def encode(self, work: _Work) -> list[Answer]:
         """One answer an item, in order."""
@@ -165,11 +192,17 @@ class OnnxFunction:
         for place, answer, outcome in zip(work.places, made, work.outcomes, strict=True):
             answered = _answered(answer, outcome)
             work.answers[place] = answers.within(self._answer_max_bytes, answered, 400)
+        self._count(work)
         return [work.answers[place] for place in range(len(work.answers))]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:
         """How much padding the model was fed, where lengths are declared to differ."""
         return [] if self._model.padding is None else [(PADDING_HEADER, str(work.waste))]
+
+    def _count(self, work: _Work) -> None:
+        failed = sum([work.answers[place].status >= _FAILED_FROM for place in work.places])
+        times = Times._make([*work.times, time.perf_counter_ns()])
+        self._statistics.answered(times, len(work.places) - failed, work.failed + failed)
 
     def _read(
         self, work: _Work, read: Reader, places: Sequence[int], requests: Sequence[Any]
@@ -182,6 +215,7 @@ class OnnxFunction:
             except Exception as error:  # noqa: BLE001  as above
                 if alone:
                     work.answers[places[0]] = _unread(error)
+                    work.failed += 1
                     return
             else:
                 work.calls.append(call)
@@ -204,11 +238,17 @@ class OnnxFunction:
         json_length = line.headers.get(oip_binary.HEADER)
         if oip.owns(line.path):
             route = self._protocol.route(line.method, line.path)
-            if isinstance(route, Answer):
-                return lambda _: route
+            if not isinstance(route, str):
+                return route
             return functools.partial(self._open_inference, route, json_length)
         if self._preprocess is not None:
             return functools.partial(self._open_raw, self._preprocess)
+        asked = v1.asked_about(line.method, line.path)
+        if asked is not None:
+            if asked:
+                self._protocol.check_name(asked)
+            about = v1.about(asked)
+            return lambda _: about
         return functools.partial(self._open_json, json_length)
 
     def _open_inference(self, name: str, json_length: str | None, item: Item) -> Opened:

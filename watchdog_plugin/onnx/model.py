@@ -8,6 +8,7 @@ protocol and no author.
 
 from __future__ import annotations
 
+import time
 from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from watchdog_plugin.onnx.padding import PaddingWaste
 from watchdog_plugin.onnx.session import OnnxSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from watchdog_plugin.protocols.tensors import Array, Arrays, Call, TensorSpec
@@ -65,6 +66,7 @@ class OnnxModel:
         outputs_max_bytes: int = answers.LARGEST_BYTES,
         batch_axis: object = None,
     ) -> None:
+        self.on_run: Callable[[int, int], object] = lambda _rows, _ns: None
         self._session = batch_first(OnnxSession(path, threads), batch_axis)
         self.signature = self._session.signature
         self.provider = self._session.provider
@@ -199,12 +201,12 @@ class OnnxModel:
         limit = self._batch_max
         rows = len(next(iter(feeds.values()))) if self.shares_runs else 1
         if limit is None or rows <= limit:
-            return self._session.run(feeds)
+            return self._execute(feeds, rows)
         parts = []
         held_bytes = 0
         for start in range(0, rows, limit):
             some = {name: array[start : start + limit] for name, array in feeds.items()}
-            parts.append(self._session.run(some))
+            parts.append(self._execute(some, min(limit, rows - start)))
             if not _are_rows(parts[-1], min(limit, rows - start)):
                 raise _NotRows
             held_bytes += sum(out.nbytes for out in parts[-1].values())
@@ -215,6 +217,12 @@ class OnnxModel:
         if any(len({out.shape[1:] for out in column}) > 1 for column in columns.values()):
             raise _NotRows
         return {name: np.concatenate(column) for name, column in columns.items()}
+
+    def _execute(self, feeds: Arrays, rows: int) -> Arrays:
+        began = time.perf_counter_ns()
+        outputs = self._session.run(feeds)
+        self.on_run(rows, time.perf_counter_ns() - began)
+        return outputs
 
     def _share_no_more(self) -> None:
         self.shares_runs = False

@@ -14,20 +14,24 @@ from urllib.parse import unquote
 from carpool import __version__
 from carpool.errors import BadRequest, NotFound, shown
 from watchdog_plugin import answers
-from watchdog_plugin.protocols import json_codec, oip_binary
+from watchdog_plugin.protocols import classification, json_codec, oip_binary
 from watchdog_plugin.protocols.oip_binary import Tails
+from watchdog_plugin.protocols.repository import EXTENSIONS, Repository
 from watchdog_plugin.protocols.tensors import Call, read_shape
 from watchdog_plugin.protocols.values import read_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from watchdog_plugin.answers import Answer
+    from watchdog_plugin.item import Item
     from watchdog_plugin.protocols.tensors import Array, Arrays, Signature, TensorSpec
 
 __all__ = ["Inference", "OpenInference", "owns"]
 
-_MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(/ready|/infer)?").fullmatch
+_MODEL = re.compile(
+    r"/v2/models/([^/]+)(?:/versions/([^/]+))?(/ready|/infer|/config|/stats)?"
+).fullmatch
 _VERSION = "1"
 _DEFAULT_NAME = "model"
 # Parameters of Triton's other extensions: without them the answer would not be what was asked.
@@ -35,7 +39,7 @@ _DEFAULT_NAME = "model"
 # sidecar's.
 _REFUSED = frozenset(
     (
-        *("classification", "shared_memory_region", "priority"),
+        *("shared_memory_region", "priority"),
         *("sequence_id", "sequence_start", "sequence_end"),
     )
 )
@@ -75,6 +79,14 @@ class Inference(NamedTuple):
         return self.name, text, None if self.tail is None else len(self.tail)
 
 
+class _Wanted(NamedTuple):
+    """An output that is asked for: as bytes or not, and how many classes of it; 0: its values."""
+
+    spec: TensorSpec
+    as_bytes: bool
+    classes: int = 0
+
+
 class OpenInference:
     """The protocol's endpoints for one model.
 
@@ -83,38 +95,59 @@ class OpenInference:
         name: the only model name that is answered; empty takes any, there is only one model.
         variant: which of a model's variants this is: its version, by which a request may name it,
             and a name that it answers to as well; empty: there are none.
+        repository: of the function's models, to which this one is added.
     """
 
-    def __init__(self, signature: Signature, name: str, variant: str = "") -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        name: str,
+        variant: str = "",
+        repository: Repository | None = None,
+    ) -> None:
         self._signature = signature
         self._name = name
         self._variant = variant
         self._version = variant or _VERSION
+        self._repository = repository or Repository()
+        self._entry = self._repository.add(name or _DEFAULT_NAME, self._version, signature)
+        self.statistics = self._entry.statistics
 
-    def route(self, method: str, path: str) -> str | Answer:
-        """The name of the model that is to infer, or the answer of a path that infers nothing.
+    def route(self, method: str, path: str) -> str | Callable[[Item], Answer]:
+        """The name of the model that is to infer, or what answers a path that infers nothing.
 
         Raises:
             NotFound: nothing is there.
         """
         path = path.rstrip("/")
+        other = self._repository.route(method, path)
+        if other is not None:
+            return other
         match = _MODEL(path)
         if match is None:
-            return self._about_server(path)
+            return _always(self._about_server(path))
         name, version, verb = unquote(match[1]), match[2], match[3]
-        if self._name and name not in (self._name, self._variant):
-            msg = f"model {name[:80]!r} is not known; this function serves {self._name!r}"
-            raise NotFound(msg)
+        self.check_name(name)
         if version not in (None, _VERSION, self._version):
             msg = f"model version {version[:80]!r} is not known; there is {self._version!r}"
             raise NotFound(msg)
-        if verb == "/ready":
-            return answers.json_answer({"name": name, "ready": True})
-        if verb is None:
-            return answers.json_answer(self._about_model(name))
-        if method != "POST":
-            return answers.failure(405, f"infer takes POST, this is {method}")
-        return name
+        if verb == "/infer":
+            if method != "POST":
+                return _always(answers.failure(405, f"infer takes POST, this is {method}"))
+            return name
+        if verb == "/stats":
+            return lambda _: self._repository.stats([self._entry])
+        return _always(answers.json_answer(self._about_model(name, verb)))
+
+    def check_name(self, name: str) -> None:
+        """See that a request's name of the model is its own.
+
+        Raises:
+            NotFound: it is not.
+        """
+        if self._name and name not in (self._name, self._variant):
+            msg = f"model {name[:80]!r} is not known; this function serves {self._name!r}"
+            raise NotFound(msg)
 
     def read(self, requests: Sequence[Inference]) -> Call:
         """What requests of one form ask of the model.
@@ -164,14 +197,14 @@ class OpenInference:
             raise BadRequest(msg)
         return spec, tails.take(spec, parameters["binary_data_size"], shape)
 
-    def _wanted(self, body: dict[str, Any]) -> Sequence[tuple[TensorSpec, bool]]:
-        """The outputs asked for, and of each whether it is wanted as bytes."""
+    def _wanted(self, body: dict[str, Any]) -> Sequence[_Wanted]:
+        """The outputs asked for."""
         known = self._signature.outputs
         outputs = body.get("outputs")
         as_bytes = _flag(_parameters(body, "the request"), "binary_data_output", default=False)
         if not outputs:
-            return [(spec, as_bytes) for spec in known.values()]
-        wanted: dict[str, tuple[TensorSpec, bool]] = {}
+            return [_Wanted(spec, as_bytes) for spec in known.values()]
+        wanted: dict[str, _Wanted] = {}
         for entry in outputs if isinstance(outputs, list) else [outputs]:
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str) or name not in known:
@@ -183,23 +216,29 @@ class OpenInference:
                 raise BadRequest(msg)
             parameters = _parameters(entry, f"output {name!r}")
             as_asked = _flag(parameters, "binary_data", default=as_bytes)
-            wanted[name] = known[name], as_asked
+            classes = classification.check(known[name], parameters.get(classification.NAME, 0))
+            wanted[name] = _Wanted(known[name], as_asked, classes)
         return list(wanted.values())
 
     def _about_server(self, path: str) -> Answer:
         if path == "/v2":
-            extensions = ["binary_tensor_data"]
+            extensions = ["binary_tensor_data", classification.NAME, *EXTENSIONS]
             server = {"name": "carpool", "version": __version__, "extensions": extensions}
             return answers.json_answer(server)
         if path in ("/v2/health/live", "/v2/health/ready"):
             return answers.json_answer({path.rpartition("/")[2]: True})
         msg = (
             f"{path[:80]!r} is not known; there are /v2, /v2/health/live, /v2/health/ready and "
-            "/v2/models/NAME with nothing, /ready or /infer after it"
+            "/v2/models/NAME with nothing, /ready, /infer, /config or /stats after it, "
+            "/v2/models/stats, /v2/repository/index and /v2/repository/models/NAME/load"
         )
         raise NotFound(msg)
 
-    def _about_model(self, name: str) -> dict[str, Any]:
+    def _about_model(self, name: str, verb: str | None) -> dict[str, Any]:
+        if verb == "/ready":
+            return {"name": name, "ready": True}
+        if verb == "/config":
+            return {**self._entry.config(), "name": name}
         return {
             "name": name,
             "versions": [self._version],
@@ -207,6 +246,10 @@ class OpenInference:
             "inputs": _described(self._signature.inputs.values()),
             "outputs": _described(self._signature.outputs.values()),
         }
+
+
+def _always(answer: Answer) -> Callable[[Item], Answer]:
+    return lambda _: answer
 
 
 def _id(body: dict[str, Any]) -> dict[str, Any]:
@@ -253,13 +296,13 @@ def _flag(parameters: dict[str, Any], name: str, *, default: bool) -> bool:
     return value
 
 
-def _infer_answer(
-    head: dict[str, Any], wanted: Sequence[tuple[TensorSpec, bool]], outputs: Arrays
-) -> Answer:
+def _infer_answer(head: dict[str, Any], wanted: Sequence[_Wanted], outputs: Arrays) -> Answer:
     tensors = []
     payloads = []
-    for spec, as_bytes in wanted:
+    for spec, as_bytes, classes in wanted:
         array = outputs[spec.name]
+        if classes:
+            spec, array = classification.largest(spec, array, classes)  # noqa: PLW2901
         tensor = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
         if as_bytes:
             payload = oip_binary.payload(spec, array)

@@ -6,8 +6,10 @@ author's `postprocess` as a function over one row.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from carpool.errors import BadRequest
 from watchdog_plugin import answers
@@ -20,7 +22,22 @@ if TYPE_CHECKING:
     from watchdog_plugin.answers import Answer
     from watchdog_plugin.protocols.tensors import Arrays, Signature
 
-__all__ = ["Instances"]
+__all__ = ["Instances", "about", "asked_about"]
+
+_MODEL = re.compile(r"/v1/models/([^/:]+)").fullmatch
+
+
+def asked_about(method: str, path: str) -> str | None:
+    """The model whose state a request asks for; empty: the server's; None: it asks for none."""
+    if method not in ("GET", "HEAD"):
+        return None
+    match = _MODEL(path)
+    return unquote(match[1]) if match else "" if path == "/" else None
+
+
+def about(model: str) -> Answer:
+    """The state of a model, or of the server, as KServe says it."""
+    return answers.json_answer({"name": model, "ready": True} if model else {"status": "alive"})
 
 
 class Instances:

@@ -9,6 +9,7 @@ executors do, for models that run step by step.
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from watchdog_plugin.onnx.model import fault
 from watchdog_plugin.stage_execution.executor import Latch, ServedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from carpool.lazy_batching.program import Program
     from watchdog_plugin.onnx.padding import Padding, PaddingWaste
@@ -59,6 +60,7 @@ class LazyModel:
         *,
         lazy: bool = True,
     ) -> None:
+        self.on_run: Callable[[int, int], object] = lambda _rows, _ns: None
         self._served = ServedModel(model, program)
         self._executor = executor
         self._sequences = NodeType.DECODER in model.kinds
@@ -91,12 +93,17 @@ class LazyModel:
             for call in singles
         ]
         latch = Latch(sum(map(len, parts)))
+        began = time.perf_counter_ns()
         members = [
             self._submit(part, budget_s, latch)
             for part, budget_s in zip(parts, budgets_s, strict=True)
         ]
         latch.wait()
-        return [_outcome(each) for each in members]
+        outcomes = [_outcome(each) for each in members]
+        for call, outcome in zip(singles, outcomes, strict=True):
+            if not isinstance(outcome, CarpoolError):  # each request is an execution of its own
+                self.on_run(call.rows, time.perf_counter_ns() - began)
+        return outcomes
 
     def _submit(
         self, parts: Sequence[tuple[Arrays, int]], budget_s: float, latch: Latch

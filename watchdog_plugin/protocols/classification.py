@@ -1,0 +1,48 @@
+"""Triton's classification extension: the largest values of an output, instead of all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carpool.errors import BadRequest, shown
+from watchdog_plugin.protocols.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from watchdog_plugin.protocols.tensors import Array
+
+__all__ = ["NAME", "check", "largest"]
+
+NAME = "classification"
+
+
+def check(spec: TensorSpec, count: object) -> int:
+    """How many classes of an output are asked for; 0: its values are.
+
+    Raises:
+        BadRequest: it is no such number, or the output has no numbers in rows.
+    """
+    if type(count) is not int or count < 0:
+        msg = (
+            f"output {spec.name!r}: classification is {shown(count)}, expected a number of classes"
+        )
+        raise BadRequest(msg)
+    if count and (spec.datatype in ("BYTES", "BOOL") or len(spec.shape) < 2):  # noqa: PLR2004
+        msg = f"output {spec.name!r} is {spec}: only rows of numbers have classes"
+        raise BadRequest(msg)
+    return count
+
+
+def largest(spec: TensorSpec, array: Array, count: int) -> tuple[TensorSpec, Array]:
+    """The ``count`` largest values of each row, as texts ``VALUE:INDEX``, and what they are.
+
+    Of equal values the one with the lower index comes first. Rows have fewer, if there are fewer.
+    """
+    rows = array.reshape(len(array), -1)
+    order = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
+    texts = np.empty(order.shape, object)
+    form = "{:f}:{}" if rows.dtype.kind == "f" else "{}:{}"
+    for at, index in np.ndenumerate(order):
+        texts[at] = form.format(rows[at[0], index], index)
+    return TensorSpec(spec.name, "BYTES", (None, None)), texts

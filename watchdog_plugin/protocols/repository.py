@@ -1,0 +1,148 @@
+"""Triton's extensions for repositories, configurations and statistics, over a function's models.
+
+A function has the models of its image: they are listed and may be loaded again, which changes
+nothing; what would change them is refused. The paths are the same in whichever of several models'
+protocols they arrive, so all of them share one `Repository`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from carpool.errors import BadRequest, NotFound
+from watchdog_plugin import answers
+from watchdog_plugin.protocols.statistics import Statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from watchdog_plugin.answers import Answer
+    from watchdog_plugin.item import Item
+    from watchdog_plugin.protocols.tensors import Signature, TensorSpec
+
+__all__ = ["EXTENSIONS", "STATS", "ModelEntry", "Repository"]
+
+EXTENSIONS = ("model_repository", "model_configuration", "statistics")
+_INDEX = "/v2/repository/index"
+STATS = "/v2/models/stats"
+_CHANGE = re.compile(r"/v2/repository/models/([^/]+)/(load|unload)").fullmatch
+
+
+class ModelEntry(NamedTuple):
+    """A model that requests may name.
+
+    Attributes:
+        name: by which it is listed.
+        version: of it.
+        signature: its inputs and outputs.
+        batch_max: rows that it executes at once, if its first dimensions are free.
+        statistics: of what it does.
+    """
+
+    name: str
+    version: str
+    signature: Signature
+    batch_max: int
+    statistics: Statistics
+
+    def stats(self) -> dict[str, Any]:
+        """Its entry of ``model_stats``."""
+        return {"name": self.name, "version": self.version, **self.statistics.to_dict()}
+
+    def config(self) -> dict[str, Any]:
+        """Its configuration: a batch of 0 where dimensions are whole, else they are a row's."""
+        inputs, outputs = self.signature.inputs.values(), self.signature.outputs.values()
+        batches = self.batch_max > 0 and all(spec.any_rows for spec in (*inputs, *outputs))
+        return {
+            "name": self.name,
+            "platform": "onnxruntime_onnx",
+            "backend": "onnxruntime",
+            "default_model_filename": "model.onnx",
+            "version_policy": {"specific": {"versions": [self.version]}},
+            "max_batch_size": self.batch_max if batches else 0,
+            "input": [_tensor(spec, batches=batches) for spec in inputs],
+            "output": [_tensor(spec, batches=batches) for spec in outputs],
+        }
+
+
+class Repository:
+    """The models of one function.
+
+    Args:
+        batch_max: rows that one of them executes at once.
+    """
+
+    def __init__(self, batch_max: int = 1) -> None:
+        self.batch_max = batch_max
+        self._models: list[ModelEntry] = []
+
+    def add(self, name: str, version: str, signature: Signature) -> ModelEntry:
+        """A further model."""
+        model = ModelEntry(name, version, signature, self.batch_max, Statistics())
+        self._models.append(model)
+        return model
+
+    def opened(self) -> None:
+        """The models are served from now on: what they did before was to warm them up."""
+        for model in self._models:
+            model.statistics.clear()
+
+    def route(self, method: str, path: str) -> Callable[[Item], Answer] | None:
+        """What answers a path; None: it is not of these extensions."""
+        if path == STATS and not any(model.name == "stats" for model in self._models):
+            return lambda _: self.stats(self._models)
+        change = _CHANGE(path)
+        if path != _INDEX and change is None:
+            return None
+        if method != "POST":
+            refused = answers.failure(405, f"{path[:80]} takes POST, this is {method}")
+            return lambda _: refused
+        if change is None:
+            return lambda _: self._index()
+        return lambda item: self._change(unquote(change[1]), change[2], item)
+
+    def stats(self, models: list[ModelEntry]) -> Answer:
+        """The statistics of some of the models."""
+        return answers.json_answer({"model_stats": [model.stats() for model in models]})
+
+    def _index(self) -> Answer:
+        return answers.json_answer(
+            [
+                {"name": model.name, "version": model.version, "state": "READY", "reason": ""}
+                for model in self._models
+            ]
+        )
+
+    def _change(self, name: str, verb: str, item: Item) -> Answer:
+        names = [model.name for model in self._models]
+        if name not in names:
+            msg = f"model {name[:80]!r} is not known; this function serves {', '.join(names)}"
+            raise NotFound(msg)
+        if verb == "unload":
+            msg = (
+                f"model {name!r} is not unloaded: it lasts as long as its function; remove the "
+                "function, or scale it to zero"
+            )
+            raise BadRequest(msg)
+        if asked := _parameters(item):
+            msg = (
+                f"model {name!r} is loaded as the function's image has it: expected no "
+                f"parameters, this has {', '.join(asked)[:80]}; deploy the function again"
+            )
+            raise BadRequest(msg)
+        return answers.json_answer({})
+
+
+def _parameters(item: Item) -> list[str]:
+    """The names of a request's parameters, which may have no body."""
+    body = item.json() if item.body else {}
+    parameters = body.get("parameters") if isinstance(body, dict) else None
+    return list(parameters) if isinstance(parameters, dict) else []
+
+
+def _tensor(spec: TensorSpec, *, batches: bool) -> dict[str, Any]:
+    kind = "STRING" if spec.datatype == "BYTES" else spec.datatype
+    dims = spec.sizes[1:] if batches else spec.sizes
+    return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": dims}
