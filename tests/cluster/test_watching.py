@@ -16,17 +16,19 @@ from faas_stack.provider.kubernetes.names import ID, MANAGED
 from tests.cluster.provider_process import provider_process
 from tests.cluster.provider_view import of_cluster, of_provider
 from tests.cluster.relay import Relay
+from tests.cluster.watch_lag import WatchLag
 from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.cluster.cluster import Cluster
     from tests.cluster.provider_process import ProviderProcess
 
-pytestmark = pytest.mark.slow
 CUTS = 10
+TURNS = 100
+LATEST_S = 2.0
 FUNCTIONS = ("a", "b", "c")
 
 
@@ -48,7 +50,7 @@ class Changes:
         """Pods come, become ready, stop being ready and go; a function is scaled."""
         self._turn += 1
         for name in FUNCTIONS:
-            self._pod(name, f"{name}-{self._turn}")
+            self.pod(name, f"{name}-{self._turn}")
         if self._turn > 1:
             self._set_ready(f"a-{self._turn - 1}", ready=False)
             self._api.delete(f"{self._pods}/b-{self._turn - 1}", gracePeriodSeconds=0)
@@ -62,7 +64,8 @@ class Changes:
             if self._api.exists(f"{self._pods}/{name}-{turn}"):
                 self._api.delete(f"{self._pods}/{name}-{turn}", gracePeriodSeconds=0)
 
-    def _pod(self, function: str, name: str) -> None:
+    def pod(self, function: str, name: str) -> None:
+        """A function has one more, which is ready."""
         identity = self._api.get(f"{self._deployments}/{function}")["metadata"]["labels"][ID]
         labels = {**MANAGED, ID: identity}
         spec = {"containers": [{"name": "function", "image": "none:1"}]}
@@ -126,6 +129,7 @@ def wait_for_the_same(provider: ProviderProcess, cluster: Cluster, space: str) -
     wait_until(lambda: there == of_provider(provider.url), what=f"what there is: {there}")
 
 
+@pytest.mark.slow
 def test_no_change_is_missed_when_watches_are_cut(
     api_server: Cluster, space: str, relay: Relay, provider: ProviderProcess
 ) -> None:
@@ -144,6 +148,25 @@ def test_no_change_is_missed_when_watches_are_cut(
     assert before == watched(provider, "listings")
 
 
+@pytest.mark.timing
+def test_changes_are_seen_in_time(
+    api_server: Cluster, space: str, provider: ProviderProcess, figure: Callable[[str], None]
+) -> None:
+    """While pods come and go, the provider shows soon what the API server has stored."""
+    document = {"service": "probe", "image": "none:1"}
+    requests.post(f"{provider.url}/system/functions", json=document, timeout=HANG_S)
+    changes = Changes(api_server, space)
+    changes.pod("probe", "probe")
+    pod = f"/api/v1/namespaces/{space}/pods/probe"
+    with WatchLag(api_server, pod, f"{provider.url}/system/function/probe") as lag:
+        for _ in range(TURNS):
+            changes.make()
+    latest_s = lag.quantile(0.99)
+    figure(f"lag of watches over {TURNS} changes: p99 {latest_s:.2f} s ({len(lag.times_s)} times)")
+    assert latest_s <= LATEST_S
+
+
+@pytest.mark.slow
 def test_no_change_is_missed_when_a_version_is_forgotten(
     api_server: Cluster, space: str, relay: Relay, provider: ProviderProcess
 ) -> None:
