@@ -174,11 +174,7 @@ class Cluster:
         if not self._fits(amounts, node, gpu):
             message = f"{size} does not fit on {self.nodes[node].name}"
             raise ValueError(message)
-        placement = Placement(self._next, node, gpu)
-        self._next += 1
-        self._placed[placement] = amounts
-        self._take(amounts, placement, 1)
-        return placement
+        return self._put(amounts, node, gpu)
 
     def release(self, placement: Placement) -> None:
         """Take an instance away.
@@ -204,10 +200,19 @@ class Cluster:
         return len(tried)
 
     def _placed_up_to(self, size: Resources, count: int) -> list[Placement]:
+        amounts = _amounts(size)
         placed: list[Placement] = []
         while len(placed) < count and (node := self.best_fit(size)) is not None:
-            placed.append(self.place(size, node))
+            placed.append(self._put(amounts, node, self._tightest(node, amounts.gpu)))
         return placed
+
+    def _put(self, amounts: _Amounts, node: int, gpu: int) -> Placement:
+        """Put an instance where there is room for it."""
+        placement = Placement(self._next, node, gpu)
+        self._next += 1
+        self._placed[placement] = amounts
+        self._take(amounts, placement, 1)
+        return placement
 
     def fragmentation(self) -> float:
         """The unallocated share of the servers in use, in `resource_units`; 0 with none in use."""
@@ -247,8 +252,10 @@ class Cluster:
 
     def _tightest(self, node: int, gpu: int) -> int:
         """The GPU of ``node`` with the least left of those with room for ``gpu``."""
+        if not gpu:
+            return _NO_GPU
         with_room = [(share, at) for at, share in enumerate(self._gpus[node]) if share >= gpu]
-        return min(with_room)[1] if gpu and with_room else _NO_GPU
+        return min(with_room)[1] if with_room else _NO_GPU
 
     def _take(self, amounts: _Amounts, placement: Placement, count: int) -> None:
         _, node, gpu = placement

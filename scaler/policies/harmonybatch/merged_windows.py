@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -59,6 +59,34 @@ class ExecutionTimes(Protocol):
             ``P(exec > at)`` and ``E[max(0, exec - at)]`` in seconds; each has the shape of
             ``at_s`` with one more axis before, for batches of 1, 2, ...
         """
+
+
+class _Law(NamedTuple):
+    """A batch's law at the nodes of its integrals, and at the windows of its applications.
+
+    Attributes:
+        edges: Of the cells of time, in seconds.
+        at_s: The nodes, some in each cell; shape ``(nodes,)``, as of the next ones.
+        weights: Seconds that each stands for.
+        over: The rate of those whose windows are over.
+        undue: That no later member has ended the batch.
+        counts: The probability of 0 to ``size - 1`` later members; shape ``(nodes, size)``.
+        opened: ``S``, by weight.
+        ended: By application: that no later member has ended the batch at its window.
+        first: By application: that its request is first, and waits its window.
+        first_counts: As ``counts``, at the windows.
+    """
+
+    edges: Times
+    at_s: Times
+    weights: Times
+    over: Times
+    undue: Times
+    counts: Times
+    opened: Times
+    ended: Times
+    first: Times
+    first_counts: Times
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,18 +121,19 @@ class MergedBatches:
         """Requests in a batch: 1 and those that come while it collects."""
         if self.size == 1:
             return 1.0
-        collecting = self._counts[:, : self.size - 1].sum(axis=1)
-        return 1.0 + float(self._rate * (self._opened @ collecting))
+        law = self._law
+        collecting = law.counts[:, : self.size - 1].sum(axis=1)
+        return 1.0 + float(self._rate * (law.opened @ collecting))
 
     @cached_property
     def sizes(self) -> Times:
         """Shares of batches with 1, 2, ... ``size`` requests; shape ``(size,)``."""
         if self.size == 1:
             return np.ones(1)
-        first, first_counts = self._first_waits
+        law = self._law
         shares = np.zeros(self.size)
-        shares[:-1] = first @ first_counts[:, : self.size - 1]
-        shares[1:-1] += (self._opened * self._over) @ self._counts[:, : self.size - 2]
+        shares[:-1] = law.first @ law.first_counts[:, : self.size - 1]
+        shares[1:-1] += (law.opened * law.over) @ law.counts[:, : self.size - 2]
         shares[-1] = max(0.0, 1.0 - shares.sum())
         return shares
 
@@ -116,20 +145,21 @@ class MergedBatches:
         """
         if self.size == 1:
             return np.zeros_like(at_s)
-        own = np.maximum(at_s, 0.0)
+        law, own = self._law, np.maximum(at_s, 0.0)
         passed, counts = self._come_to(own)
         first = np.exp(-passed) * counts[..., : self.size - 1].sum(axis=-1)
-        later = self._counts[:, : max(self.size - 2, 0)].sum(axis=1) * self._opened
+        later = law.counts[:, : max(self.size - 2, 0)].sum(axis=1) * law.opened
         # What is left of the integral, from the ends of the cells on, and linear within each.
         ends = np.append(later.reshape(-1, len(_NODES)).sum(axis=1)[::-1].cumsum()[::-1], 0.0)
-        rest = self._rate * np.interp(own, self._edges, ends)
+        rest = self._rate * np.interp(own, law.edges, ends)
         tail = (first + rest) / self.mean_size
         return np.where(at_s < 0, 1.0, np.where(own < self._windows[app], tail, 0.0))
 
     def mean_wait_s(self, app: int) -> float:
         """Mean seconds that an application's requests wait for company: the tail's integral."""
-        inside = self._at < self._windows[app]
-        return float((self._weights * inside * self.wait_tail(app, self._at)).sum())
+        law = self._law
+        inside = law.at_s < self._windows[app]
+        return float((law.weights * inside * self.wait_tail(app, law.at_s)).sum())
 
     def late_share(self, app: int, slo_s: float, executions: ExecutionTimes) -> float:
         """Share of an application's requests whose wait and execution exceed its objective.
@@ -145,29 +175,28 @@ class MergedBatches:
         size, rate, window = self.size, self._rate, float(self._windows[app])
         if size == 1:
             return float(executions.tails(np.array([slo_s]))[0][0, 0])
+        law = self._law
         ends = np.minimum(self._windows, window)
-        times = slo_s - np.concatenate([[0.0, window], ends, self._at])
+        times = slo_s - np.concatenate([[0.0, window], ends, law.at_s])
         tails, integrals = (values[:size] for values in executions.tails(times))
         start = 2 + len(ends)
-        inside = self._at < window
-        uniform = np.where(inside, integrals[:, start:], integrals[:, 1:2]) - integrals[:, :1]
+        inside = law.at_s < window
         # It is the first, and its window, a later member's or the size ends the batch.
-        alone = inside * self._undue * self._weights
-        late = (alone * self._over) @ _paired(self._counts[:, : size - 2], tails[1:-1, start:])
-        late += rate * alone @ (self._counts[:, size - 2] * tails[-1, start:])
-        first, first_counts = self._first_waits
-        mine = self._come[0][len(self._at) + app]
-        late += mine * (first_counts[app, : size - 1] @ tails[:-1, 1])
+        alone = inside * law.undue * law.weights
+        late = (alone * law.over) @ _paired(law.counts[:, : size - 2], tails[1:-1, start:])
+        late += rate * alone @ (law.counts[:, size - 2] * tails[-1, start:])
+        late += law.ended[app] * (law.first_counts[app, : size - 1] @ tails[:-1, 1])
         # It is later, and its window ends the batch, or it fills it.
-        late += rate * (self._opened * ~inside) @ (self._counts[:, : size - 2] @ tails[1:-1, 1])
-        late += rate * (self._opened @ self._counts[:, size - 2]) * tails[-1, 0]
+        late += rate * (law.opened * ~inside) @ (law.counts[:, : size - 2] @ tails[1:-1, 1])
+        late += rate * (law.opened @ law.counts[:, size - 2]) * tails[-1, 0]
         # It is one of the others, which waits a uniform part of the time that its window allows.
         if size > 2:  # noqa: PLR2004  one begins it and one fills it
-            due = _paired(self._counts[:, : size - 3], uniform[2:-1])
-            late += rate * (self._opened * self._over) @ due
-            late += rate * rate * self._opened @ (self._counts[:, size - 3] * uniform[-1])
+            uniform = np.where(inside, integrals[:, start:], integrals[:, 1:2]) - integrals[:, :1]
+            due = _paired(law.counts[:, : size - 3], uniform[2:-1])
+            late += rate * (law.opened * law.over) @ due
+            late += rate * rate * law.opened @ (law.counts[:, size - 3] * uniform[-1])
         among = integrals[1:-1, 2:start] - integrals[1:-1, :1]
-        late += rate * (first @ _paired(first_counts[:, : size - 2], among))
+        late += rate * (law.first @ _paired(law.first_counts[:, : size - 2], among))
         return min(max(float(late) / self.mean_size, 0.0), 1.0)
 
     @cached_property
@@ -183,75 +212,42 @@ class MergedBatches:
         return float(self._rates.sum())
 
     @cached_property
+    def _law(self) -> _Law:
+        """All that does not depend on an objective, in one go: searches ask for thousands."""
+        windows, rate = self._windows, self._rate
+        edges = self._edges()
+        lengths = edges[1:] - edges[:-1]
+        middles = (edges[1:] + edges[:-1]) / 2
+        at = (middles[:, None] + lengths[:, None] / 2 * _NODES).ravel()
+        weights = np.repeat(lengths / len(_NODES), len(_NODES))
+        over = (windows <= at[:, None]) @ self._rates
+        passed, counts = self._come_to(np.concatenate([at, windows]))
+        undue, ended = np.split(np.exp(-passed), [len(at)])
+        opened = (1 - over / rate) * undue * weights
+        first = self._rates / rate * ended
+        own, of_first = counts[: len(at)], counts[len(at) :]
+        return _Law(edges, at, weights, over, undue, own, opened, ended, first, of_first)
+
     def _edges(self) -> Times:
         """Cells of time; beyond the last a batch is full or has left, as good as surely."""
         ends = np.concatenate([[0.0], np.sort(self._windows)])
         # Both are linear from window to window. A smaller number of members is as good as never.
         enough = self.size + 5 * math.sqrt(self.size) + 10
-        left = np.interp(_DECAYS, self._passed(ends), ends)
-        full = np.interp(enough, self._members(ends), ends)
-        longest = min(left, full)
+        passed, members = self._expected(ends)
+        longest = min(np.interp(_DECAYS, passed, ends), np.interp(enough, members, ends))
         even = np.arange(1, self.cells + 1) * (longest / self.cells)
         return np.sort(np.concatenate([even, ends[ends < longest]]))
 
-    @cached_property
-    def _lengths(self) -> Times:
-        return np.asarray(self._edges[1:] - self._edges[:-1])
-
-    @cached_property
-    def _at(self) -> Times:
-        """Nodes, some for each cell."""
-        middles = (self._edges[1:] + self._edges[:-1]) / 2
-        return np.asarray((middles[:, None] + self._lengths[:, None] / 2 * _NODES).ravel())
-
-    @cached_property
-    def _weights(self) -> Times:
-        return np.repeat(self._lengths / len(_NODES), len(_NODES))
-
-    @cached_property
-    def _over(self) -> Times:
-        """At each node, the rate of those whose windows are over."""
-        return np.asarray((self._windows <= self._at[:, None]) @ self._rates)
-
-    @cached_property
-    def _opened(self) -> Times:
-        """``S`` at each node, by its weight."""
-        return np.asarray((1 - self._over / self._rate) * self._undue * self._weights)
-
-    @cached_property
-    def _come(self) -> tuple[Times, Times]:
-        """`_come_to` at nodes, and then at windows."""
-        passed, counts = self._come_to(np.concatenate([self._at, self._windows]))
-        return np.exp(-passed), counts
-
-    @property
-    def _undue(self) -> Times:
-        """At each node, that no later member has ended the batch."""
-        return self._come[0][: len(self._at)]
-
-    @property
-    def _counts(self) -> Times:
-        """At each node, the probability of 0 to ``size - 1`` later members."""
-        return self._come[1][: len(self._at)]
-
-    @cached_property
-    def _first_waits(self) -> tuple[Times, Times]:
-        """By application: that its request is first and waits its window, and its later members."""
-        undue, counts = (each[len(self._at) :] for each in self._come)
-        return self._rates / self._rate * undue, counts
-
     def _come_to(self, at_s: Times) -> tuple[Times, Times]:
         """Arrivals that would have ended the batch before, and how likely 0, 1, ... members are."""
-        return self._passed(at_s), poisson(self._members(at_s), self.size)
+        passed, members = self._expected(at_s)
+        return passed, poisson(members, self.size)
 
-    def _passed(self, at_s: Times) -> Times:
-        """``A``: arrivals that would have ended the batch before."""
-        over = np.maximum(at_s[..., None] - self._windows, 0.0)
-        return np.asarray(over @ self._rates)
-
-    def _members(self, at_s: Times) -> Times:
-        """``L``: later members in the mean, if the batch still collects."""
-        return np.asarray(np.minimum(at_s[..., None], self._windows) @ self._rates)
+    def _expected(self, at_s: Times) -> tuple[Times, Times]:
+        """``A``, arrivals that would have ended the batch before, and ``L``, members after that."""
+        ages = at_s[..., None]
+        over = np.maximum(ages - self._windows, 0.0)
+        return over @ self._rates, np.minimum(ages, self._windows) @ self._rates
 
 
 def _paired(counts: Times, amounts: Times) -> Times:

@@ -24,10 +24,19 @@ def rates(measured: list[float], over_s: float = 60.0, step_s: float = 10.0) -> 
 
 
 def test_the_past_fades() -> None:
-    """What was before counts for a third after the span."""
-    seen = rates([100.0] + [200.0] * 6)
+    """What was before for long counts for a third after the span."""
+    seen = rates([100.0] * 60 + [200.0] * 6)
     assert 100.0 == seen[0]
-    assert pytest.approx(200 - 100 * math.exp(-1)) == seen[-1]
+    assert pytest.approx(200 - 100 * math.exp(-1), rel=1e-4) == seen[-1]
+
+
+def test_a_first_moment_is_no_past() -> None:
+    """One request of a load that begins says little of it: what was measured for longer counts."""
+    seen = rates([0.2] + [20.0] * 24, step_s=0.5)
+    assert 0.2 == seen[0]
+    assert {20.0} == set(seen[1:])
+    ramp = rates([0.0, 10.0, 20.0, 30.0], step_s=1.0)
+    assert pytest.approx([0.0, 10.0, 15.0, 20.0], rel=0.02) == ramp
 
 
 def test_a_constant_rate_comes_to_rest() -> None:
@@ -37,8 +46,8 @@ def test_a_constant_rate_comes_to_rest() -> None:
 
 def test_silence_comes_to_rest_too() -> None:
     """Nothing is a hundredth of nothing; after a while nothing is left."""
-    seen = rates([100.0] + [0.0] * 60)
-    assert 0 < seen[40]
+    seen = rates([100.0] * 20 + [0.0] * 60)
+    assert 0 < seen[60]
     assert 0.0 == seen[-1]
 
 

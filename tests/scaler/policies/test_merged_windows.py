@@ -11,6 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
+from carpool.latency import Configuration
+from carpool.latency.linear import Linear
+from scaler.planning.cost import Prices, billing
+from scaler.policies.harmonybatch.execution_times import SlicedTimes
 from scaler.policies.harmonybatch.merged_windows import MergedBatches
 from scaler.policies.harmonybatch.poisson_windows import expected_window
 from tests.effort import loosened, scaled
@@ -155,6 +159,23 @@ def test_the_law_is_that_of_a_buffer_that_is_run() -> None:
         at = np.array([0.05, 0.15, windows[app] - 1e-6])
         over = [np.mean(mine > t) for t in at]
         assert pytest.approx(over, abs=loosened(0.01)) == law.wait_tail(app, at)
+
+
+@pytest.mark.parametrize(
+    ("size", "mean_size", "late"),
+    [
+        (2, 1.960419742911791, (0.1229463016809911, 0.033601698925302945, 0.009659168822955574)),
+        (3, 2.7966841290100355, (0.35481773023552166, 0.11708613901135372, 0.038677271519956535)),
+        (8, 4.2918764277206805, (0.9095678342493105, 0.6085554261558349, 0.31524409049067137)),
+    ],
+)
+def test_a_quicker_law_is_the_same(size: int, mean_size: float, late: tuple[float, ...]) -> None:
+    """As it was before it was computed in one go, to the last digits."""
+    times = SlicedTimes(Linear(0.05, 0.005), Configuration(size, 1.0, 0.0), billing(Prices()))
+    law = MergedBatches((40.0, 25.0, 3.0), (0.04, 0.09, 0.2), size, 24)
+    shares = [law.late_share(app, slo_s, times) for app, slo_s in enumerate((0.08, 0.1, 0.12))]
+    assert pytest.approx(mean_size, rel=1e-13) == law.mean_size
+    assert pytest.approx(late, rel=1e-13) == shares
 
 
 RATES = st.lists(st.floats(-4, 5).map(lambda power: 10**power), min_size=1, max_size=5)
