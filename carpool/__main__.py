@@ -49,6 +49,11 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         ),
     },
     "Choose a policy": {
+        "advise": (
+            "simulator.advice.command:main",
+            "say which policy and settings suit a trace of yours",
+            "carpool advise trace.csv --model latencies.csv --slo 200ms",
+        ),
         "policies": (
             "carpool.policies_command:main",
             "list the policies, or check one",

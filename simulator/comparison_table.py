@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from simulator.results import ScenarioResult
 
-__all__ = ["MEANINGS", "ROWS", "comparison", "number"]
+__all__ = ["MEANINGS", "ROWS", "aligned", "comparison", "number"]
 
 _FEW_DIGITS, _MANY = 4, 1000
 
@@ -92,7 +92,7 @@ def comparison(
     """All policies, then their functions if there are several, then what found no room."""
     rows = [["", *metrics]]
     rows += [[name, *(show(result) for result in metrics.values())] for name, show in ROWS.items()]
-    text = _aligned(rows)
+    text = aligned(rows)
     functions = list(next(iter(metrics.values()))["functions"])
     if len(functions) > 1:
         rows = [["missed, p99 ms", *metrics]]
@@ -100,14 +100,15 @@ def comparison(
             each = [result["functions"][function] for result in metrics.values()]
             cells = (f"{ROWS['SLO missed'](one)}, {ROWS['p99, ms'](one)}" for one in each)
             rows.append([function, *cells])
-        text += "\n" + _aligned(rows)
+        text += "\n" + aligned(rows)
     for policy, result in results.items():
         for function, rate_rps in result.unplaced.items():
             text += f"\n{policy} found no room for up to {number(rate_rps)}/s of {function}"
     return text.rstrip("\n") + "\n"
 
 
-def _aligned(rows: list[list[str]]) -> str:
+def aligned(rows: list[list[str]]) -> str:
+    """Rows of cells as lines, the first column to the left and all others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *others in rows:

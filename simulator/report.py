@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations
-from simulator import svg
+from simulator import heat_map, svg
 from simulator.comparison_table import MEANINGS, ROWS
 from simulator.svg import Line, Mark
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scaler.scenarios.scenario import Function, Scenario
     from simulator.results import FunctionRecord, ScenarioResult
 
-__all__ = ["page"]
+__all__ = ["document", "page"]
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8888; --faint: #8883; }
@@ -59,15 +59,27 @@ def page(
         _section(function, number, results, scenario.prices)
         for number, function in enumerate(scenario.functions)
     ]
+    return document(
+        title,
+        f"<p>{length} of simulated time, seed {scenario.seed}. "
+        f"{escape(_prices(scenario.prices))}</p>"
+        f"{_table(metrics)}{_meanings()}{''.join(sections)}"
+        f'<p id="tip" hidden></p><script>{_SCRIPT.read_text(encoding="utf-8")}</script>',
+    )
+
+
+def document(title: str, body: str) -> str:
+    """A whole page of charts, in light and dark and on a phone.
+
+    Args:
+        title: Plain text.
+        body: HTML below it; charts are figures in ``<div class="charts">``.
+    """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{escape(title)}</h1><p>{length} of simulated time, seed {scenario.seed}. "
-        f"{escape(_prices(scenario.prices))}</p>"
-        f"{_table(metrics)}{_meanings()}{''.join(sections)}"
-        f'<p id="tip" hidden></p><script>{_SCRIPT.read_text(encoding="utf-8")}</script>'
-        "</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}{heat_map.STYLE}</style></head><body>"
+        f"<h1>{escape(title)}</h1>{body}</body></html>\n"
     )
 
 

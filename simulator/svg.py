@@ -1,5 +1,7 @@
 """Small charts as inline SVG: lines over an axis with round numbers, and bars.
 
+Tables of coloured cells are drawn by `simulator.heat_map`.
+
 Knows points and labels, and nothing of what they mean.
 """
 
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COLORS", "Line", "Mark", "bars", "lines", "standalone"]
+__all__ = ["COLORS", "STYLE", "Line", "Mark", "bars", "framed", "lines", "standalone"]
 
 COLORS = ("#1f77b4", "#d95f02", "#2a9d5c", "#b5489a", "#8c6d1f", "#5b5fc7", "#c0392b", "#4d8f99")
 
@@ -24,7 +26,7 @@ _POINTS = 600  # more than the eye tells apart
 _TICKS = 5
 _BEFORE = 0.8
 _MARKED = "#c0392b"
-_STYLE = (
+STYLE = (  # of a chart that is a file of its own
     "text{font:11px sans-serif;fill:#444}.back{fill:#fff}"
     ".axis{stroke:#888;fill:none}.grid{stroke:#eee;fill:none}"
     "@media(prefers-color-scheme:dark){text{fill:#bbb}.back{fill:#16191d}.grid{stroke:#333}"
@@ -144,7 +146,7 @@ def lines(
     }
     legend = [_legend_entry(line.name, _color(line.color), dashed=line.dashed) for line in drawn]
     legend += [_legend_entry(mark.name, _MARKED, dashed=True) for mark in marks]
-    return _framed(parts, legend, f" data-axes='{escape(json.dumps(axes), quote=True)}'")
+    return framed(parts, legend, f" data-axes='{escape(json.dumps(axes), quote=True)}'")
 
 
 def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_label: str) -> str:
@@ -169,7 +171,7 @@ def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_labe
                 f"<title>{says}</title></rect>"
             )
     legend = [_legend_entry(name, _color(place)) for place, (name, _) in enumerate(groups)]
-    return _framed([*_grid(across, up, x_label, y_label), *drawn], legend)
+    return framed([*_grid(across, up, x_label, y_label), *drawn], legend)
 
 
 def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str | bool) -> str:
@@ -189,7 +191,7 @@ def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} width="{1.5 * _WIDTH:g}">'
-        f'<style>{_STYLE}</style><rect class="back" width="{_WIDTH}" height="{_HEIGHT}"/>'
+        f'<style>{STYLE}</style><rect class="back" width="{_WIDTH}" height="{_HEIGHT}"/>'
         f"{inside}{names}</svg>\n"
     )
 
@@ -248,6 +250,12 @@ def _legend_entry(name: str, color: str, *, dashed: bool = False) -> str:
     return f'<span><i style="{style}"></i>{escape(name)}</span>'
 
 
-def _framed(parts: list[str], legend: list[str], attributes: str = "") -> str:
-    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-    return f'<svg {size}{attributes}>{"".join(parts)}</svg><p class="legend">{"".join(legend)}</p>'
+def framed(
+    parts: Sequence[str],
+    legend: Sequence[str],
+    attributes: str = "",
+    size: tuple[float, float] = (_WIDTH, _HEIGHT),
+) -> str:
+    """What is drawn as one chart for a page, with its legend below it."""
+    box = f'viewBox="0 0 {size[0]:g} {size[1]:g}"'
+    return f'<svg {box}{attributes}>{"".join(parts)}</svg><p class="legend">{"".join(legend)}</p>'

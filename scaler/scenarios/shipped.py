@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["find", "names"]
+__all__ = ["find", "find_file", "names"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = (_PACKAGE / "_scenarios", _PACKAGE.parent / "examples" / "scenarios")
@@ -16,12 +16,21 @@ _FOLDERS = (_PACKAGE / "_scenarios", _PACKAGE.parent / "examples" / "scenarios")
 
 def find(path: Path) -> Path:
     """``path`` itself, or the shipped scenario of that name if there is no such file."""
-    if path.exists() or path.name != str(path):
-        return path
-    found = (folder / f"{path.stem}.yaml" for folder in _FOLDERS)
-    return next((file for file in found if file.is_file()), path)
+    return _found(path, f"{path.stem}.yaml")
+
+
+def find_file(path: Path) -> Path:
+    """``path`` itself, or the file of that name beside the shipped scenarios, as ``bursty.csv``."""
+    return _found(path, path.name)
 
 
 def names() -> list[str]:
     """What `find` knows by name."""
     return sorted({file.stem for folder in _FOLDERS for file in folder.glob("*.yaml")})
+
+
+def _found(path: Path, name: str) -> Path:
+    if path.exists() or path.name != str(path):
+        return path
+    found = (folder / name for folder in _FOLDERS)
+    return next((file for file in found if file.is_file()), path)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scaler.arrivals.processes import Times
     from scaler.scenarios.scenario import App, Function, Scenario
 
-__all__ = ["division_cost", "lower_bound"]
+__all__ = ["division_cost", "lower_bound", "quickest_s"]
 
 _ROUNDING_S = 1e-9
 
@@ -59,6 +59,19 @@ def lower_bound(scenario: Scenario) -> float:
             total += division_cost(times, costs, window_s)
             number += 1
     return total
+
+
+def quickest_s(function: Function) -> float:
+    """The least time in which any size of instance answers a request; infinite where none does."""
+    return min(
+        [
+            exec_s
+            for app in function.apps
+            for model, _, cpu, gpu, largest in _sizes(function, app)
+            for _, exec_s in _times(model, cpu, gpu, largest)
+        ],
+        default=math.inf,
+    )
 
 
 def division_cost(times: Times, costs: Times, window_s: float) -> float:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations
+from carpool.errors import ConfigError, Problem
 from carpool.validation.problems import Problems
 from scaler.policy_choice import chosen_policy
+from simulator.matrix import report
 from simulator.matrix.cells import BILLINGS, POLICIES, catalogue
 from simulator.matrix.models import OBJECTIVES
 from simulator.matrix.rows import Rows
@@ -52,23 +54,58 @@ def main(argv: list[str], prog: str = "carpool compare --matrix", out: Path | No
     share = flags.share if flags.share is not None else 1.0 if named else _SHARE
     if not 0 < share <= 1:
         problems.add("--share", flags.share, "a number above 0, 1 at most")
+    for flag in ("report", "picture"):
+        path = getattr(flags, flag)
+        if path and not path.absolute().parent.is_dir():
+            problems.add(f"--{flag}", path, "a file in a folder that exists")
+    if flags.only_kept and not (flags.out or out):
+        problems.add("--only-kept", "without --out", "the file of rows, as --out FILE.jsonl")
     problems.raise_if_any()
-    known = catalogue(flags.data)
-    cells = _cells(known, flags, share)
-    for policy in flags.policy or POLICIES:
-        chosen_policy(policy, POLICIES)  # a mistake shows before anything is run
-    runs = Runs(known, cells, flags.policy or list(POLICIES), seeds, horizon_s)
     rows = Rows(flags.out or out)
-    runs.run(rows, _say)
-    asked = [
-        row
-        for seed in seeds
-        for cell in cells
-        for row in rows.find(cell.name, horizon_s, seed)
-        if row.policy in runs.policies
-    ]
+    if flags.only_kept:
+        asked = _kept(rows, flags)
+    else:
+        known = catalogue(flags.data)
+        cells = _cells(known, flags, share)
+        for policy in flags.policy or POLICIES:
+            chosen_policy(policy, POLICIES)  # a mistake shows before anything is run
+        runs = Runs(known, cells, flags.policy or list(POLICIES), seeds, horizon_s)
+        runs.run(rows, _say)
+        asked = [
+            row
+            for seed in seeds
+            for cell in cells
+            for row in rows.find(cell.name, horizon_s, seed)
+            if row.policy in runs.policies
+        ]
+    _draw(asked, flags)
     _tell(asked, as_json=flags.json)
     return 0
+
+
+def _kept(rows: Rows, flags: argparse.Namespace) -> list[Row]:
+    """What the file has of the policies and parts that are named; of all where none is.
+
+    Raises:
+        ConfigError: it has none of them.
+    """
+    named = [(at, getattr(flags, part)) for at, part in enumerate(_PARTS) if getattr(flags, part)]
+    found = [
+        row
+        for row in rows.all
+        if not flags.policy or row.policy in flags.policy
+        if all(row.cell.split("/")[at] in wanted for at, wanted in named)
+    ]
+    if not found:
+        expected = "a file with rows of these cells and policies"
+        raise ConfigError([Problem("--only-kept", str(flags.out or "no rows"), expected)])
+    return found
+
+
+def _draw(rows: Sequence[Row], flags: argparse.Namespace) -> None:
+    for path, draw in ((flags.report, report.page), (flags.picture, report.picture)):
+        if path:
+            path.write_text(draw(rows), encoding="utf-8")
 
 
 def _tell(rows: Sequence[Row], *, as_json: bool) -> None:
@@ -150,7 +187,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--data", action="append", type=Path, default=[], metavar="FOLDER", help=expected)
     expected = "rows, one JSON object a line; those that it has are not run again"
     add("--out", type=Path, metavar="FILE.jsonl", help=expected)
+    expected = "run nothing: show all rows that --out has, of any horizon and seed"
+    add("--only-kept", action="store_true", help=expected)
     add("--json", action="store_true", help="print JSON instead of tables")
+    add("--report", type=Path, metavar="FILE.html", help="write a page with heat maps as well")
+    add("--picture", type=Path, metavar="FILE.svg", help="write the heat maps of all cells")
     return parser
 
 

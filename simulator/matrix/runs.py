@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from simulator.matrix.cells import Catalogue, Cell
     from simulator.matrix.rows import Rows
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class Runs:
         whole = len(self.seeds) * len(self.cells) * len(self.policies)
         began, added, done = time.monotonic(), 0, 0
         for seed, cell in itertools.product(self.seeds, self.cells):
-            known = {row.policy: row for row in rows.find(cell.name, self.horizon_s, seed)}
+            known = {each.policy: each for each in rows.find(cell.name, self.horizon_s, seed)}
             missing = [policy for policy in self.policies if policy not in known]
             done += len(self.policies) - len(missing)
-            for row in self._made(cell, seed, missing, [row.bound for row in known.values()]):
-                rows.add(row)
+            for made in self._made(cell, seed, missing, [each.bound for each in known.values()]):
+                rows.add(made)
                 added, done = added + 1, done + 1
                 left_s = (time.monotonic() - began) / added * (whole - done)
-                came = f"{row.over_bound:.2f} of the bound, {row.missed:.2%} missed"
+                came = f"{made.over_bound:.2f} of the bound, {made.missed:.2%} missed"
                 tell(
-                    f"{done} of {whole}: {row.cell}, seed {seed}, {row.policy}: "
-                    f"{row.failure or came}, {row.cpu_s:.1f} s; about {left_s / 60:.0f} min left"
+                    f"{done} of {whole}: {made.cell}, seed {seed}, {made.policy}: "
+                    f"{made.failure or came}, {made.cpu_s:.1f} s; about {left_s / 60:.0f} min left"
                 )
 
     def _made(
@@ -74,17 +74,34 @@ class Runs:
         scenario = self.catalogue.scenario(cell, self.horizon_s, seed)
         bound = bounds[0] if bounds else lower_bound(scenario)
         for policy in policies:
-            yield _row(cell, scenario, policy, bound)
+            yield simulate(cell.name, scenario, policy, bound)
 
 
-def _row(cell: Cell, scenario: Scenario, policy: str, bound: float) -> Row:
-    """One policy in a cell, as `carpool simulate` runs it."""
+def simulate(
+    cell: str,
+    scenario: Scenario,
+    policy: str,
+    bound: float,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Row:
+    """One policy in a cell, as `carpool simulate` runs it.
+
+    Args:
+        cell: Its name.
+        scenario: What is simulated.
+        policy: By name, as the scenario has it or of any origin.
+        bound: What nobody can pay less than.
+        progress: Told now and then how much is over, 0 to 1; what it raises ends the run.
+
+    Raises:
+        ConfigError: the policy cannot be used at all.
+    """
     guard = ReportingGuard(policy, chosen_policy(policy, scenario.policies))
     settings = Settings(prewarm=prewarm_maker(PREWARM, {}))
     began = time.process_time()
-    where = (cell.name, scenario.horizon_s, scenario.seed, policy)
+    where = (cell, scenario.horizon_s, scenario.seed, policy)
     try:
-        found = measured(Simulation(scenario, guard, settings).run())
+        found = measured(Simulation(scenario, guard, settings, progress).run())
     except ConfigError as error:  # of a policy in one cell; the others go on
         took_s = time.process_time() - began
         return Row(*where, 0, 0.0, bound, 1.0, None, None, 0.0, took_s, str(error))

@@ -10,27 +10,43 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
+
+from simulator.intervals import half_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from simulator.matrix.rows import Row
 
-__all__ = ["HELD", "Standing", "as_dict", "by_part", "standings", "table"]
+__all__ = [
+    "COLUMNS",
+    "HELD",
+    "Outcome",
+    "Standing",
+    "as_dict",
+    "by_part",
+    "outcomes",
+    "standings",
+    "table",
+]
 
 HELD = 0.03
 _NEAR = 1.03  # as cheap as the cheapest
 _DEAR = 1.05
 _AIM = 0.01  # misses that objectives of 99 % allow
-_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # 95 %, two sides
-_NORMAL = 1.96
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    """A policy in a cell: means over seeds."""
+class Outcome:
+    """A policy in a cell: means over seeds.
+
+    Attributes:
+        cost: What it paid; infinite where it failed.
+        over_bound: Cost, times the bound; infinite where it failed or nothing had to be paid.
+        missed: Share of requests missed.
+    """
 
     cost: float
     over_bound: float
@@ -71,8 +87,8 @@ class Standing:
 
 def standings(rows: Sequence[Row]) -> list[Standing]:
     """One for each policy, in the order in which they first come."""
-    outcomes = _outcomes(rows)
-    return [_standing(policy, rows, outcomes) for policy in dict.fromkeys(r.policy for r in rows)]
+    found = outcomes(rows)
+    return [_standing(policy, rows, found) for policy in dict.fromkeys(r.policy for r in rows)]
 
 
 def by_part(rows: Sequence[Row], part: int) -> Mapping[str, list[Standing]]:
@@ -86,19 +102,8 @@ def by_part(rows: Sequence[Row], part: int) -> Mapping[str, list[Standing]]:
 
 def table(found: Sequence[Standing]) -> str:
     """Standings as a Markdown table."""
-    shown: dict[str, Callable[[Standing], str]] = {
-        "policy": lambda s: f"`{s.policy}`",
-        "cost over bound": lambda s: _with_interval(s.over_bound, s.over_bound_interval, ".2f"),
-        "missed": lambda s: _with_interval(s.missed, s.missed_interval, ".2%"),
-        "failed": lambda s: str(s.failed),
-        "held": lambda s: f"{s.held} of {s.cells}",
-        "cheapest": lambda s: str(s.cheapest),
-        "dearer": lambda s: str(s.dearer),
-        "misses more": lambda s: str(s.misses_more),
-        "neither": lambda s: str(s.kept),
-    }
-    lines = [f"| {' | '.join(shown)} |", "|---|" + "---:|" * (len(shown) - 1)]
-    lines += [f"| {' | '.join(show(each) for show in shown.values())} |" for each in found]
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
+    lines += [f"| {' | '.join(show(each) for show in COLUMNS.values())} |" for each in found]
     return "\n".join(lines) + "\n"
 
 
@@ -111,14 +116,14 @@ def as_dict(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _outcomes(rows: Sequence[Row]) -> Mapping[str, Mapping[str, _Outcome]]:
-    """By cell and policy."""
+def outcomes(rows: Sequence[Row]) -> Mapping[str, Mapping[str, Outcome]]:
+    """By cell and policy, in the order in which they first come."""
     grouped: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         grouped.setdefault(row.cell, {}).setdefault(row.policy, []).append(row)
     return {
         cell: {
-            policy: _Outcome(
+            policy: Outcome(
                 math.inf if any(row.failure for row in of) else fmean(row.cost for row in of),
                 _geometric(row.over_bound for row in of),
                 fmean(row.missed for row in of),
@@ -130,22 +135,22 @@ def _outcomes(rows: Sequence[Row]) -> Mapping[str, Mapping[str, _Outcome]]:
 
 
 def _standing(
-    policy: str, rows: Sequence[Row], outcomes: Mapping[str, Mapping[str, _Outcome]]
+    policy: str, rows: Sequence[Row], found: Mapping[str, Mapping[str, Outcome]]
 ) -> Standing:
     own = [row for row in rows if row.policy == policy]
     seeds = dict.fromkeys(row.seed for row in own)
     costs = [_geometric(r.over_bound for r in own if r.seed == seed) for seed in seeds]
     misses = [fmean(r.missed for r in own if r.seed == seed) for seed in seeds]
-    cells = [(cell[policy], cell) for cell in outcomes.values() if policy in cell]
+    cells = [(cell[policy], cell) for cell in found.values() if policy in cell]
     dearer = [one.cost > _DEAR * _cheapest(cell, policy) for one, cell in cells]
     more = [one.missed > max(_AIM, _fewest(cell, policy)) for one, cell in cells]
     return Standing(
         policy,
         len(cells),
         _geometric(one.over_bound for one, _ in cells),
-        _interval(costs),
+        half_interval(costs),
         fmean(one.missed for one, _ in cells),
-        _interval(misses),
+        half_interval(misses),
         failed=len({row.cell for row in own if row.failure}),
         held=sum(one.missed <= HELD for one, _ in cells),
         cheapest=sum(
@@ -158,13 +163,13 @@ def _standing(
     )
 
 
-def _cheapest(cell: Mapping[str, _Outcome], but: str) -> float:
+def _cheapest(cell: Mapping[str, Outcome], but: str) -> float:
     """The cost of the cheapest other policy that holds the cell; infinite where none does."""
     holding = [one.cost for name, one in cell.items() if name != but and one.missed <= HELD]
     return min(holding, default=math.inf)
 
 
-def _fewest(cell: Mapping[str, _Outcome], but: str) -> float:
+def _fewest(cell: Mapping[str, Outcome], but: str) -> float:
     return min((one.missed for name, one in cell.items() if name != but), default=math.inf)
 
 
@@ -174,14 +179,18 @@ def _geometric(values: Iterable[float]) -> float:
     return math.exp(fmean(logs)) if logs else math.inf
 
 
-def _interval(values: Sequence[float]) -> float:
-    """Half the interval of their mean; NaN for one alone."""
-    freedom = len(values) - 1
-    if freedom < 1 or math.inf in values:
-        return math.nan
-    factor = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL
-    return factor * stdev(values) / math.sqrt(len(values))
-
-
 def _with_interval(value: float, half: float, form: str) -> str:
     return f"{value:{form}}" if math.isnan(half) else f"{value:{form}} ± {half:{form}}"
+
+
+COLUMNS: dict[str, Callable[[Standing], str]] = {  # what is shown of a standing
+    "policy": lambda s: f"`{s.policy}`",
+    "cost over bound": lambda s: _with_interval(s.over_bound, s.over_bound_interval, ".2f"),
+    "missed": lambda s: _with_interval(s.missed, s.missed_interval, ".2%"),
+    "failed": lambda s: str(s.failed),
+    "held": lambda s: f"{s.held} of {s.cells}",
+    "cheapest": lambda s: str(s.cheapest),
+    "dearer": lambda s: str(s.dearer),
+    "misses more": lambda s: str(s.misses_more),
+    "neither": lambda s: str(s.kept),
+}

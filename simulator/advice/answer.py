@@ -1,0 +1,331 @@
+"""The advice: in words, as a table, as JSON, as labels for a stack file, as a scenario file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from carpool import durations, plugins
+from carpool.app_setting import App
+from carpool.settings import FunctionSettings, rows
+from simulator.advice.settings import params
+from simulator.comparison_table import aligned, number
+from simulator.intervals import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from simulator.advice.question import Question
+    from simulator.advice.verdict import Verdict
+
+__all__ = ["Answer"]
+
+_LINE = 100
+_DIFFERENCE = 0.005
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found out.
+
+    Attributes:
+        question: What was asked.
+        policies: Parameters by name, of all that were simulated.
+        found: What came of each.
+        chosen: The one to use; None: every policy failed.
+        beside: The cost of each, times the chosen one's on the same parts.
+        unfinished: Policies for which there was no time.
+        parts: How many parts the chosen one was simulated on, and how long each is.
+        budget_s: The time that there was.
+    """
+
+    question: Question
+    policies: Mapping[str, Mapping[str, Any]]
+    found: Mapping[str, Verdict]
+    chosen: Verdict | None
+    beside: Mapping[str, Estimate]
+    unfinished: Sequence[str]
+    parts: tuple[int, float]
+    budget_s: float
+
+    @property
+    def name(self) -> str:
+        """What the label says: the policy's own name where its settings are the defaults."""
+        assert self.chosen is not None  # noqa: S101  asked for only where there is one
+        entry = self.policies[self.chosen.policy]
+        kind = getattr(plugins.resolve("scale", entry["policy"]), "Params", None)
+        usual = not params(entry) or (kind is not None and kind(**params(entry)) == kind())
+        return str(entry["policy"]) if usual else self.chosen.policy
+
+    @property
+    def settings(self) -> FunctionSettings:
+        """Of the function."""
+        function = self.question.function
+        (app,) = function.apps
+        apps = (App(app.name, app.slo_s, app.accuracy),) if app.accuracy else ()
+        return FunctionSettings(
+            slo_s=function.slo_s,
+            percentile=function.percentile,
+            batch_max=function.max_batch,
+            scale_policy=self.name,
+            scale_min=0,
+            apps=apps,
+        )
+
+    def labels(self, *, annotations: bool = False) -> dict[str, str]:
+        """What differs from the defaults; or of that the annotations."""
+        settings = self.settings
+        return {
+            row.label: row.kind.write(value)
+            for row in rows()
+            if (value := getattr(settings, row.field)) != row.default
+            if row.annotation_only == annotations
+        }
+
+    def stack(self) -> str:
+        """The lines for the function in a stack file."""
+        texts = {"labels": self.labels(), "annotations": self.labels(annotations=True)}
+        given = {key: value for key, value in texts.items() if value}
+        return str(yaml.safe_dump(given, sort_keys=False, width=math.inf))
+
+    def scenario(self) -> str:
+        """A scenario file for ``carpool simulate``, ``compare --live`` and the scaler."""
+        function, prices = self.question.function, self.question.prices
+        (app,) = function.apps
+        chosen = {self.name: dict(self.policies[self.chosen.policy])} if self.chosen else {}
+        document = {
+            "prices": {k: v for k, v in dataclasses.asdict(prices).items() if v},
+            "models": {function.model_name: dict(self.question.model)},
+            "functions": [
+                {
+                    "name": function.name,
+                    "model": function.model_name,
+                    "slo_ms": 1000 * function.slo_s,
+                    "percentile": function.percentile,
+                    "max_batch": function.max_batch,
+                    "apps": [
+                        {
+                            "name": app.name,
+                            "accuracy": app.accuracy,
+                            "arrivals": {
+                                "trace": str(self.question.trace_path.resolve()),
+                                "scale": self.question.scale,
+                            },
+                        }
+                    ],
+                }
+            ],
+            "policies": chosen,
+            "horizon_s": self.question.trace.end_s,
+        }
+        return str(yaml.safe_dump(document, sort_keys=False))
+
+    def text(self) -> str:
+        """All of it for people; ends with the labels."""
+        sections = [self._asked(), _filled(self._said()), self._table()]
+        sections += [_filled(note) for note in self.notes()]
+        if self.chosen:
+            sections.append(f"In the stack file, under the function:\n\n{_indented(self.stack())}")
+        return "\n\n".join(section.rstrip("\n") for section in sections) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, where what is no number is null."""
+        question, function = self.question, self.question.function
+        count, length_s = self.parts
+        advice = None
+        if self.chosen:
+            entry = self.policies[self.chosen.policy]
+            advice = {
+                "policy": entry["policy"],
+                "params": params(entry),
+                "meets_objective": self.chosen.meets,
+                "certain": self.chosen.surely,
+                "labels": self.labels(),
+                "annotations": self.labels(annotations=True),
+            }
+        return {
+            "trace": {
+                "file": str(question.trace_path),
+                "length_s": question.trace.end_s,
+                "mean_rps": question.trace.mean_rate,
+                "peak_rps": max(question.trace.rates_rps),
+            },
+            "model": function.model_name,
+            "slo_ms": 1000 * function.slo_s,
+            "percentile": function.percentile,
+            "prices": {k: v for k, v in dataclasses.asdict(question.prices).items() if v},
+            "simulated": {"parts": count, "part_s": length_s, "budget_s": self.budget_s},
+            "advice": advice,
+            "policies": [self._row(each) for each in self._sorted()],
+            "unfinished": list(self.unfinished),
+            "notes": self.notes(),
+            "text": self._said(),
+        }
+
+    def notes(self) -> list[str]:
+        """What limits the advice, and what failed, in sentences."""
+        said = list(self.question.notes)
+        failed = [each for each in self.found.values() if each.failure]
+        said += [f"{each.policy} failed: {each.failure}" for each in failed]
+        if self.unfinished:
+            names = ", ".join(self.unfinished)
+            said.append(f"Not finished in its share of {durations.format(self.budget_s)}: {names}.")
+        if self.chosen and self.chosen.parts == 1:
+            said.append("One part alone gives no intervals; a longer --budget simulates more.")
+        if self.chosen and self.name != self.policies[self.chosen.policy]["policy"]:
+            entry = json.dumps({self.name: self.policies[self.chosen.policy]})
+            said.append(f"The scaler's scenario has to have, under policies: {entry}")
+        return said
+
+    def _asked(self) -> str:
+        question, function, trace = self.question, self.question.function, self.question.trace
+        percent = f"{100 * function.percentile:g} %"
+        return _filled(
+            f"{question.trace_path.name}: {_length(trace.end_s)}, {number(trace.mean_rate)} "
+            f"requests a second on average, {number(max(trace.rates_rps))} at the most. Model "
+            f"{function.model_name}, {percent} within {durations.format(function.slo_s)}, billing "
+            f"{question.prices.billing}."
+        )
+
+    def _said(self) -> str:
+        chosen = self.chosen
+        if chosen is None:
+            return "Every policy failed."
+        count, length_s = self.parts
+        share = min(1.0, count * length_s / self.question.trace.end_s)
+        said = [self._use(chosen), self._misses(chosen), *self._next(chosen)]
+        parts = "part" if count == 1 else "parts"
+        said.append(
+            f"Simulated were {count} {parts} of {_length(length_s)}, {share:.0%} of the trace"
+            + ("; intervals are of 95 %." if count > 1 else ".")
+        )
+        return " ".join(said)
+
+    def _use(self, chosen: Verdict) -> str:
+        given = params(self.policies[chosen.policy])
+        settings = ", ".join(f"{key} {value}" for key, value in given.items())
+        paid = f"It would cost {_shown(chosen.cost_per_hour, number)} an hour"
+        if not math.isnan(chosen.over_bound.value):
+            paid += f", {chosen.over_bound.value:.2f} times the least that anyone could pay"
+        policy = self.policies[chosen.policy]["policy"]
+        return f"Use {policy}{f' with {settings}' if settings else ''}. {paid}."
+
+    def _misses(self, chosen: Verdict) -> str:
+        missed = f"{_shown(chosen.missed, _percent)} of requests would miss the objective"
+        allowed = f"{_percent(chosen.allowed)} may"
+        if not chosen.meets:
+            return f"No policy meets the objective: even so {missed}, where {allowed}."
+        if chosen.surely or math.isnan(chosen.missed.half):
+            return f"{missed}; {allowed}."
+        return f"{missed}; {allowed}, so that is not certain."
+
+    def _next(self, chosen: Verdict) -> list[str]:
+        """The other policies that meet the objective."""
+        own = self.policies[chosen.policy]["policy"]
+        others = [
+            each
+            for each in self._sorted()
+            if each.meets and self.policies[each.policy]["policy"] != own
+        ]
+        if not others:
+            return ["No other policy meets it."] if chosen.meets and len(self.found) > 1 else []
+        other = others[0]
+        beside = self.beside[other.policy]
+        more = beside.value - 1
+        if not abs(more) > _DIFFERENCE or beside.low <= 1 <= beside.high:
+            return [f"{other.policy} costs as much, as far as these parts can tell."]
+        span = _shown(Estimate(abs(more), beside.half), _whole_percent)
+        return [f"{other.policy}, the next, costs {span} {'more' if more > 0 else 'less'}."]
+
+    def _table(self) -> str:
+        heads = ["policy", "cost an hour", "beside", "per 1000", "over bound", "missed", "meets"]
+        return aligned([[*heads, "parts"], *(self._line(each) for each in self._sorted())])
+
+    def _line(self, each: Verdict) -> list[str]:
+        if each.failure:
+            return [each.policy, "failed", "", "", "", "", "no", str(each.parts)]
+        return [
+            each.policy,
+            _with_half(each.cost_per_hour, number),
+            _with_half(self.beside[each.policy], "{:.2f}".format),
+            _alone(each.cost_per_1k, number),
+            _alone(each.over_bound, "{:.2f}".format),
+            _with_half(each.missed, _percent),
+            "yes" if each.surely else "likely" if each.meets else "no",
+            str(each.parts),
+        ]
+
+    def _row(self, each: Verdict) -> dict[str, Any]:
+        return {
+            "policy": each.policy,
+            "params": params(self.policies[each.policy]),
+            "parts": each.parts,
+            "cost_per_hour": _interval(each.cost_per_hour),
+            "cost_per_1k": _interval(each.cost_per_1k),
+            "cost_over_bound": _interval(each.over_bound),
+            "cost_beside_advice": _interval(self.beside.get(each.policy, _UNKNOWN)),
+            "missed": _interval(each.missed),
+            "meets_objective": each.meets,
+            "certain": each.surely,
+            "failure": each.failure or None,
+        }
+
+    def _sorted(self) -> list[Verdict]:
+        """The chosen one, then those that meet the objective, the cheapest first; then the rest."""
+
+        def place(each: Verdict) -> tuple[bool, bool, bool, float]:
+            cost = each.cost_per_hour.value if each.meets else each.missed.value
+            return each is not self.chosen, bool(each.failure), not each.meets, cost
+
+        return sorted(self.found.values(), key=place)
+
+
+_UNKNOWN = Estimate(math.nan, math.nan)
+
+
+def _shown(estimate: Estimate, form: Callable[[float], str]) -> str:
+    if math.isnan(estimate.value):
+        return "-"
+    if math.isnan(estimate.half):
+        return form(estimate.value)
+    return f"{form(estimate.value)} ({form(estimate.low)} to {form(estimate.high)})"
+
+
+def _with_half(estimate: Estimate, form: Callable[[float], str]) -> str:
+    value = _alone(estimate, form)
+    return value if math.isnan(estimate.half) else f"{value} ± {form(estimate.half)}"
+
+
+def _alone(estimate: Estimate, form: Callable[[float], str]) -> str:
+    return "-" if math.isnan(estimate.value) else form(estimate.value)
+
+
+def _interval(estimate: Estimate) -> dict[str, float | None]:
+    values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _whole_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _length(seconds: float) -> str:
+    return durations.format(round(seconds))
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, _LINE)
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text, "    ")

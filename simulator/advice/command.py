@@ -1,0 +1,220 @@
+"""``carpool advise``: which policy and settings for a trace of one's own.
+
+All policies are simulated on parts of the trace, with the same requests for each, then other
+settings of the best one. Printed is what it would cost and miss, with confidence intervals, and the
+labels for the stack file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations, function_name, setting_types
+from carpool.errors import CarpoolError
+from carpool.setting_spec import read_value
+from carpool.validation.problems import Problems
+from scaler.planning.cost import Prices
+from scaler.policy_choice import chosen_policy
+from scaler.scenarios import shipped
+from scaler.scenarios.scenario import App, Function
+from simulator.advice import question as asking
+from simulator.advice.answer import Answer
+from simulator.advice.evidence import Gatherer
+from simulator.advice.parts import parts
+from simulator.advice.question import Question
+from simulator.advice.settings import candidates, variations
+from simulator.advice.verdict import beside, best, better, verdicts
+from simulator.arrivals import check_load
+from simulator.matrix.cells import BILLINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from carpool.setting_types import SettingType
+    from simulator.advice.parts import Part
+
+__all__ = ["advise", "main"]
+
+_S_PER_HOUR, _PERCENT, _MILLION = 3600.0, 100.0, 1e6
+_SETTINGS_SHARE = 0.3  # of the budget, for other settings of the best policy
+_INTERVAL_S = 0.5
+_TIME = setting_types.duration("a duration above 0 such as 200ms or 3m", lambda v: v > 0)
+_LOAD = setting_types.duration("a duration such as 2s", lambda v: v >= 0)
+_SHARE = setting_types.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1)
+_ACCURACY = setting_types.decimal("a share from 0 to 1", lambda v: 0 <= v <= 1)
+_SCALE = setting_types.decimal("a number above 0", lambda v: v > 0)
+_PRICE = setting_types.decimal("a price of at least 0", lambda v: v >= 0)
+_COUNT = setting_types.integer("a whole number of at least 1", lambda v: v >= 1)
+_PARTS = setting_types.integer("a whole number from 1 to 1000", lambda v: 1 <= v <= 1000)  # noqa: PLR2004
+_SEED = setting_types.integer("a whole number of at least 0", lambda v: v >= 0)
+
+
+def main(argv: list[str]) -> int:
+    """Simulate, print the advice, and write a scenario if one is asked for.
+
+    Returns:
+        0, or 1 where no policy meets the objective.
+
+    Raises:
+        ConfigError: flags, a trace, a model or a policy that cannot be used.
+    """
+    flags = _parser().parse_args(argv)
+    values = _values(flags)
+    question = _question(flags, values)
+    policies = candidates(flags.policy)
+    for name in policies:
+        chosen_policy(name, policies)  # a mistake shows before anything is run
+    spread = parts(question.trace, values["parts"], values["seed"])
+    answer = advise(question, policies, spread, values["budget"], time.process_time, _say)
+    if flags.out and answer.chosen:
+        flags.out.write_text(answer.scenario(), encoding="utf-8")
+    if flags.json:
+        sys.stdout.write(json.dumps(answer.as_dict(), indent=2, allow_nan=False) + "\n")
+    else:
+        sys.stdout.write(answer.text())
+    return 0 if answer.chosen and answer.chosen.meets else 1
+
+
+def advise(
+    question: Question,
+    policies: dict[str, dict[str, Any]],
+    spread: Sequence[Part],
+    budget_s: float,
+    now: Callable[[], float],
+    tell: Callable[[str], None],
+) -> Answer:
+    """The advice, after about ``budget_s`` by the clock ``now`` at most.
+
+    Raises:
+        ConfigError: more requests come than can be simulated.
+        CarpoolError: the time is over before any policy has finished a part.
+    """
+    for part in spread:
+        check_load(question.scenario(part, policies), _INTERVAL_S)
+    began = now()
+    until = began + (1 - _SETTINGS_SHARE) * budget_s
+    first = Gatherer(question, policies, spread, now, tell).gather(list(policies), until)
+    found = verdicts(first.rows, question.allowed)
+    if not found:
+        message = (
+            f"no policy finished a part of {spread[0].length_s:.0f} s in its share of the time; "
+            f"--budget {durations.format(4 * budget_s)} is four times as much"
+        )
+        raise CarpoolError(message)
+    chosen = best(found)
+    if chosen is None:
+        return Answer(question, policies, found, None, {}, first.unfinished, (0, 0.0), budget_s)
+    other = variations(chosen.policy, policies)
+    policies = policies | other
+    again = Gatherer(question, policies, spread[: chosen.parts], now, tell)
+    second = again.gather(list(other), began + budget_s)
+    found |= verdicts(second.rows, question.allowed)
+    rows = first.rows | second.rows
+    for name in [name for name in second.rows if name in found]:
+        if better(chosen, found[name], beside(rows[name], rows[chosen.policy])):
+            chosen = found[name]
+    costs = {name: beside(rows[name], rows[chosen.policy]) for name in found}
+    size = (chosen.parts, spread[0].length_s)
+    return Answer(question, policies, found, chosen, costs, first.unfinished, size, budget_s)
+
+
+def _values(flags: argparse.Namespace) -> dict[str, Any]:
+    kinds: dict[str, SettingType] = {
+        "slo": _TIME,
+        "percentile": _SHARE,
+        "max_batch": _COUNT,
+        "accuracy": _ACCURACY,
+        "scale": _SCALE,
+        "load": _LOAD,
+        "core_hour": _PRICE,
+        "gpu_hour": _PRICE,
+        "million_calls": _PRICE,
+        "parts": _PARTS,
+        "seed": _SEED,
+        "budget": _TIME,
+    }
+    problems = Problems()
+    values = {
+        name: None if text is None else read_value(kind, _flag(name), text, problems)
+        for name, kind in kinds.items()
+        for text in [getattr(flags, name)]
+    }
+    if not re.fullmatch(function_name.PATTERN, flags.function):
+        problems.add("--function", flags.function, "a name of a-z, 0-9 and inner '-'")
+    if flags.out and not flags.out.absolute().parent.is_dir():
+        problems.add("--out", flags.out, "a file in a folder that exists")
+    problems.raise_if_any()
+    return values
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _question(flags: argparse.Namespace, values: dict[str, Any]) -> Question:
+    problems = Problems()
+    trace = problems.attempt(lambda: asking.read_load(flags.trace, values["scale"]))
+    model = problems.attempt(lambda: asking.read_model(flags.model, values["load"]))
+    problems.raise_if_any()
+    assert trace is not None  # noqa: S101  or there were problems
+    assert model is not None  # noqa: S101
+    app = App("all", math.inf, trace, values["accuracy"])
+    name = Path(flags.model).stem if Path(flags.model).suffix else flags.model
+    limits = (values["percentile"], values["max_batch"])
+    function = asking.with_objective(
+        Function(flags.function, name, model, math.inf, *limits, (app,)), values["slo"]
+    )
+    prices = Prices(
+        flags.billing,
+        cpu_core_s=values["core_hour"] / _S_PER_HOUR,
+        gpu_percent_s=values["gpu_hour"] / _S_PER_HOUR / _PERCENT,
+        call=values["million_calls"] / _MILLION if flags.billing == "pay-per-use" else 0.0,
+        currency=flags.currency,
+    )
+    entry = asking.model_entry(flags.model, values["load"])
+    path = shipped.find_file(flags.trace)
+    return Question(trace, path, values["scale"], function, entry, prices)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="carpool advise", description=__doc__)
+    add = parser.add_argument
+    add("trace", type=Path, help="CSV file with start_s,requests_per_minute")
+    add("--model", required=True, help=asking.MODELS)
+    add("--slo", metavar="TIME", help="latency objective (four times the quickest answer)")
+    add("--percentile", default="0.99", help="share of requests that must meet it (0.99)")
+    add("--max-batch", default="32", metavar="N", help="largest batch (32)")
+    add("--accuracy", default="0", help="least accuracy, where the model has variants (0)")
+    add("--scale", default="1", help="multiply the rates of the trace (1)")
+    add("--load", default="2s", metavar="TIME", help="time an instance loads (2s)")
+    expected = "what is paid for: instances while there are any, or executions (reserved)"
+    add("--billing", choices=list(BILLINGS), default="reserved", help=expected)
+    add("--core-hour", default="0.324", metavar="PRICE", help="price of a core for an hour (0.324)")
+    add("--gpu-hour", default="2.52", metavar="PRICE", help="price of a GPU for an hour (2.52)")
+    expected = "price of a million executions, where they are paid for (0.9)"
+    add("--million-calls", default="0.9", metavar="PRICE", help=expected)
+    add("--currency", default="", help="what the prices are in (not named)")
+    expected = (
+        "a scaling policy to compare; may be repeated (all that carpool compare --matrix has)"
+    )
+    add("--policy", action="append", default=[], help=expected)
+    add("--parts", default="8", metavar="N", help="parts of the trace to simulate, at most (8)")
+    add("--budget", default="3m", metavar="TIME", help="processor time this may take (3m)")
+    add("--seed", default="1", help="seed of random numbers (1)")
+    add("--function", default="function", metavar="NAME", help="name of the function (function)")
+    expected = "write model, load, prices and the chosen settings as a scenario"
+    add("--out", type=Path, metavar="FILE.yaml", help=expected)
+    add("--json", action="store_true", help="print JSON instead of text")
+    return parser

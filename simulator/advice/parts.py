@@ -1,0 +1,76 @@
+"""Parts of a trace, spread over all of it, so that few of them stand for the whole."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool import durations
+from scaler.arrivals.processes import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Part", "cut", "parts"]
+
+_LONGEST_S, _USUAL_S, _SHORTEST_S = 600.0, 300.0, 60.0
+_REQUESTS = 100_000  # in a part, on average: more tell little more
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a trace, and the seed of its requests."""
+
+    start_s: float
+    length_s: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """As ``20m0s+1200s, seed 2``."""
+        start = durations.format(round(self.start_s))
+        return f"{start}+{self.length_s:.0f}s, seed {self.seed}"
+
+
+def parts(trace: Trace, count: int, seed: int) -> Sequence[Part]:
+    """Up to ``count`` parts of equal length, each with a seed of its own.
+
+    The trace is divided into as many stretches, and a part is drawn from each. A trace that is too
+    short for that is taken as a whole, again and again, with other seeds. The order is such that
+    the first few are spread over the whole, too.
+    """
+    length_s = _length_s(trace, count)
+    draw = random.Random(f"parts {seed}")  # noqa: S311  a sample, not a secret
+    each_s = trace.end_s / count
+    starts = [number * each_s + draw.random() * (each_s - length_s) for number in range(count)]
+    last_s = trace.end_s - length_s
+    return [
+        Part(min(max(starts[number], 0.0), last_s), length_s, seed + place)
+        for place, number in enumerate(sorted(range(count), key=_reversed))
+    ]
+
+
+def cut(trace: Trace, part: Part) -> Trace:
+    """The part as a trace of its own, from 0."""
+    first, last = part.start_s, part.start_s + part.length_s
+    ends = [*trace.starts_s[1:], trace.end_s]
+    steps = [
+        (max(start, first) - first, rate)
+        for start, end, rate in zip(trace.starts_s, ends, trace.rates_rps, strict=True)
+        if start < last and end > first
+    ]
+    return Trace(tuple(at for at, _ in steps), tuple(rate for _, rate in steps), part.length_s)
+
+
+def _length_s(trace: Trace, count: int) -> float:
+    most_s = max(_SHORTEST_S, min(_LONGEST_S, _REQUESTS / trace.mean_rate))
+    own_s = trace.end_s / count
+    if own_s < min(_USUAL_S, most_s):
+        own_s = trace.end_s  # too little for a part each
+    return min(own_s, most_s, trace.end_s)
+
+
+def _reversed(number: int) -> int:
+    """Its bits in reverse order: 0, 4, 2, 6, 1 and so on."""
+    return int(f"{number:016b}"[::-1], 2)

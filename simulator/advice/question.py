@@ -1,0 +1,199 @@
+"""What is asked: a trace, a model, an objective and prices, and the scenarios that follow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool import durations
+from carpool.errors import ConfigError, Problem
+from carpool.files import read_text
+from carpool.latency.coefficients_file import read_coefficients
+from carpool.latency.linear import Linear
+from carpool.latency.table import read_table
+from carpool.latency.variant_set import VariantSet
+from carpool.validation.problems import Problems
+from carpool.variants.variant_file import read_variants
+from scaler.arrivals.processes import read_trace
+from scaler.scenarios import shipped
+from scaler.scenarios.scenario import Scenario
+from simulator.advice.parts import cut
+from simulator.matrix.bound import quickest_s
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from carpool.latency import LatencyModel
+    from scaler.arrivals.processes import Trace
+    from scaler.planning.cost import Prices
+    from scaler.scenarios.scenario import Function
+    from simulator.advice.parts import Part
+
+__all__ = ["MODELS", "Question", "model_entry", "read_load", "read_model", "with_objective"]
+
+MODELS = "a table FILE.csv, coefficients or variants FILE.json, FILE.onnx, or a line as 30ms+6ms"
+_LINE = re.compile(r"([^+]+)\+([^+]+)")
+_COARSE_S = 120.0
+_USUAL_TIMES = 4.0  # the matrix's medium objective
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        trace: The whole of it.
+        trace_path: Where it was read.
+        scale: What its rates were multiplied by.
+        function: With its objective; its application has the whole trace.
+        model: The entry of the model in a scenario.
+        prices: What instances cost.
+    """
+
+    trace: Trace
+    trace_path: Path
+    scale: float
+    function: Function
+    model: Mapping[str, Any]
+    prices: Prices
+
+    @property
+    def allowed(self) -> float:
+        """The share of requests that may miss the objective."""
+        return 1 - self.function.percentile
+
+    @property
+    def notes(self) -> list[str]:
+        """What limits the advice, in sentences."""
+        steps = [b - a for a, b in zip(self.trace.starts_s, self.trace.starts_s[1:], strict=False)]
+        longest_s = max(steps, default=0.0)
+        if longest_s < _COARSE_S:
+            return []
+        said = (
+            f"Rows of the trace are up to {durations.format(round(longest_s))} long; jumps within "
+            "a row are not in it, so that more requests may miss their objective in use."
+        )
+        return [said]
+
+    def scenario(self, part: Part, policies: Mapping[str, Mapping[str, Any]]) -> Scenario:
+        """One part of the trace, as every policy gets it."""
+        (app,) = self.function.apps
+        replayed = dataclasses.replace(app, arrivals=cut(self.trace, part))
+        function = dataclasses.replace(self.function, apps=(replayed,))
+        return Scenario(
+            path=self.trace_path,
+            nodes=(),
+            prices=self.prices,
+            models={self.function.model_name: self.function.model},
+            functions=(function,),
+            policies=policies,
+            horizon_s=part.length_s,
+            seed=part.seed,
+        )
+
+
+def read_load(path: Path, scale: float) -> Trace:
+    """The trace of a file, in which some request comes.
+
+    Raises:
+        ConfigError: everything that is wrong with it.
+    """
+    trace = read_trace(shipped.find_file(path), scale)
+    if not trace.mean_rate > 0:
+        expected = "a rate above 0 in some row"
+        raise ConfigError([Problem(str(path), "no requests", expected)])
+    return trace
+
+
+def read_model(text: str, load_s: float) -> LatencyModel:
+    """The latency model of a file or a line.
+
+    Raises:
+        ConfigError: it is none of `MODELS`, or everything that is wrong with the file.
+    """
+    line = _line(text, load_s)
+    if line:
+        return line
+    path = shipped.find_file(Path(text))
+    if not path.is_file():
+        raise ConfigError([Problem("--model", text, MODELS, "there is no such file")])
+    if path.suffix == ".csv":
+        return read_table(path, load_s=load_s)
+    if path.suffix == ".onnx":
+        from carpool.predictor.onnx_latency import read_operators  # noqa: PLC0415  needs onnx
+
+        return read_operators(path, load_s=load_s)
+    if path.suffix == ".json":
+        if _kind(path) == "variants":
+            return VariantSet(read_variants(path))
+        return read_coefficients(path, load_s=load_s)
+    raise ConfigError([Problem("--model", text, MODELS)])
+
+
+def model_entry(text: str, load_s: float) -> dict[str, Any]:
+    """The same model as an entry of a scenario."""
+    found = _LINE.fullmatch(text)
+    if found and not Path(text).exists():
+        base_ms, item_ms = (1000 * durations.parse(part.strip()) for part in found.groups())
+        return {"linear": {"base_ms": base_ms, "per_item_ms": item_ms}, "load_s": load_s}
+    path = shipped.find_file(Path(text)).resolve()
+    kind = _kind(path)
+    return {kind: str(path)} | ({} if kind == "variants" else {"load_s": load_s})
+
+
+def with_objective(function: Function, slo_s: float | None) -> Function:
+    """The function with an objective that it can meet; None: four times its quickest answer.
+
+    Raises:
+        ConfigError: no size of the model answers within the objective, or none is so accurate.
+    """
+    (app,) = function.apps
+    model, problems = function.model, Problems()
+    variants = model.variants if isinstance(model, VariantSet) else ()
+    most = max([variant.accuracy for variant in variants], default=0.0)
+    if app.accuracy > most:
+        expected = f"at most {most:g}, the most that a variant of the model has"
+        problems.add("--accuracy", app.accuracy, expected)
+        problems.raise_if_any()
+    least_s = quickest_s(function)
+    if slo_s is None:
+        slo_s = round(_USUAL_TIMES * least_s, 3) if math.isfinite(least_s) else 0.0
+    if not least_s < slo_s:
+        quick = durations.format(round(least_s, 6)) if math.isfinite(least_s) else "none"
+        expected = f"more than {quick}, the quickest answer of any size that the model has"
+        hint = "no number of instances meets it; a larger size or a quicker model might"
+        problems.add("--slo", durations.format(slo_s), expected, hint)
+        problems.raise_if_any()
+    apps = (dataclasses.replace(app, slo_s=slo_s),)
+    return dataclasses.replace(function, slo_s=slo_s, apps=apps)
+
+
+def _line(text: str, load_s: float) -> Linear | None:
+    found = _LINE.fullmatch(text)
+    if not found or Path(text).exists():
+        return None
+    try:
+        base_s, per_item_s = (durations.parse(part.strip()) for part in found.groups())
+    except ValueError as error:
+        raise ConfigError([Problem("--model", text, MODELS, str(error))]) from error
+    return Linear(base_s, per_item_s, load_s=load_s)
+
+
+def _kind(path: Path) -> str:
+    """The key under which a scenario names it."""
+    if path.suffix == ".json":
+        problems = Problems()
+        text = read_text(path, problems) or ""
+        try:
+            document = json.loads(text)
+        except ValueError:
+            return "coefficients"  # whose reader says what is wrong
+        variants = isinstance(document, dict) and "variants" in document
+        return "variants" if variants else "coefficients"
+    return "operators" if path.suffix == ".onnx" else "table"

@@ -1,0 +1,167 @@
+"""A table of coloured cells as SVG: a row for each thing that is compared, a column for each rival.
+
+Knows texts and levels, and nothing of what they mean. Colours are those of the cells themselves, in
+light and dark, so that a level looks the same everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from simulator import svg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["LEVELS", "STYLE", "HeatMap", "Tile", "chart", "picture"]
+
+_COLORS = ("#f3f6ea", "#fbe6b4", "#f7c276", "#ec8f4a", "#cc5330", "#8c2318")
+LEVELS = len(_COLORS)
+_LIGHT_INK = 4  # from this level on, text is light
+STYLE = (
+    ".tile{stroke:#8886;stroke-width:.5}.tile.best{stroke:#1f77b4;stroke-width:2.5}"
+    ".dark-ink{fill:#222}.light-ink{fill:#fff}.none{fill:none}"
+    ".legend b{display:inline-block;width:1em;height:1em;margin-right:.4em;"
+    "border:1px solid #8886;vertical-align:-.15em}"
+) + "".join(f".level-{n}{{fill:{color};background:{color}}}" for n, color in enumerate(_COLORS))
+_ROW, _COLUMN, _LABEL, _HEAD, _END = 20, 46, 8, 74, 40  # _LABEL: width of a character
+_GAP, _TITLE, _LEGEND = 24, 30, 28
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A cell.
+
+    Attributes:
+        text: What is written in it.
+        level: Its colour, from 0, pale, to `LEVELS` - 1; None: no colour.
+        says: What is said of it under the pointer.
+        best: It is outlined.
+    """
+
+    text: str
+    level: int | None
+    says: str
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """What is drawn.
+
+    Attributes:
+        columns: Their names.
+        rows: Names, each with as many cells as there are columns.
+        levels: What each level is, for the legend.
+        best: What an outline means, likewise; empty: nothing is outlined.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Tile]]]
+    levels: Sequence[str]
+    best: str = ""
+
+    @property
+    def label_width(self) -> float:
+        """Of the names of rows."""
+        return _LABEL * max((len(name) for name, _ in self.rows), default=0) + 8
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height, in units of the drawing."""
+        width = self.label_width + _COLUMN * len(self.columns) + _END
+        return width, _HEAD + _ROW * len(self.rows) + 2
+
+
+def chart(drawn: HeatMap) -> str:
+    """A chart for a page, with its legend below it."""
+    if not drawn.rows:
+        return "<p>Nothing to draw.</p>"
+    legend = [
+        f'<span><b class="level-{level}"></b>{escape(name)}</span>'
+        for level, name in enumerate(drawn.levels)
+    ]
+    if drawn.best:
+        legend.append(f'<span><b style="border:2px solid #1f77b4"></b>{escape(drawn.best)}</span>')
+    return svg.framed(_parts(drawn), legend, size=drawn.size)
+
+
+def picture(charts: Sequence[tuple[str, HeatMap]]) -> str:
+    """Charts side by side as a file of its own, each with its title and the legend inside."""
+    parts, left = [], float(_GAP)
+    for title, drawn in charts:
+        width, height = drawn.size
+        parts.append(
+            f'<g transform="translate({left:g} {_TITLE})">'
+            f'<text x="0" y="-8" font-weight="bold">{escape(title)}</text>'
+            f"{''.join(_parts(drawn))}{_legend(drawn, height)}</g>"
+        )
+        left += width + _GAP
+    tall = _TITLE + max(drawn.size[1] for _, drawn in charts) + _LEGEND
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left:g} {tall:g}" '
+        f'width="{left:g}"><style>{svg.STYLE}{STYLE}</style>'
+        f'<rect class="back" width="{left:g}" height="{tall:g}"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def _parts(drawn: HeatMap) -> list[str]:
+    left = drawn.label_width
+    heads = [
+        f'<text transform="translate({left + _COLUMN * (at + 0.45):.1f} {_HEAD - 6}) rotate(-40)">'
+        f"{escape(name)}</text>"
+        for at, name in enumerate(drawn.columns)
+    ]
+    return [
+        *heads,
+        *(part for number, row in enumerate(drawn.rows) for part in _row(row, number, left)),
+        *(  # over their neighbours
+            _frame(left + _COLUMN * at, _HEAD + _ROW * number)
+            for number, (_, tiles) in enumerate(drawn.rows)
+            for at, tile in enumerate(tiles)
+            if tile.best
+        ),
+    ]
+
+
+def _row(row: tuple[str, Sequence[Tile]], number: int, left: float) -> list[str]:
+    name, tiles = row
+    top = _HEAD + _ROW * number
+    label = f'<text x="{left - 6:g}" y="{top + 14}" text-anchor="end">{escape(name)}</text>'
+    return [label, *(_tile(tile, left + _COLUMN * at, top) for at, tile in enumerate(tiles))]
+
+
+def _tile(tile: Tile, x: float, y: float) -> str:
+    color = "none" if tile.level is None else f"level-{tile.level}"
+    ink = "" if tile.level is None else _ink(tile.level)
+    return (
+        f'<g><title>{escape(tile.says)}</title><rect class="tile {color}" x="{x:g}" y="{y}" '
+        f'width="{_COLUMN}" height="{_ROW}"/><text{ink} x="{x + _COLUMN / 2:g}" y="{y + 14}" '
+        f'text-anchor="middle">{escape(tile.text)}</text></g>'
+    )
+
+
+def _ink(level: int) -> str:
+    return f' class="{"light" if level >= _LIGHT_INK else "dark"}-ink"'
+
+
+def _frame(x: float, y: float) -> str:
+    return (
+        f'<rect class="tile best none" x="{x + 1:g}" y="{y + 1}" '
+        f'width="{_COLUMN - 2}" height="{_ROW - 2}"/>'
+    )
+
+
+def _legend(drawn: HeatMap, top: float) -> str:
+    """The legend in one line of the drawing."""
+    names = [(f"level-{level}", name) for level, name in enumerate(drawn.levels)]
+    parts, x = [], 0.0
+    for style, name in [*names, *([("best none", drawn.best)] if drawn.best else [])]:
+        parts.append(
+            f'<rect class="tile {style}" x="{x + 1:g}" y="{top + 8:g}" width="12" height="12"/>'
+            f'<text x="{x + 18:g}" y="{top + 18:g}">{escape(name)}</text>'
+        )
+        x += 30 + 6.0 * len(name)
+    return "".join(parts)

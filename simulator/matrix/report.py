@@ -1,0 +1,68 @@
+"""The matrix as one HTML file that needs nothing else, and as a picture."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from simulator import heat_map
+from simulator.matrix.heat import MISSED, maps
+from simulator.matrix.summary import COLUMNS, standings
+from simulator.report import document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from simulator.heat_map import HeatMap
+    from simulator.matrix.rows import Row
+
+__all__ = ["page", "picture"]
+
+_ABOUT = (
+    "Each row is one load, model, objective and billing rule; every policy got the same requests. "
+    "The bound is what a clairvoyant would pay; nobody reaches it. A dash is a policy that failed, "
+    "or that had nothing to pay. A policy holds a cell in which it misses at most 3 % of requests."
+)
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The whole file: all cells in one table, then heat maps of each trace."""
+    cells, seeds = len({row.cell for row in rows}), len({row.seed for row in rows})
+    traces = dict.fromkeys(row.cell.partition("/")[0] for row in rows)
+    sections = "".join(
+        _section(trace, [row for row in rows if row.cell.partition("/")[0] == trace])
+        for trace in traces
+    )
+    body = f"<p>{escape(_ABOUT)}</p>{_table(rows)}{sections}"
+    return document(f"Matrix: {cells} cells, {seeds} {'seed' if seeds == 1 else 'seeds'}", body)
+
+
+def picture(rows: Sequence[Row]) -> str:
+    """Both heat maps of all cells as an SVG file."""
+    return heat_map.picture([(_title(title), drawn) for title, drawn in maps(rows).items()])
+
+
+def _title(title: str) -> str:
+    return f"{title}, percent" if title == MISSED else title
+
+
+def _section(trace: str, rows: Sequence[Row]) -> str:
+    figures = "".join(_figure(title, drawn) for title, drawn in maps(rows, short=True).items())
+    return f'<h2>{escape(trace)}</h2><div class="charts">{figures}</div>'
+
+
+def _figure(title: str, drawn: HeatMap) -> str:
+    return (
+        f"<figure><figcaption>{escape(_title(title))}</figcaption>{heat_map.chart(drawn)}</figure>"
+    )
+
+
+def _table(rows: Sequence[Row]) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+    lines = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(show(each).strip('`'))}</td>" for show in COLUMNS.values())
+        + "</tr>"
+        for each in standings(rows)
+    )
+    return f'<div class="wide"><table><tr>{heads}</tr>{lines}</table></div>'

@@ -1,0 +1,212 @@
+"""`carpool advise`: what it reads, prints and writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from carpool.errors import CarpoolError, ConfigError
+from carpool.settings import FunctionSettings
+from scaler.policy_choice import chosen_policy
+from scaler.scenarios.scenario_file import read_scenario
+from simulator.advice import command
+from simulator.advice.settings import _SETTINGS, candidates, variations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "scenarios"
+LINE = ["--model", "30ms+6ms", "--parts", "2", "--budget", "1h"]
+HEAD = "start_s,requests_per_minute\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Two minutes, quiet and busy."""
+    path = tmp_path / "own.csv"
+    path.write_text(f"{HEAD}0,300\n60,900\n")
+    return path
+
+
+def advised(trace: Path, flags: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    """What it prints as JSON where it ends with 0."""
+    assert 0 == command.main([str(trace), *LINE, "--json", *flags])
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_advice_is_a_policy_with_its_cost_misses_and_labels(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The chosen one meets the objective; what is dearer says by how much; labels are settings."""
+    flags = ["--policy", "openfaas", "--policy", "infless", "--slo", "200ms"]
+    document = advised(trace, flags, capsys)
+    advice = document["advice"]
+    first, *others = document["policies"]
+    assert advice["meets_objective"]
+    assert 0.01 >= first["missed"]["value"]
+    assert first["cost_beside_advice"]["value"] == pytest.approx(1.0)
+    assert {"openfaas", "infless"} <= {each["policy"] for each in document["policies"]}
+    for each in others:
+        if each["meets_objective"]:
+            assert 0.97 <= each["cost_beside_advice"]["value"]
+    cost = first["cost_per_hour"]
+    assert cost["low"] <= cost["value"] <= cost["high"]
+    settings = FunctionSettings.from_labels(advice["labels"], advice["annotations"])
+    assert (0.2, 0.99, 0) == (settings.slo_s, settings.percentile, settings.scale_min)
+    assert (120.0, 10.0, 15.0) == tuple(
+        document["trace"][key] for key in ("length_s", "mean_rps", "peak_rps")
+    )
+
+
+def test_the_text_ends_with_labels_that_can_be_copied(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are YAML, and settings; progress is on stderr."""
+    flags = [str(trace), *LINE, "--policy", "infaas", "--slo", "250ms", "--percentile", "0.95"]
+    assert 0 == command.main(flags)
+    printed = capsys.readouterr()
+    labels = yaml.safe_load(printed.out.rpartition("under the function:\n")[2])["labels"]
+    settings = FunctionSettings.from_labels(labels)
+    assert (0.25, 0.95) == (settings.slo_s, settings.percentile)
+    assert "infaas" in labels["com.carpool.scale.policy"]
+    assert "intervals are of 95 %" in " ".join(printed.out.split())
+    assert "part 1 of 2, infaas: cost" in printed.err
+
+
+def test_the_scenario_that_is_written_is_the_one_that_was_asked(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Model, load, prices, objective and the chosen policy by the name in the label."""
+    out = tmp_path / "advice.yaml"
+    flags = [
+        "--policy",
+        "openfaas",
+        "--scale",
+        "2",
+        "--billing",
+        "pay-per-use",
+        "--currency",
+        "EUR",
+    ]
+    flags += ["--core-hour", "3.6", "--function", "classify", "--out", str(out)]
+    document = advised(trace, flags, capsys)
+    scenario = read_scenario(out)
+    (function,) = scenario.functions
+    assert "classify" == function.name
+    assert function.model.predict(2, 1.0, 0.0) == pytest.approx(0.042)
+    assert 2.0 == function.model.load_s
+    assert function.slo_s == pytest.approx(4 * 0.036)  # where none is given
+    assert function.apps[0].arrivals.mean_rate == pytest.approx(20.0)
+    assert ("pay-per-use", 0.001, "EUR") == (
+        scenario.prices.billing,
+        scenario.prices.cpu_core_s,
+        scenario.prices.currency,
+    )
+    label = document["advice"]["labels"]["com.carpool.scale.policy"]
+    assert chosen_policy(label, scenario.policies)
+
+
+@pytest.mark.parametrize(
+    ("model", "flags"),
+    [
+        ("resnet-50.csv", []),
+        (str(EXAMPLES / "tagging.json"), []),
+        (str(EXAMPLES / "variants" / "objects.json"), ["--accuracy", "0.7"]),
+    ],
+)
+def test_models_are_read_as_in_scenarios(
+    model: str, flags: list[str], trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tables, coefficients and variants, those beside the examples by their names alone."""
+    out = tmp_path / "advice.yaml"
+    given = ["--policy", "infaas", "--parts", "1", "--budget", "1h", "--json", "--out", str(out)]
+    command.main([str(trace), "--model", model, *given, *flags])
+    document = json.loads(capsys.readouterr().out)
+    (function,) = read_scenario(out).functions
+    assert Path(model).stem == document["model"] == function.model_name
+    if flags:
+        annotations = document["advice"]["annotations"]
+        (app,) = json.loads(annotations["com.carpool.apps"])
+        assert 0.7 == app["accuracy"] == function.apps[0].accuracy
+
+
+def test_where_no_policy_meets_the_objective_it_ends_with_1(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says so, with the one that comes closest."""
+    flags = ["--policy", "openfaas", "--slo", "40ms", "--percentile", "0.9999"]
+    assert 1 == command.main([str(trace), *LINE, *flags])
+    printed = capsys.readouterr().out
+    assert "No policy meets the objective" in printed
+    assert "com.carpool.slo: 40ms" in printed
+
+
+def test_a_budget_that_is_too_short_is_said(trace: Path) -> None:
+    """With a longer one, and no table of nothing."""
+    with pytest.raises(CarpoolError, match="--budget 4ms"):
+        command.main([str(trace), "--model", "30ms+6ms", "--budget", "1ms", "--policy", "infaas"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("time,calls\n0,1\n", "the header start_s,requests_per_minute"),
+        (f"{HEAD}-60,5\n0,5\n", "a number of seconds of at least 0"),
+        (f"{HEAD}0,5\n0,6\n", "a start after 0"),
+        (f"{HEAD}0,many\n", "a rate of at least 0"),
+        (f"{HEAD}0,0\n60,0\n", "a rate above 0"),
+        (HEAD, "at least one row"),
+    ],
+)
+def test_bad_traces_are_named_with_what_was_expected(text: str, said: str, tmp_path: Path) -> None:
+    """And with the file."""
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(said)) as refused:
+        command.main([str(path), *LINE])
+    assert "bad.csv" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--model", "nowhere.csv"], "there is no such file"),
+        (["--model", "30ms+soon"], "a line as 30ms+6ms"),
+        (["--model", str(EXAMPLES / "osvt.yaml")], "a table FILE.csv"),
+        (["--model", "periodic.csv"], "cpu_threads,gpu_percent,batch,latency_ms"),
+        (["--model", "30ms+6ms", "--slo", "36ms"], "more than 36ms"),
+        (["--model", "30ms+6ms", "--slo", "fast"], "200ms"),
+        (["--model", "30ms+6ms", "--accuracy", "0.5"], "--accuracy"),
+        (["--model", "30ms+6ms", "--policy", "infles"], "infless"),
+        (["--model", "30ms+6ms", "--parts", "0"], "--parts"),
+        (["--model", "30ms+6ms", "--budget", "3"], "--budget"),
+        (["--model", "30ms+6ms", "--function", "A b"], "--function"),
+        (["--model", "30ms+6ms", "--out", "no/such/folder/out.yaml"], "a folder that exists"),
+        (["--model", "30ms+6ms", "--scale", "1e9"], "requests"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_run(
+    flags: list[str], said: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With exit code 2."""
+    with pytest.raises(ConfigError) as refused:
+        command.main([str(trace), *flags])
+    assert said in str(refused.value)
+    assert 2 == refused.value.exit_code
+    assert "part 1" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(_SETTINGS))
+def test_other_settings_are_ones_that_the_policy_has(name: str) -> None:
+    """And differ from the usual ones; their names may stand in a label."""
+    policies = candidates([name])
+    every = policies | variations(name, policies)
+    assert len(every) > 1
+    made = [chosen_policy(each, every) for each in every]
+    assert len(made) == len(every)
+    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", each) for each in every)

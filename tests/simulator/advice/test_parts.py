@@ -1,0 +1,48 @@
+"""Parts of a trace: where they are, and what comes in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.arrivals.processes import Trace
+from simulator.advice.parts import cut, parts
+
+DAY = Trace(
+    tuple(600.0 * n for n in range(144)), tuple(float(n % 7 + 1) for n in range(144)), 86400
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_stretch_of_a_long_trace_has_a_part(seed: int) -> None:
+    """The first two are of different halves; none leaves the trace; seeds differ."""
+    found = parts(DAY, 8, seed)
+    stretches = [int(part.start_s // (86400 / 8)) for part in found]
+    assert list(range(8)) == sorted(stretches)
+    assert {0, 1} == {stretch // 4 for stretch in stretches[:2]}
+    assert all(0 <= part.start_s <= 86400 - part.length_s for part in found)
+    assert {600.0} == {part.length_s for part in found}
+    assert 8 == len({part.seed for part in found})
+    assert found == parts(DAY, 8, seed)
+
+
+def test_a_short_trace_is_taken_whole_again_and_again() -> None:
+    """With other requests each time."""
+    found = parts(Trace((0.0, 60.0), (5.0, 10.0), 120.0), 4, 1)
+    assert [(0.0, 120.0)] * 4 == [(part.start_s, part.length_s) for part in found]
+    assert 4 == len({part.seed for part in found})
+
+
+def test_a_busy_trace_has_short_parts() -> None:
+    """Of about a hundred thousand requests, and of a minute at the least."""
+    assert 100.0 == parts(Trace((0.0,), (1000.0,), 86400.0), 8, 1)[0].length_s
+    assert 60.0 == parts(Trace((0.0,), (1e6,), 86400.0), 8, 1)[0].length_s
+
+
+def test_a_part_has_the_rates_of_its_stretch() -> None:
+    """From 0, and nothing before or after it."""
+    for part in parts(DAY, 8, 3):
+        own = cut(DAY, part)
+        assert part.length_s == own.end_s
+        for at in (0.0, 100.0, 599.9):
+            assert DAY.rate(part.start_s + at) == own.rate(at)
+        assert 0.0 == own.rate(part.length_s)

@@ -1,0 +1,67 @@
+"""Heat maps: what is written in which cell, and that they are well-formed."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+from simulator.heat_map import HeatMap, Tile, chart, picture
+
+SVG = "{http://www.w3.org/2000/svg}"
+DRAWN = HeatMap(
+    ["one", "<two>"],
+    [
+        ("first", [Tile("1.00", 0, "one is pale", best=True), Tile("9.99", 5, "two is dark")]),
+        ("second", [Tile("-", None, "nothing ran"), Tile("2.00", 2, "two & more")]),
+    ],
+    ["to 1.1", "1.5", "2.5", "5", "10", "more"],
+    "cheapest",
+)
+
+
+def test_every_cell_is_written_and_explained() -> None:
+    """With its colour; what has no number has none; names are not markup."""
+    drawing = re.search(r"<svg.*</svg>", chart(DRAWN), re.DOTALL)
+    assert drawing is not None
+    root = ET.fromstring(drawing[0])
+    cells = {
+        cell.findtext("title"): (cell.findtext("text"), rect.get("class"))
+        for cell in root.iter("g")
+        if (rect := cell.find("rect")) is not None
+    }
+    assert {
+        "one is pale": ("1.00", "tile level-0"),
+        "two is dark": ("9.99", "tile level-5"),
+        "nothing ran": ("-", "tile none"),
+        "two & more": ("2.00", "tile level-2"),
+    } == cells
+    texts = [text.text for text in root.iter("text")]
+    assert {"one", "<two>", "first", "second"} <= set(texts)
+    assert 1 == sum(rect.get("class") == "tile best none" for rect in root.iter("rect"))
+
+
+def test_cells_stand_inside_the_drawing_and_not_on_each_other() -> None:
+    """Whatever the names are."""
+    drawing = re.search(r"<svg.*</svg>", chart(DRAWN), re.DOTALL)
+    assert drawing is not None
+    root = ET.fromstring(drawing[0])
+    width, height = (float(end) for end in root.attrib["viewBox"].split()[2:])
+    tiles = [r for r in root.iter("rect") if "best" not in r.get("class", "")]
+    boxes = [[float(r.attrib[k]) for k in ("x", "y", "width", "height")] for r in tiles]
+    assert all(x + w <= width and y + h <= height for x, y, w, h in boxes)
+    assert 4 == len({(x, y) for x, y, _, _ in boxes})
+
+
+def test_a_picture_has_its_own_style_and_legend() -> None:
+    """For both colour schemes, with each chart's title."""
+    root = ET.fromstring(picture([("Cost", DRAWN), ("Missed", DRAWN)]))
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"Cost", "Missed", "to 1.1", "cheapest"} <= set(texts)
+    style = root.findtext(f"{SVG}style") or ""
+    assert "prefers-color-scheme:dark" in style
+    assert all(f".level-{level}{{" in style for level in range(6))
+
+
+def test_nothing_to_draw_is_said() -> None:
+    """Instead of an empty box."""
+    assert "Nothing to draw" in chart(HeatMap([], [], []))
