@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SettingType", "choice", "decimal", "document", "duration", "integer", "memory"]
 __all__ += ["addresses", "cores", "flag", "mebibytes", "name", "path", "socket_address", "text"]
-__all__ += ["lenient_duration", "time_limit"]
+__all__ += ["lenient_duration", "origins", "time_limit"]
 
 _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|Ki|Mi|Gi)?B?")
@@ -145,6 +145,19 @@ def addresses() -> SettingType:
         return tuple(parts)
 
     return SettingType(f"{_ADDRESS}, each", read, lambda value: isinstance(value, tuple), ",".join)
+
+
+def origins() -> SettingType:
+    """Origins of web pages, separated by commas; ``*`` stands for all."""
+    origin = re.compile(r"\*|https?://[-A-Za-z0-9.\[\]:]+")
+
+    def read(text: str) -> tuple[str, ...]:
+        return tuple([part.strip() for part in text.split(",") if part.strip()])
+
+    def accepts(value: object) -> bool:
+        return isinstance(value, tuple) and all(origin.fullmatch(each) for each in value)
+
+    return SettingType("origins such as https://app.example.com, or *", read, accepts, ",".join)
 
 
 def name(expected: str) -> SettingType:

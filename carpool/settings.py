@@ -152,6 +152,22 @@ class FunctionSettings:
         "one merged request to a [server that you have](sidecar.md#a-server-that-you-have), in TF "
         "Serving's form, `v1`, or the Open Inference Protocol's, `oip`.",
     )
+    compress_from_bytes: int = setting(
+        "compress.from",
+        _COUNT_OR_ZERO,
+        0,
+        "Size in bytes from which [responses are compressed](sidecar.md#compression) for callers "
+        "that accept it; `0`: never.",
+    )
+    cors_origins: tuple[str, ...] = setting(
+        "cors.origins",
+        setting_types.origins(),
+        (),
+        "Origins of [web pages](sidecar.md#web-pages) that may call the function, separated by "
+        "commas; `*`: all.",
+        unset="none",
+        annotation_only=True,
+    )
 
     def __post_init__(self) -> None:
         """Check ranges and contradictions, so that every road to an instance is as strict."""

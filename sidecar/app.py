@@ -24,8 +24,10 @@ from sidecar.core.policy_guard import PolicyGuard
 from sidecar.options import HEADS_BYTES, Options
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
+from sidecar.runtime import cors
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.batch_loop import BatchLoop
+from sidecar.runtime.compression import Compression
 from sidecar.runtime.handler_launch import plan_launch
 from sidecar.runtime.handler_process import HandlerProcess
 from sidecar.runtime.ingress import Ingress, fingerprint
@@ -83,6 +85,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     ingress = Ingress(settings, time.time, upstreams.backoff, tracing)
     batch_timeout_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
     batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, batch_timeout_s)
+    batch_loop.compression = Compression.of(settings.compress_from_bytes)
     handler = _start_function(batch_loop, upstreams, metrics, settings, options, env)
     member = None
     if options.is_front:
@@ -91,7 +94,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         member = membership.instance(options, batch_loop, upstreams, metrics)
     overhead_bytes = wire.OVERHEAD_BYTES if options.is_instance else 0
     limits = Limits(body_bytes=options.body_max_bytes + overhead_bytes).behind_proxy()
-    server = await serve(batch_loop, listen=options.listen, limits=limits)
+    app = cors.around(batch_loop, settings.cors_origins)
+    server = await serve(app, listen=options.listen, limits=limits)
     _shed_early(batch_loop, server, settings, options)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
     admin_server = None

@@ -104,6 +104,7 @@ class Exchange:
         keep_alive: whether the connection stays open after the answer.
         chunked: whether the client understands an answer in chunks; else its end is the
             connection's.
+        added: headers of whatever it is answered.
         answered: the answer is complete.
         held_bytes: what the server's memory holds for it, about.
     """
@@ -112,6 +113,7 @@ class Exchange:
         "_connection",
         "_held",
         "_streaming",
+        "added",
         "answered",
         "body",
         "chunked",
@@ -135,6 +137,7 @@ class Exchange:
         self._connection = connection
         self._held: list[bytes] = []
         self._streaming = False
+        self.added: tuple[tuple[str, str], ...] = ()
         self.method = method
         self.target = target
         self.headers = headers
@@ -191,6 +194,8 @@ class Exchange:
         """
         if self.answered or self._streaming:
             return
+        if self.added:
+            headers = (*headers, *self.added)
         size = len(body)
         if self.method == "HEAD" or status in _NO_BODY:
             told = size if length is None or status in _NO_BODY else length
@@ -213,7 +218,7 @@ class Exchange:
     def start(self, status: int, headers: Iterable[tuple[str, str]] = ()) -> None:
         """Begin a streamed answer; ``write`` its chunks, then ``end``."""
         self._streaming = True
-        self._send(self._head(status, None, headers, None))
+        self._send(self._head(status, None, (*headers, *self.added), None))
 
     def write(self, chunk: bytes) -> None:
         """Send a part of a streamed answer now."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sidecar.core.cold_start import ColdStart
     from sidecar.core.load import Load
     from sidecar.core.request import Request
+    from sidecar.runtime.compression import Compression
     from sidecar.runtime.ingress import Ingress
     from sidecar.runtime.metrics import Metrics
     from sidecar.runtime.recent_batches import RecentBatches
@@ -68,6 +69,7 @@ class BatchLoop:
         front: reports to the scaler and follows its plans; None where this is no front.
         cold_start: holds requests while no instance can be reached; None where they are not held.
         on_starving: called when requests wait and no instance can be reached any more.
+        compression: compresses answers; None: none are.
         relay: passes whole batches of a front on to the handler; None where there is no front.
     """
 
@@ -100,6 +102,7 @@ class BatchLoop:
         self.front: Front | None = None
         self.cold_start: ColdStart | None = None
         self.on_starving: Callable[[], None] = lambda: None
+        self.compression: Compression | None = None
         self.relay: Relay | None = None
         self._intake: Intake | None = None
         metrics.watch(batcher)

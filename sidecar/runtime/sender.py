@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sidecar.core.batcher import Batcher
     from sidecar.core.load import Load
     from sidecar.core.request import Request
+    from sidecar.runtime.compression import Compression
     from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.metrics import Metrics
     from sidecar.runtime.recent_batches import RecentBatches
@@ -43,6 +44,7 @@ _FAILED_FROM = 500  # an item's status from which it counts as failed by the fun
 class Driver(Protocol):
     """The batch loop, as the sender needs it: it makes the batcher step."""
 
+    compression: Compression | None
     load: Load | None
 
     @property
@@ -141,6 +143,7 @@ class Sender:
         if self._upstreams.form:
             self._upstreams.backoff.answered(batch, now, offends=answers.offends)
         load, tracing = self._driver.load, self._driver.tracing
+        compression = self._driver.compression
         if tracing:
             tracing.returned(batch, "answered", now)
         if load:
@@ -161,8 +164,10 @@ class Sender:
             if request.payload.template.explain:
                 wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
                 headers = (*headers, *explanation, wait)
-            exchange = request.payload.exchange
-            exchange.reply(status, body, head.content_type, headers, length=head.length)
+            exchange, content_type = request.payload.exchange, head.content_type
+            if compression and compression.replies(exchange, status, body, content_type, headers):
+                continue
+            exchange.reply(status, body, content_type, headers, length=head.length)
 
     def _broken(
         self,

@@ -76,10 +76,12 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         "memory": "512Mi",
         "executor": "lazy",
         "wire": "carpool",
+        "compress.from": "1024",
     }
     annotations = {
         "batch.params": '{"wait_s": 0.02}',
         "apps": '[{"name": "web", "slo": "1s"}, {"name": "vr", "slo": "80ms", "accuracy": 0.7}]',
+        "cors.origins": "https://app.example.com,*",
     }
     read = FunctionSettings.from_labels(
         {f"com.carpool.{key}": text for key, text in labels.items()},
@@ -105,6 +107,8 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         memory_mb=536.870912,
         apps=(App("web", 1.0), App("vr", 0.08, 0.7)),
         executor="lazy",
+        compress_from_bytes=1024,
+        cors_origins=("https://app.example.com", "*"),
     )
     assert read == FunctionSettings.from_env(read.to_env())
 

@@ -32,6 +32,7 @@ functions:
       com.carpool.batch.policy: fixed
       com.carpool.batch.wait: 5ms
       com.carpool.batch.max: "16"
+      com.carpool.compress.from: "1000"
   words:
     <<: *function
     handler: ./words
@@ -125,6 +126,20 @@ def test_a_compressed_request_is_answered(host: str, coding: str) -> None:
         plain, compressed = (
             net.infer(
                 "net", [given("x", rows, "FP32", binary=True)], request_compression_algorithm=c
+            )
+            for c in (None, coding)
+        )
+    np.testing.assert_array_equal(plain.as_numpy("y"), compressed.as_numpy("y"))
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_compressed_answer_is_read(host: str, coding: str) -> None:
+    """Tensors as bytes in it too, which the client cuts out of what it has decoded."""
+    rows = np.random.default_rng(4).standard_normal((300, 4)).astype(np.float32)
+    with client(host, "net") as net:
+        plain, compressed = (
+            net.infer(
+                "net", [given("x", rows, "FP32", binary=True)], response_compression_algorithm=c
             )
             for c in (None, coding)
         )

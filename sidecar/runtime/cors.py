@@ -1,0 +1,74 @@
+"""Which web pages of other origins may call a function: what browsers ask, and are told.
+
+A page's browser asks before it sends what a form could not, by ``OPTIONS`` (a preflight), and shows
+the page no answer that does not name its origin. Credentials are never allowed: functions know
+none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from carpool.http.server import Application, Exchange
+
+__all__ = ["Cors", "around"]
+
+_ANY = b"*"
+_NOTHING: tuple[tuple[str, str], ...] = ()
+_EXPOSED = ("access-control-expose-headers", "*")
+_ASKED_METHOD = b"access-control-request-method"
+_NOT_FOR_PAGES = ("/_/", "/metrics")
+_METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
+_NAMES = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z, ]{1,2048}").fullmatch
+_REMEMBERED_S = 7200  # the longest that browsers agree on
+
+
+def around(app: Application, origins: Collection[str]) -> Application:
+    """``app`` for pages of these origins, too, such as ``https://app.example.com``; ``*``: all."""
+    return Cors(app, origins) if origins else app
+
+
+class Cors:
+    """Answers preflights itself, and has other answers name the origin.
+
+    Args:
+        app: what answers everything else.
+        origins: that may call.
+    """
+
+    def __init__(self, app: Application, origins: Collection[str]) -> None:
+        self._app = app
+        self._origins = {origin.encode("latin-1", "replace") for origin in origins}
+
+    def __call__(self, exchange: Exchange) -> None:
+        """The HTTP application."""
+        if exchange.method == "OPTIONS" and exchange.header(_ASKED_METHOD) is not None:
+            self._preflight(exchange)
+            return
+        if not exchange.target.startswith(_NOT_FOR_PAGES):
+            self._admit(exchange)
+        self._app(exchange)
+
+    def _admit(self, exchange: Exchange) -> bool:
+        """Have whatever is answered say whether its page may read it; whether it may."""
+        if _ANY in self._origins:
+            origin, varies = _ANY, _NOTHING
+        else:
+            origin, varies = exchange.header(b"origin") or b"", (("vary", "origin"),)
+        allowed = origin in self._origins
+        told = (("access-control-allow-origin", origin.decode("latin-1")), _EXPOSED)
+        exchange.added = (*varies, *told) if allowed else varies
+        return allowed
+
+    def _preflight(self, exchange: Exchange) -> None:
+        headers = [("access-control-max-age", str(_REMEMBERED_S))]
+        if self._admit(exchange):
+            headers.append(("access-control-allow-methods", _METHODS))
+            names = exchange.header(b"access-control-request-headers") or b""
+            if _NAMES(names):
+                headers.append(("access-control-allow-headers", names.decode("latin-1")))
+        exchange.reply(204, content_type="", headers=headers)

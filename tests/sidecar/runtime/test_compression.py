@@ -1,0 +1,99 @@
+"""Answers in fewer bytes, for callers that accept it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from sidecar.runtime.compression import accepted
+from tests.ports import free_port
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.sidecar.runtime.conftest import Start
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ""),
+        (b"", ""),
+        (b"identity", ""),
+        (b"br", ""),
+        (b"gzip", "gzip"),
+        (b"deflate, GZIP;q=0.5", "gzip"),
+        (b"gzip;q=0, deflate", "deflate"),
+        (b"*", "gzip"),
+        (b"*;q=0, deflate", "deflate"),
+        (b"gzip;q=x", ""),
+        (b"gzip; q=1.0", "gzip"),
+    ],
+)
+def test_what_a_caller_accepts(value: bytes | None, expected: str) -> None:
+    """Gzip before deflate; what has no weight, or none that can be read, is not used."""
+    assert expected == accepted(value)
+
+
+@pytest.mark.parametrize("size", [1000, 200_000], ids=["at once", "on another thread"])
+def test_large_answers_are_compressed(sidecar: Start, size: int) -> None:
+    """In the coding that the caller accepts, and as they are for others; small ones never."""
+
+    async def run() -> None:
+        text = "0123456789" * (size // 10)
+        async with sidecar(carpool_compress_from=str(size)) as running:
+            answer = await running.ask(text, ("accept-encoding", "gzip"))
+            assert b"gzip" == answer.header(b"content-encoding")
+            assert text.encode() == gzip.decompress(answer.body)
+            assert len(answer.body) < size / 5
+            answer = await running.ask(text, ("accept-encoding", "deflate"))
+            assert text.encode() == zlib.decompress(answer.body)
+            for plain in (
+                await running.ask(text),
+                await running.ask(text, ("accept-encoding", "br")),
+                await running.ask(text[:-1], ("accept-encoding", "gzip")),
+            ):
+                assert plain.header(b"content-encoding") is None
+                assert plain.body in (text.encode(), text[:-1].encode())
+            assert b"accept-encoding" == (await running.ask(text)).header(b"vary")
+
+    asyncio.run(run())
+
+
+def test_without_the_setting_nothing_is(sidecar: Start) -> None:
+    """Whatever the caller accepts."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            answer = await running.ask("x" * 5000, ("accept-encoding", "gzip"))
+            assert (None, b"x" * 5000) == (answer.header(b"content-encoding"), answer.body)
+
+    asyncio.run(run())
+
+
+def test_requests_reads_it(sidecar: Start) -> None:
+    """A client that asks for it by default, by many callers at once."""
+    where = f"127.0.0.1:{free_port()}"
+
+    def listens() -> bool:
+        with contextlib.suppress(requests.ConnectionError):
+            return requests.get(f"http://{where}/_/ready", timeout=60).ok
+        return False
+
+    def call(text: str) -> None:
+        answer = requests.post(f"http://{where}/", data=text, timeout=60)
+        assert "gzip" == answer.headers["content-encoding"]
+        assert text == answer.text
+
+    async def run() -> None:
+        async with sidecar(ready=False, carpool_compress_from="1", sidecar_listen=where):
+            await asyncio.to_thread(wait_until, listens, what="the sidecar")
+            texts = [f"{n} " * 40_000 for n in range(8)]
+            await asyncio.gather(*(asyncio.to_thread(call, text) for text in texts))
+
+    asyncio.run(run())
