@@ -99,8 +99,12 @@ def advise(
     for part in spread:
         check_load(question.scenario(part, policies), _INTERVAL_S)
     began = now()
+
+    def told(line: str) -> None:
+        tell(f"{now() - began:.0f} s of {budget_s:.0f}: {line}")
+
     until = began + (1 - _SETTINGS_SHARE) * budget_s
-    first = Gatherer(question, policies, spread, now, tell).gather(list(policies), until)
+    first = Gatherer(question, policies, spread, now, told).gather(list(policies), until)
     found = verdicts(first.rows, question.allowed)
     if not found:
         message = (
@@ -113,7 +117,7 @@ def advise(
         return Answer(question, policies, found, None, {}, first.unfinished, (0, 0.0), budget_s)
     other = variations(chosen.policy, policies)
     policies = policies | other
-    again = Gatherer(question, policies, spread[: chosen.parts], now, tell)
+    again = Gatherer(question, policies, spread[: chosen.parts], now, told)
     second = again.gather(list(other), began + budget_s)
     found |= verdicts(second.rows, question.allowed)
     rows = first.rows | second.rows

@@ -22,6 +22,7 @@ __all__ = ["Verdict", "beside", "best", "better", "verdicts"]
 
 _AS_CHEAP = 1.03
 _S_PER_HOUR = 3600.0
+_NONE_SEEN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +102,20 @@ def _verdict(policy: str, rows: Sequence[Row], allowed: float) -> Verdict:
     failures = [row.failure for row in rows if row.failure]
     costs = [row.cost for row in rows]
     requests = [float(row.requests) for row in rows]
-    missed = ratio([row.missed * row.requests for row in rows], requests)
     return Verdict(
         policy,
         len(rows),
         ratio(costs, [row.horizon_s / _S_PER_HOUR for row in rows]),
         ratio(costs, [count / 1000 for count in requests]),
         ratio(costs, [row.bound for row in rows]),
-        Estimate(0.0, math.nan) if math.isnan(missed.value) else missed,
+        _missed([row.missed * row.requests for row in rows], requests),
         allowed,
         failures[0] if failures else "",
     )
+
+
+def _missed(missed: Sequence[float], requests: Sequence[float]) -> Estimate:
+    """The share missed; of none in n there may be three in n (Hanley and Lippman-Hand, 1983)."""
+    if not sum(requests):
+        return Estimate(0.0, math.nan)
+    return ratio(missed, requests) if sum(missed) else Estimate(0.0, _NONE_SEEN / sum(requests))

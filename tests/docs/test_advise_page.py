@@ -52,6 +52,9 @@ def test_the_commands_give_advice(
     assert "com.carpool.scale.policy: openfaas" in capsys.readouterr().out
     if "--out" in argv:
         assert read_scenario(folder / argv[argv.index("--out") + 1])
+        (simulated,) = re.findall(r"^    carpool (simulate .*)$", PAGE, re.MULTILINE)
+        assert 0 == main(simulated.split())
+        assert (folder / "out.html").exists()
 
 
 def test_there_are_commands() -> None:

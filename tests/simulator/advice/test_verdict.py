@@ -67,6 +67,16 @@ def test_misses_around_the_limit_are_not_certain() -> None:
     assert not found.surely
 
 
+def test_no_miss_among_few_requests_is_not_certain() -> None:
+    """Of none in n there may be three in n: 4,000 are enough for 99 %, 200 are not."""
+    many = verdicts({"one": rows("one", 1.0, 0.0)}, 0.01)["one"]
+    few = [dataclasses.replace(row, requests=50) for row in rows("one", 1.0, 0.0)]
+    found = verdicts({"one": few}, 0.01)["one"]
+    assert (0.0, 3 / 4000) == (many.missed.value, many.missed.high)
+    assert (True, True) == (many.meets, many.surely)
+    assert (True, False) == (found.meets, found.surely)
+
+
 def test_other_settings_are_taken_only_beyond_chance() -> None:
     """Cheaper by more than the interval, and meeting the objective as well."""
     found = verdicts(
