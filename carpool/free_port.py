@@ -35,7 +35,7 @@ def free_port() -> int:
             found: int = listener.getsockname()[1]
             return found
     ports = f"{lowest} to {first - 1}" if lowest < first else "any"
-    hint = "end what listens there, or raise net.ipv4.ip_local_port_range"
+    hint = "stop the program that listens there, or raise net.ipv4.ip_local_port_range"
     raise ConfigError([Problem("port of 127.0.0.1", ports, "one that is free", hint)])
 
 

@@ -132,7 +132,9 @@ class ExecLogin(httpx.Auth):
 
     def _overdue(self) -> ConfigError:
         command = " ".join(self._command)
-        message = f"the login program {command!r} did not end within {_LIMIT_S:g} s: try it alone"
+        message = (
+            f"the login program {command!r} did not end within {_LIMIT_S:g} s: try running it alone"
+        )
         return ConfigError(message)
 
 

@@ -221,7 +221,7 @@ def _translated(
         other = given.setdefault(knob.parameter, name)
         if other != name:
             hint = f"both are the parameter {knob.parameter}"
-            problems.add(name, value, f"to stand alone, and {other} is there too", hint)
+            problems.add(name, value, f"only one of the two, and {other} is set too", hint)
         try:
             own[knob.parameter] = knob.read(value)
         except (TypeError, ValueError):

@@ -78,7 +78,7 @@ class FunctionSettings:
         "queue.max",
         _COUNT,
         1024,
-        "Maximum number of requests queued per priority class; further ones get status 429.",
+        "Maximum number of requests queued per priority class; others get status 429.",
     )
     background_share: float = setting(
         "background.share",
@@ -149,8 +149,8 @@ class FunctionSettings:
         setting_types.choice("carpool", "v1", "oip"),
         "carpool",
         "Format of batches: `carpool`, the [wire format](wire.md) of Carpool's handlers, or "
-        "one merged request to a [server that you have](sidecar.md#a-server-that-you-have), in TF "
-        "Serving's form, `v1`, or the Open Inference Protocol's, `oip`.",
+        "one merged request to a [server that you have](sidecar.md#a-server-that-you-have), "
+        "in the format of TF Serving, `v1`, or of the Open Inference Protocol, `oip`.",
     )
     compress_from_bytes: int = setting(
         "compress.from",
@@ -259,7 +259,7 @@ def _contradictions(settings: FunctionSettings, problems: Problems) -> None:
     if high is not None and low > high:
         problems.add("scale.min", low, f"at most scale.max, which is {high}")
     if settings.wire != "carpool" and settings.scale_policy != "fixed":
-        hint = "fronts pass batches on to sidecars, in their own format"
+        hint = "fronts forward batches to sidecars in Carpool's own format"
         problems.add("wire", settings.wire, "carpool, as there is a scaling policy", hint)
     if settings.batch_wait_s is None:
         return

@@ -102,7 +102,7 @@ def _lines(args: argparse.Namespace, query: dict[str, str]) -> Iterator[str]:
                 yield line.decode("utf-8", "replace")
     except requests.RequestException as error:
         message = f"no provider answers at {args.gateway} ({type(error).__name__})"
-        message += "; is `carpool up` running, and is it this --gateway?"
+        message += "; is `carpool up` running, and is --gateway right?"
         raise _NoLogs(message) from error
 
 

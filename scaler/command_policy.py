@@ -44,7 +44,7 @@ class ReportingGuard:
         kept = {each.name for each in snapshot.functions if each.plan is not None}
         for function, fault in self._guard.failures.items():
             if function not in kept:
-                expected = "a policy that raises nothing and proposes what can be"
+                expected = "a policy that raises no errors and makes valid proposals"
                 hint = f"propose() for {function}: {fault}"
                 raise ConfigError([Problem("--policy", self._name, expected, hint)])
             self._failed.setdefault(function, []).append(fault)

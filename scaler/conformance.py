@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["PROMISES", "check_planner", "check_policy"]
 
-SANE = "it raises nothing, and proposes known sizes for functions that it was shown"
-RESTS = "at a constant load its plans come to rest"
+SANE = "it raises no errors, and proposes known sizes for the functions it was given"
+RESTS = "at a constant load its plans stop changing"
 SAME = "two instances of it behave the same"
-SILENT = "a function whose rate is no number keeps its plan"
-FITS = "no more is planned than the servers have left"
-BOUNDED = "no function gets more instances than it may have"
-KNOWN = "every class has a size that the model knows"
-HONEST = "what instances cannot take of a rate is said to be unplaced"
-VERSIONS = "another plan has a higher version, the same plan the same"
+SILENT = "a function whose rate is not a number keeps its plan"
+FITS = "no more is planned than the servers' free capacity"
+BOUNDED = "no function gets more instances than its maximum"
+KNOWN = "every class has a size that the latency model knows"
+HONEST = "the part of a rate that instances cannot serve is reported as unplaced"
+VERSIONS = "a changed plan has a higher version, an unchanged plan the same"
 PROMISES = (SANE, RESTS, SAME, SILENT, FITS, BOUNDED, KNOWN, HONEST, VERSIONS)
 
 _ROUND_S = 60.0
@@ -154,7 +154,7 @@ def _check_round(snapshot: Snapshot, planning: PlanningResult) -> None:
 def _check_plan(load: FunctionLoad, plan: Plan) -> None:
     instances = sum(each.replicas for each in plan.classes)
     if load.max_instances is not None and instances > load.max_instances:
-        raise _Broken(BOUNDED, f"{instances} of {load.name}, which may have {load.max_instances}")
+        raise _Broken(BOUNDED, f"{instances} of {load.name}, whose maximum is {load.max_instances}")
     for each in plan.classes:
         size = (each.batch_size, each.cpu, each.gpu)
         if model_of(load.model, each.variant).predict(*size, load.percentile) is None:

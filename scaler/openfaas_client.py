@@ -96,7 +96,7 @@ class GatewayClient:
         if self.dry:
             return
         if not self.leads():
-            message = "this scaler is no longer the leader, and changes nothing"
+            message = "this scaler is no longer the leader, and makes no changes"
             raise ProviderError(message)
         if action.verb in ("deploy", "update"):
             method = "POST" if action.verb == "deploy" else "PUT"

@@ -75,7 +75,7 @@ class Persistence:
         try:
             controller.absorb(data, learned, self._functions.now())
         except CarpoolError as error:
-            log.warning("%s: its saved state is not used: %s", controller.name, error)
+            log.warning("%s: its saved state was ignored: %s", controller.name, error)
 
     async def collect(self, *, whole: bool = False) -> None:
         """Take what has changed since the last time; with ``whole``, all that was learned."""

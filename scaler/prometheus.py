@@ -75,7 +75,7 @@ class Prometheus:
             answer.raise_for_status()
             return self._read(answer.json()["data"]["result"])
         except requests.RequestException as error:
-            message = f"Prometheus at {self._url} cannot be asked: {error}"
+            message = f"Prometheus at {self._url} cannot be queried: {error}"
             raise PrometheusError(message) from error
         except (
             ValueError,
@@ -85,7 +85,7 @@ class Prometheus:
             AttributeError,
             OverflowError,
         ) as error:
-            message = f"Prometheus at {self._url} does not answer as expected: {error!r}"
+            message = f"Prometheus at {self._url} returned an unexpected response: {error!r}"
             raise PrometheusError(message) from error
 
     def close(self) -> None:

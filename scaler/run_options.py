@@ -155,7 +155,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--gpu-resource", default=GPU, metavar="NAME[=SHARES]", help=f"{gpus} (%(default)s)")
     others = "address at which other scalers reach this one (default: the first --listen)"
     add("--advertise", default="", metavar="HOST:PORT", help=others)
-    add("--dry-run", action="store_true", help="print what would be done, and do nothing")
+    add("--dry-run", action="store_true", help="print the planned changes without making them")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class SecondSource:
                 readings = await asyncio.to_thread(self._prometheus.readings)
             except PrometheusError as error:
                 if "prometheus" not in self._functions.troubles:
-                    log.warning("%s; requests are counted by sidecars alone", error)
+                    log.warning("%s; only sidecars count requests", error)
                 self._functions.troubles["prometheus"] = str(error)
             else:
                 self._functions.troubles.pop("prometheus", None)

@@ -205,7 +205,7 @@ class Store:
                 [self._problem("a store of Carpool's scaler", "it belongs to another program")]
             )
         if version > len(_MIGRATIONS):
-            hint = f"it is of version {version}, from a later Carpool: run that"
+            hint = f"it has version {version}, of a later Carpool: run that version"
             raise ConfigError(
                 [self._problem(f"a store of version {len(_MIGRATIONS)} at most", hint)]
             )
@@ -226,7 +226,7 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
-            expected = "a file that can be written, and no other scaler uses"
+            expected = "a file that can be written, and that no other scaler uses"
             raise ConfigError([self._problem(expected, str(error))]) from error
         except sqlite3.DatabaseError as error:
             raise ConfigError([self._problem("an undamaged store", f"{error}; {_MEND}")]) from error
@@ -238,7 +238,8 @@ class Store:
 
 
 _MEND = (
-    "nothing was changed: move it away to start anew, or restore what `carpool scaler export` wrote"
+    "nothing was changed: move it away to start with an empty store, or restore an export of "
+    "`carpool scaler export`"
 )
 
 

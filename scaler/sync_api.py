@@ -58,7 +58,7 @@ class SyncApi:
     def __call__(self, exchange: Exchange) -> None:
         """The application of a listener for sidecars alone: it serves nothing else."""
         if exchange.target != PATH:
-            message = f"no route {exchange.path!r}: only {PATH} is answered here"
+            message = f"no route {exchange.path!r}: only {PATH} is served here"
             raise NotFound(message)
         self.answer(exchange)
 
@@ -99,7 +99,7 @@ class SyncApi:
             self._refuse(exchange, 503, "unlisted", text, [("retry-after", "1")])
             return
         if controller is None:
-            text = f"function {message.function!r} is not known, or not one that is scaled"
+            text = f"function {message.function!r} is unknown or not scaled"
             self._refuse(exchange, 404, "function", text)
             return
         now_s = functions.now()
@@ -133,5 +133,5 @@ class SyncApi:
         self._tally.refused[reason] += 1
         if reason not in self._logged:
             self._logged.add(reason)
-            log.warning("a sync message was refused: %s; further ones are only counted", text)
+            log.warning("a sync message was refused: %s; others are only counted", text)
         exchange.reply(status, errors.body(text), headers=headers or ())

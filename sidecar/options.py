@@ -44,13 +44,13 @@ class Options:
         "sidecar_watchdog",
         setting_types.choice("auto", "on", "off"),
         "auto",
-        "of-watchdog between sidecar and handler; `auto`: where `fwatchdog` is on the PATH",
+        "of-watchdog between sidecar and handler; `auto`: if `fwatchdog` is on the PATH",
     )
     upstreams: tuple[str, ...] = variable(
         "sidecar_upstreams",
         setting_types.addresses(),
         (),
-        "comma-separated addresses of running handlers; then the sidecar starts none",
+        "comma-separated addresses of running handlers; if set, the sidecar starts none",
     )
     body_max_bytes: int = variable(
         "sidecar_body_max_bytes",
@@ -68,14 +68,14 @@ class Options:
         "sidecar_scaler",
         _ADDRESS,
         "",
-        "address of the [scaler](scaler.md): then this is the front of a function whose instances "
-        "are elsewhere, or with `sidecar_class` one of them",
+        "address of the [scaler](scaler.md): if set, this sidecar is the front of a function "
+        "whose instances run elsewhere, or, with `sidecar_class`, one of these instances",
     )
     scaler_token: str = variable(
         "sidecar_scaler_token",
         _TEXT,
         "",
-        "token that the sidecar presents to the scaler, which proves that it knows it, too; keys "
+        "token that the sidecar presents to the scaler, which proves that it also knows it; keys "
         "for batches between a front and its instances are derived from it",
         unset=f"the secret `{SCALER_SECRET}`",
     )
@@ -128,16 +128,16 @@ class Options:
         "sidecar_handler_port",
         setting_types.integer("a whole number from 0 to 65535", lambda v: 0 <= v <= 65535),  # noqa: PLR2004
         5000,
-        "loopback port of the handler behind the watchdog, or of a [server that knows nothing of "
-        "Carpool](#a-server-that-you-have); 0: one that is free",
-        unset="`5000`; without of-watchdog, for such a server: one that is free",
+        "loopback port of the handler behind the watchdog, or of a [server without Carpool's "
+        "handler](#a-server-that-you-have); 0: any free port",
+        unset="`5000`; without of-watchdog, for such a server: any free port",
     )
     exec_timeout_s: float = variable(
         "exec_timeout",
         _LIMIT,
         30.0,
-        "maximum execution time of a batch, after which the handler is restarted; the watchdog, "
-        "whose variable this is, gets a second more",
+        "maximum execution time of a batch, after which the handler is restarted; the "
+        "watchdog's own `exec_timeout` is set one second longer",
     )
     silence_max_s: float = variable(
         "sidecar_silence_max",
@@ -157,19 +157,19 @@ class Options:
         "sidecar_trace_share",
         setting_types.decimal("a number from 0 to 1", lambda v: 0 <= v <= 1),
         0.01,
-        "of the requests whose `traceparent` does not say whether to trace them",
+        "share of requests to trace, among those whose `traceparent` does not decide it",
     )
     log_format: str = variable(
         "sidecar_log_format",
         setting_types.choice("text", "json"),
         "text",
-        "of its own log lines: text for people, or a JSON object each",
+        "format of its own log lines: text, or one JSON object per line",
     )
     log_requests: str = variable(
         "sidecar_log_requests",
         setting_types.choice("off", "failed", "all"),
         "off",
-        "a line for each request: for those that got a 5xx or whose callers left, or for all",
+        "log a line for each request: only those with a 5xx or whose callers disconnected, or all",
     )
 
     @property

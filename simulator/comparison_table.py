@@ -65,13 +65,13 @@ ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 MEANINGS = {
     "requests": "All requests; each is done, failed, expired or refused.",
     "done": "Answered.",
-    "expired": "The objective had passed before an instance took the request.",
+    "expired": "The objective passed before an instance took the request.",
     "refused": "The queue was full.",
     "SLO missed": "Share that missed its objective, or was not done.",
     "latency mean, ms": "Of the requests done, from arrival to answer.",
-    "p50, ms": "Half of the requests done took no longer.",
-    "p95, ms": "95 % of the requests done took no longer.",
-    "p99, ms": "99 % of the requests done took no longer.",
+    "p50, ms": "Median latency of the requests done.",
+    "p95, ms": "95th percentile of the latency of the requests done.",
+    "p99, ms": "99th percentile of the latency of the requests done.",
     "mean batch": "Requests in a batch.",
     "cost": "By the scenario's billing rule, in the currency of its prices.",
     "cost per 1000": "Cost of a thousand requests done.",
@@ -80,7 +80,7 @@ MEANINGS = {
     "requests per unit s": "Done per second and resource unit: a percent of a GPU. A core is "
     "64/142 of a unit.",
     "cold starts": "Share that waited for an instance to load.",
-    "idle core seconds": "Core seconds of instances that had loaded and executed nothing.",
+    "idle core seconds": "Core seconds of instances that were loaded but idle.",
     "fragmentation": "Unallocated share of the servers in use, mean over the rounds.",
     "planning, ms": "A planning round in real time, mean.",
 }
@@ -103,7 +103,7 @@ def comparison(
         text += "\n" + aligned(rows)
     for policy, result in results.items():
         for function, rate_rps in result.unplaced.items():
-            text += f"\n{policy} found no room for up to {number(rate_rps)}/s of {function}"
+            text += f"\n{policy} had no capacity for up to {number(rate_rps)}/s of {function}"
     return text.rstrip("\n") + "\n"
 
 

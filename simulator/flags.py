@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--prewarm",
         default=PREWARM,
-        help="prewarm policy; none: functions follow their plans alone",
+        help="prewarm policy; none: functions follow only their plans",
     )
     add("--prewarm-params", default="{}", help="its parameters, as JSON")
     add("--queue-max", help="maximum number of requests queued per function (unlimited)")

@@ -85,7 +85,7 @@ def document(title: str, body: str) -> str:
 
 def _prices(prices: Prices) -> str:
     if not prices.given:
-        return "Nothing has a price."
+        return "The scenario has no prices."
     named = {f.name: getattr(prices, f.name) for f in dataclasses.fields(prices)}
     given = [f"{name} {value:g}" for name, value in named.items() if value and value != str(value)]
     unit = prices.currency or "the currency of the scenario's prices"
@@ -94,7 +94,7 @@ def _prices(prices: Prices) -> str:
 
 def _meanings() -> str:
     words = "".join(f"<dt>{escape(n)}</dt><dd>{escape(text)}</dd>" for n, text in MEANINGS.items())
-    return f"<details><summary>What these numbers are</summary><dl>{words}</dl></details>"
+    return f"<details><summary>Meaning of the numbers</summary><dl>{words}</dl></details>"
 
 
 def _table(metrics: Mapping[str, Mapping[str, Any]]) -> str:

@@ -57,7 +57,7 @@ def _text(metrics: Mapping[str, Mapping[str, Any]], meets: list[str], best: str 
     for name in sorted(metrics, key=lambda name: name != best):
         each = metrics[name]
         missed = f"{100 * (each['slo_miss_ratio'] or 0.0):.2f} % miss their objective"
-        kept = "" if name in meets else ", more than may"
+        kept = "" if name in meets else ", more than allowed"
         paid = _paid(each["cost_per_1k"], None if name == best else own, best)
         said.append(f"Under {name} {paid}{missed}{kept}.")
     return " ".join(said)

@@ -89,7 +89,7 @@ class Lifecycle:
             self.leave(_SIGNAL_EXIT + number)
         if number == signal.SIGTERM:
             self._terminating = self._exit_on_term
-            how = "ending when no request is left" if self._exit_on_term else "the parent decides"
+            how = "exiting once no request is left" if self._exit_on_term else "the parent decides"
             logs.say(f"SIGTERM: still serving, {how}")
 
 

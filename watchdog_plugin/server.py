@@ -101,7 +101,7 @@ class Server:
                     return
                 if isinstance(error, OSError) and error.errno in _NO_SOCKET:
                     logs.say(
-                        f"the function closed the socket that it is served on; ending: {error}"
+                        f"the function closed the socket that it is served on; exiting: {error}"
                     )
                     os._exit(1)  # it cannot be reached any more: a restart is the only way
                 logs.say(f"cannot accept a connection: {logs.describe(error)}")

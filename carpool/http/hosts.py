@@ -77,8 +77,8 @@ class Hosts:
         if same or _name(there) in self._named:
             return ""
         return (
-            f"Origin {from_page!r} is another site than this server's: expected none, or "
-            f"that of {here or 'this server'}; if its pages may use this server, start it "
+            f"Origin {from_page!r} is not this server's: expected none, or that of "
+            f"{here or 'this server'}; if its pages may use this server, start it "
             f"with --allow-host {_name(there) or 'NAME'}"
         )
 

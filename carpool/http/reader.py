@@ -254,9 +254,11 @@ class Reader:
         self._check_version(exchange)
         if name == b"transfer-encoding":
             if exchange.header(b"content-length") is not None or not exchange.chunked:
-                raise Refused(400, "transfer-encoding beside content-length, or before HTTP/1.1")
+                raise Refused(
+                    400, "transfer-encoding together with content-length, or before HTTP/1.1"
+                )
             if value.lower() != b"chunked":
-                raise Refused(501, "the only transfer-encoding understood is 'chunked'")
+                raise Refused(501, "the only supported transfer-encoding is 'chunked'")
         elif name == b"expect":
             self._expects = exchange.chunked and value.lower() == b"100-continue"
 
@@ -275,7 +277,7 @@ class Reader:
 def _origin_form(method: str, target: str) -> str:
     """Path and query of a target in another form (RFC 9112, section 3.2)."""
     if method == "CONNECT":
-        raise Refused(501, "CONNECT: this is no proxy for connections")
+        raise Refused(501, "CONNECT: this server is not a proxy")
     if target == "*" and method == "OPTIONS":
         return target
     scheme, _, rest = target.partition("://")

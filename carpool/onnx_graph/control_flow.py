@@ -60,7 +60,7 @@ def refuse_open_ends(path: Path, model: ModelProto) -> None:
         why = _open_end(node, known)
         if why:
             name = f"operator {node.op_type} ({node.name or 'unnamed'})"
-            expected = "one whose time does not depend on values"
+            expected = "one whose execution time does not depend on values"
             fix = (
                 f"{why}; carpool profile measures the whole model, and a latency table can hold "
                 "the result"
@@ -71,7 +71,7 @@ def refuse_open_ends(path: Path, model: ModelProto) -> None:
 def _open_end(node: NodeProto, known: set[str]) -> str:
     """Why a node's time depends on values; empty if it does not, or only by a branch of its own."""
     if node.op_type == "SequenceMap":
-        return "it takes as many steps as its sequence is long"
+        return "its number of steps is the length of its sequence"
     nested = {inner.op_type for graph in subgraphs(node) for inner in _every(graph)}
     if nested & {"If", "Loop", "SequenceMap"}:
         return "it has another branch or loop inside"
@@ -81,15 +81,15 @@ def _open_end(node: NodeProto, known: set[str]) -> str:
 def _open_loop(node: NodeProto, known: set[str]) -> str:
     body = next(subgraphs(node))
     if not node.input[0] or node.input[0] not in known:
-        return "how often it runs depends on values"
+        return "its number of iterations depends on values"
     if len(node.output) > len(node.input) - _LOOP_FIXED:
-        return "what it collects is as long as it runs"
+        return "the length of its result is its number of iterations"
     going_on, condition = body.output[0].name, body.input[1].name
     fixed = {tensor.name for tensor in body.initializer} | {condition}
     for inner in body.node:
         if inner.op_type in ("Identity", "Cast") and inner.input[0] in fixed:
             fixed.update(inner.output)
-    return "" if going_on in fixed | known else "whether it goes on depends on values"
+    return "" if going_on in fixed | known else "its end depends on values"
 
 
 def _every(graph: GraphProto) -> Iterator[NodeProto]:

@@ -71,7 +71,8 @@ def refuse_control_flow(path: Path, graph: GraphProto) -> None:
                     Problem(
                         str(path),
                         f"operator {node.op_type} ({node.name or 'unnamed'})",
-                        "a graph without control flow, whose time does not depend on values",
+                        "a graph without control flow, whose execution time does not depend "
+                        "on values",
                         "carpool profile measures the whole model; a latency table can hold the "
                         "result",
                     )

@@ -203,8 +203,8 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
     try:
         return Origin(*row[:3]), from_json(row[3])
     except ValueError as error:
-        expected = "what this version of carpool has learnt"
-        fix = "carpool profile of any model learns anew from what the database holds"
+        expected = "a fit made by this version of carpool"
+        fix = "run carpool profile on any model, which fits the database again"
         raise ConfigError([Problem("database", str(path), expected, fix)]) from error
 
 

@@ -44,7 +44,7 @@ def from_json(text: str) -> Fit:
     data: dict[str, Any] = json.loads(text)
     try:
         if data["form"] != _FORM:
-            msg = "learnt by another version of carpool; carpool profile learns anew"
+            msg = "fitted by another version of carpool; carpool profile fits it again"
             raise ValueError(msg)
         besides = {ThreadsAndGpu(*row[:2]): row[2:] for row in data["besides"]}
         return Fit(

@@ -71,8 +71,8 @@ _FIXES = {
     "not a database": _ANEW,
     "no such table": _ANEW,
     "locked": "another program writes to it; try again",
-    "full": "make room, or name one elsewhere",
-    "No space": "make room, or name one elsewhere",
+    "full": "free disk space, or name a database elsewhere",
+    "No space": "free disk space, or name a database elsewhere",
 }
 
 
@@ -135,7 +135,11 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if version != _VERSION and (version or tables):
         expected = f"a profile database of version {_VERSION}"
-        fix = "a later carpool wrote it" if version > _VERSION else "delete it, and profile anew"
+        fix = (
+            "it was written by a later version of carpool"
+            if version > _VERSION
+            else "delete it, and profile anew"
+        )
         raise ConfigError([Problem(str(path), f"version {version}", expected, fix)])
 
 

@@ -247,7 +247,7 @@ class _Run:
 def _not_ready(name: str, said: Mapping[str, Any]) -> str:
     """Why a function of which the scaler says this is not ready yet; empty: it is."""
     if said.get("refused"):
-        return f"{name} cannot have its instances: {' '.join(said['refused'])}"
+        return f"{name} cannot get its instances: {' '.join(said['refused'])}"
     if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
         return f"{name} has no plan of a policy"
     if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:

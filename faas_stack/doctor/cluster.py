@@ -28,7 +28,7 @@ def autoscaled_twice(case: Case) -> Iterator[Problem]:
             own = each.namespace == namespace_of(found) and _is_of(each.target, found)
             if found.scaled and own:
                 where = f"{each.kind} {each.namespace}/{each.name}"
-                expected = f"none that scales {found.function.name}, as the scaler does"
+                expected = f"none that scales {found.function.name}, because the scaler does"
                 fix = "delete it, or set com.carpool.scale.policy to fixed"
                 yield Problem(where, each.target, expected, fix)
 
@@ -55,7 +55,10 @@ def namespace_missing(case: Case) -> Iterator[Problem]:
 def pod_refused(case: Case) -> Iterator[Problem]:
     """Each function's pod would be admitted: by Pod Security, quotas, limit ranges and webhooks."""
     for name, message in case.around.cluster.refusals if case.around.cluster else ():
-        fix = "change the function, or what refuses it; nothing would run, and calls would wait"
+        fix = (
+            "change the function or the admission rule; otherwise nothing would run, and "
+            "calls would wait"
+        )
         yield Problem(f"functions.{name}", message, "a pod that the cluster admits", fix)
 
 
@@ -72,7 +75,7 @@ def missing_capacity(case: Case) -> Iterator[Problem]:
                 f"functions.{found.function.name}",
                 f"{count} x {_described(size)}",
                 "capacity on the nodes",
-                f"{_left(nodes)}; kubectl describe nodes says what takes it",
+                f"{_left(nodes)}; kubectl describe nodes shows what uses it",
             )
 
 
@@ -98,7 +101,9 @@ def pinning_without_manager(case: Case) -> Iterator[Problem]:
     unpinned = case.around.cluster.unpinned if case.around.cluster else ()
     for found in case.contexts if unpinned else ():
         if _PINNED in found.function.constraints:
-            expected = f"a kubelet with cpuManagerPolicy: static; {', '.join(unpinned)} have none"
+            expected = (
+                f"a kubelet with cpuManagerPolicy: static; {', '.join(unpinned)} do not have it"
+            )
             fix = "set it in the kubelet's configuration, or remove the constraint"
             name = f"functions.{found.function.name}.constraints"
             yield Problem(name, _PINNED, expected, fix)

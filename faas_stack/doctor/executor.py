@@ -47,7 +47,10 @@ def stages_missing(function_context: FunctionContext) -> Iterator[Problem]:
     code = folder / "handler.py"
     steps = (folder / _DECODER).is_file() or (code.is_file() and "decode_step" in code.read_text())
     if model.is_file() and not (steps or stages.is_dir()):
-        fix = f"run carpool stages {model} --out {stages}; without, requests wait for whole runs"
+        fix = (
+            f"run carpool stages {model} --out {stages}; without stages, requests wait for "
+            "whole runs"
+        )
         yield Problem(
             f"functions.{function_context.function.name}: {stages}", "", "stages.json", fix
         )
@@ -56,7 +59,7 @@ def stages_missing(function_context: FunctionContext) -> Iterator[Problem]:
 def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> ExecutorAdvice | None:
     if (folder / _DECODER).is_file():
         return ExecutorAdvice(
-            "lazy", "its answers differ in length, and a whole batch waits for the longest"
+            "lazy", "its answers differ in length, and each batch waits for the longest"
         )
     model = _profiled(folder / _MODEL)
     if model is None:

@@ -37,7 +37,7 @@ def nearly_labels(function_context: FunctionContext) -> Iterator[Problem]:
         meant = bare if bare in known and name.lower().startswith("carpool.") else ""
         if meant or close:
             fix = f"did you mean {meant or close[0]!r}?"
-            yield Problem(function_context.label(name), value, "a name that is read", fix)
+            yield Problem(function_context.label(name), value, "a name that Carpool knows", fix)
 
 
 def commercial_labels(function_context: FunctionContext) -> Iterator[Problem]:
@@ -51,7 +51,7 @@ def commercial_labels(function_context: FunctionContext) -> Iterator[Problem]:
             fix = f"remove it{f', and use {instead[name]}' if name in instead else ''}: "
             fix += "Carpool ignores it, and the Community Edition refuses some of them"
             value = function_context.function.labels[name]
-            yield Problem(function_context.label(name), value, "a label that is read", fix)
+            yield Problem(function_context.label(name), value, "a label that Carpool knows", fix)
 
 
 def bad_factor(function_context: FunctionContext) -> Iterator[Problem]:

@@ -59,7 +59,7 @@ def nearly_ours(function_context: FunctionContext) -> Iterator[Problem]:
     for name, value in sorted(function_context.function.environment.items()):
         fix = _nearly(name)
         if fix:
-            expected = "a name that is read"
+            expected = "a name that Carpool knows"
             yield Problem(function_context.env(name), value, expected, fix)
 
 

@@ -118,7 +118,7 @@ def replicas_over(case: Case) -> Iterator[Problem]:
         for name in ("min", "max"):
             for value, where in _bounds(function_context, name):
                 if value > _REPLICAS:
-                    fix = f"the Community Edition allows no more ({case.around.community})"
+                    fix = f"the Community Edition's limit ({case.around.community})"
                     expected = f"at most {_REPLICAS}"
                     yield Problem(function_context.label(where), str(value), expected, fix)
 

@@ -124,7 +124,7 @@ class Allocation:
 
     def _check_number(self, owner: str, count: int) -> None:
         others = sum(p.count for name, p in self._promises.items() if name != owner)
-        suits = f"{amounts.instances(self._most)} of all functions are what this machine can have"
+        suits = f"{amounts.instances(self._most)} of all functions are this machine's limit"
         if count > self._most:
             problem = Problem(f"instances of {owner!r}", str(count), f"at most {self._most}", suits)
             raise ConfigError([problem])

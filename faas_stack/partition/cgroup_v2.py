@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TreeV2"]
 
 _LEAF = "provider"
-_MEND = "start it in a group of its own: systemd-run --scope -p Delegate=yes carpool ..."
+_MEND = "start it in its own group: systemd-run --scope -p Delegate=yes carpool ..."
 
 
 class TreeV2:

@@ -54,12 +54,12 @@ class Gpus:
     def prepare(self) -> str:
         """Start the MPS daemon, and see that it answers; what holds instead if not. Blocks."""
         if self._mps is None:
-            return "MIG instances: those on one take turns"
+            return "MIG instances: functions on the same one take turns"
         try:
             self._mps.ensure()
             self._mps.servers()
         except Unusable as why:
-            return f"no MPS, so those on one GPU take turns ({why})"
+            return f"no MPS, so functions on the same GPU take turns ({why})"
         return ""
 
     def busy(self) -> dict[str, float]:

@@ -89,13 +89,13 @@ class Mps:
     def _start(self) -> None:
         program = shutil.which(CONTROL)
         if program is None:
-            message = f"{CONTROL} is not on the PATH; it comes with NVIDIA's driver"
+            message = f"{CONTROL} is not on the PATH; it is part of NVIDIA's driver"
             raise Unusable(message)
         for folder in (self._own, self._folder / "log"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._run([program, "-d"], "")
         if not self.runs:
-            message = f"{CONTROL} -d has started no daemon; {self._folder / 'log'} says why"
+            message = f"{CONTROL} -d did not start a daemon; see {self._folder / 'log'}"
             raise Unusable(message)
 
     def _ask(self, command: str) -> str:

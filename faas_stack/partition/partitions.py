@@ -66,7 +66,7 @@ class Partitions:
         """Nobody is limited, and nothing is counted."""
         most = max_instances(measured()) if sys.platform == "linux" else None
         ledger = Allocation(Capacity(), most)
-        return cls(ledger, "off: limits apply to thread counts only")
+        return cls(ledger, "off: limits apply only to thread counts")
 
     @classmethod
     def open(
@@ -197,9 +197,7 @@ class Partition:
         """Remove its groups, then free what it holds."""
         tree = self._owner.tree
         if tree and not await asyncio.to_thread(tree.remove, self.name):
-            log.warning(
-                "the control groups of %s cannot be removed; something is in them", self.name
-            )
+            log.warning("the control groups of %s cannot be removed; they are in use", self.name)
         self._owner.leave(self)
 
     def __str__(self) -> str:
@@ -214,7 +212,7 @@ class Partition:
             how = "by quota" if owner.has("cpu") else f"by {threads} alone, no quota"
             words.append(f"{amounts.cores(each.cpu)} {how}" + f", on {where}" * bool(where))
         if each.memory_bytes:
-            weak = "" if owner.has("memory") else " wanted, which nothing enforces"
+            weak = "" if owner.has("memory") else " requested, but not enforced"
             words.append(f"{amounts.size(each.memory_bytes)}{weak}")
         if each.gpus:
             words.append(f"{each.gpu_percent:g} % of {self._gpus}")

@@ -126,7 +126,7 @@ class Call:
     def _within(self) -> str:
         if self._deadline == self.exchange.received + self._own_s + GRACE_S:
             return f"the {self._own_s:g} s that X-Timeout gives it"
-        return f"{self._limit_s:g} s, the most that its own time limits allow"
+        return f"{self._limit_s:g} s, the maximum by its own time limits"
 
     def repeats(self) -> bool:
         """Whether it is sent again, as its connection was closed unanswered.

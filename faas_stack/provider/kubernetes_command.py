@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--scheduler", default="", metavar="NAME", help=placed)
     gpus = "the nodes' resource name for a GPU, and how many of it make up one GPU"
     add("--gpu-resource", default=f"{GPU_LIMIT}=1", metavar="NAME=SHARES", help=gpus)
-    pulled = "have the images of functions on every node before instances are"
+    pulled = "pull functions' images on every node in advance"
     add("--prepull", action="store_true", help=pulled)
     return parser
 

@@ -42,7 +42,7 @@ _OURS = frozenset((b"content-length", b"content-type", b"date"))  # the edge wri
 _CLIENT_LEFT = 499  # in metrics only: nobody is there to be answered
 _TRIES = 5  # replicas that did not begin with a call, before the client is told
 _SWEEP_S = 0.5
-_SHOWN = 80  # characters of a name that is no function's
+_SHOWN = 80  # characters of a name that does not belong to a function
 _UNAVAILABLE = 503
 _NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
 

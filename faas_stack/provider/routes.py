@@ -189,7 +189,7 @@ class Routes:
 
     def _well(self) -> str:
         """Calls go on with what is known, so a provider that is behind stays in service."""
-        return "OK, but changes are not seen now" if self._orchestrator.behind else "OK"
+        return "OK, but changes are currently not received" if self._orchestrator.behind else "OK"
 
     async def _render_metrics(self, request: Request) -> int:
         request.exchange.reply(200, self._metrics.render(), CONTENT_TYPE)

@@ -41,7 +41,7 @@ class Looks:
         self._counts = Counter({name: self._counts[name] + 1 for name in refused})
         for name, count in self._counts.items():
             if count >= LOOKS:
-                message = f"{name} cannot have its instances: {refused[name]}"
+                message = f"{name} cannot get its instances: {refused[name]}"
                 raise Refused(message)
 
 

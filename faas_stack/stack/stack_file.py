@@ -150,7 +150,7 @@ class _Stack:
                 self.problems.add(
                     f"{self.path}: functions.{function.name}.image",
                     function.image,
-                    "an image of its own",
+                    "its own image",
                     f"{other.name!r} builds the same image from another handler",
                 )
 

@@ -265,7 +265,7 @@ class _Session:
         )
         self._scaler = ScalerProcess(options)
         await self._scaler.start()
-        say(f"scaler: its page is {self._scaler.url}/, and asks for the token in {options.token}")
+        say(f"scaler: its page {self._scaler.url}/ requires the token in {options.token}")
         return self._scaler.address
 
     def _url(self) -> str:

@@ -86,7 +86,9 @@ async def keep_current(all_of_them: Iterable[VariantCopy]) -> None:
                 reported.pop(each.function, None)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 if reported.get(each.function) != str(error):
-                    log.warning("%s: its new variants are not there: %s", each.function, error)
+                    log.warning(
+                        "%s: its new variants could not be copied: %s", each.function, error
+                    )
                 reported[each.function] = str(error)
 
 

@@ -96,7 +96,7 @@ def fitted_to_counts(statistics: CountStatistics) -> Fit:
         return Fit(None, 0, note="no requests")
     poisson = Poisson(mean / span_s)
     if count < _LEAST:
-        note = f"fewer than {_LEAST} intervals show only their mean"
+        note = f"fewer than {_LEAST} intervals determine only their mean"
         return Fit(poisson, requests, note=note)
     square, cubed = statistics.powers[1] / count, statistics.powers[2] / count
     variance = square - mean**2

@@ -85,7 +85,7 @@ def fitted(statistics: GapStatistics) -> Fit:
         return Fit(None, statistics.count, note="no gaps above 0")
     poisson = Poisson(1 / mean_s)
     if statistics.count < _LEAST:
-        note = f"fewer than {_LEAST} gaps show only their mean"
+        note = f"fewer than {_LEAST} gaps determine only their mean"
         return Fit(poisson, statistics.count, note=note)
     if not np.isfinite(statistics.moments).all():
         return Fit(poisson, statistics.count, note="the gaps' moments are not finite")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Controller"]
 
 _DEPOSED = (
-    "its fronts follow a scaler that was started later, so this one changes nothing; "
+    "its fronts follow a scaler that was started later, so this one makes no changes; "
     "a scaler that is started now takes over"
 )
 _AHEAD_MAX = 10 * 365 * 86_400_000  # ten years: terms are milliseconds

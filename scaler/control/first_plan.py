@@ -32,7 +32,7 @@ def first_plan(function: str, settings: FunctionSettings) -> Plan:
         gpu=settings.gpu,
         memory_mb=settings.memory_mb,
     )
-    why = "Nothing is known yet of how long its batches take: they are measured first."
+    why = "The execution time of its batches is not known yet: it is measured first."
     return Plan(function, 1, "first", (each,), (Route("*", {"first": 1.0}, 0.0),), explain=(why,))
 
 
@@ -47,5 +47,5 @@ def found_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
     if not sum(slots.values()):
         return None
     weights = {name: count / sum(slots.values()) for name, count in slots.items()}
-    why = "These instances were there before the scaler."
+    why = "These instances existed before the scaler started."
     return Plan(function, 1, "found", classes, (Route("*", weights, 0.0),), explain=(why,))

@@ -89,7 +89,7 @@ def explained(before: Plan | None, after: Plan) -> tuple[str, ...]:
 def _rerouted(before: Route | None, after: Route) -> Iterator[str]:
     callers = "all others" if after.app == "*" else after.app
     if before is None:
-        yield f"Requests of {callers} have a route of their own."
+        yield f"Requests of {callers} have their own route."
         return
     names = sorted({*before.weights, *after.weights})
     for name in names:

@@ -73,7 +73,7 @@ def _asked(
 def _fault(load: FunctionLoad | None, answer: object) -> str:
     """Why this cannot be a plan; empty if it can."""
     if load is None:
-        return "it proposes something for a function that it was not shown"
+        return "it makes a proposal for a function that it was not given"
     if not isinstance(answer, Proposal):
         return f"it proposes {answer!r:.60}, which is no Proposal"
     return next(_faults(load, answer), "")
@@ -105,7 +105,10 @@ def _size_faults(load: FunctionLoad, size: object) -> Iterator[str]:
     model = _model(load, size.variant)
     asked = (size.batch, size.cpu, size.gpu)
     if model is None or model.predict(*asked, load.percentile) is None:
-        yield f"it names {size.name}, a size that was not offered and that the model does not know"
+        yield (
+            f"it names {size.name}, a size that was not offered and that the latency model "
+            "does not know"
+        )
     elif not all(0 < amount < math.inf for amount in (size.exec_s, size.rate_rps)):
         yield f"of {size.name} it says exec_s = {size.exec_s}, rate_rps = {size.rate_rps}"
 

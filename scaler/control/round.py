@@ -175,7 +175,7 @@ class Round:
             listed = await self._driver.call(self._provider.functions)
         except ProviderError as error:
             if not self.unreachable:
-                self._driver.say(f"{error}; nothing is changed until it can be")
+                self._driver.say(f"{error}; nothing is changed until it can be reached")
             self.unreachable = str(error)
             return
         if self.unreachable:

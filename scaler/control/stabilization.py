@@ -113,14 +113,14 @@ class Stabilization:
         wanted.append((now_s, plan))
         chosen = wanted[0][1]
         if lacks_room(load, chosen, plan):
-            note("instances go at once, as requests wait for others that have no room")
+            note("instances are removed at once, to make room for those that requests wait for")
             return plan
         if chosen is not plan:
-            note("a reduction has not been wanted for long enough")
+            note("fewer instances have not been proposed for long enough")
         if before is None or plan_size.taken(chosen) >= plan_size.taken(before):
             return chosen
         if now_s < history.reduced_s + self._limits.cool_down_s:
-            note("the last reduction was not long enough ago")
+            note("the last reduction was too recent")
             return before
         return chosen
 
@@ -130,7 +130,7 @@ class Stabilization:
         most = there + max(self._limits.growth_least, math.floor(there * self._limits.growth))
         if plan_size.instances(plan) <= most:
             return plan
-        note(f"{plan_size.instances(plan)} instances are too many to have at once")
+        note(f"{plan_size.instances(plan)} instances are too many to start at once")
         return plan_size.without(plan, plan_size.instances(plan) - most)
 
     def _part_way(self, before: Plan, plan: Plan, note: Callable[[str], None]) -> Plan:

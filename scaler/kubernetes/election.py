@@ -109,7 +109,7 @@ class Election:
         except CarpoolError as error:
             self._say(f"the Lease cannot be read or written: {error}")
         except Exception:  # the next look may go better, and nobody else would take one
-            log.exception("a look at the Lease failed")
+            log.exception("checking the Lease failed")
         else:
             self._say("")
 

@@ -52,7 +52,7 @@ class Forwarding:
             exchange.reply(200, b"OK", "text/plain")
             return
         if self._syncs_alone and exchange.target != PATH:
-            message = f"no route {exchange.path!r}: only {PATH} is answered here"
+            message = f"no route {exchange.path!r}: only {PATH} is served here"
             raise NotFound(message)
         exchange.on_gone = self._tasks.start(self._answer(exchange)).cancel
 
@@ -69,7 +69,7 @@ class Forwarding:
             self._pool.close()
             self._pool = None
         if not where:
-            message = "no scaler leads just now"
+            message = "no scaler leads at the moment"
             raise ConnectionFailed(message, sent=False)
         self._pool = self._pool or Pool(where, max_connections=_CONNECTIONS)
         return self._pool
@@ -84,7 +84,7 @@ class Forwarding:
             _try_again(exchange, f"does not answer ({error or 'in time'})")
             return
         except asyncio.CancelledError:  # this one leads now, or ends
-            _try_again(exchange, "is another one now")
+            _try_again(exchange, "is now another one")
             raise
         kind = (found.header(b"content-type") or b"application/json").decode("latin-1")
         exchange.reply(found.status, found.body, kind, _decoded(found.headers, _NOT_PASSED))

@@ -75,7 +75,7 @@ class _Views:
     def shadow(self) -> Response:
         found = self._snapshot.document(SHADOW)
         if found is None:
-            message = "no other policy is watched: start the scaler with --shadow POLICY, "
+            message = "no shadow policy runs: start the scaler with --shadow POLICY, "
             message += "or carpool up with --scaler '--shadow POLICY'"
             raise NotFound(message)
         return _json(found)
@@ -92,7 +92,7 @@ class _Views:
         unlisted = self._snapshot.document(UNLISTED)
         if unlisted:
             return Overloaded(unlisted.decode(), _AGAIN_S)
-        return NotFound(f"no function {name!r} that is scaled{hint}")
+        return NotFound(f"no scaled function {name!r}{hint}")
 
 
 def _file(path: Path, content_type: str) -> Callable[[], Response]:

@@ -53,7 +53,9 @@ class ObservedPolicy:
         about = repr(request)
         depart = self._asked("depart", about, self._policy.depart, request, [request])
         if not isinstance(depart, (int, float)) or math.isnan(depart):
-            raise Broken(SANE, f"depart({about}) returned {depart!r}, which is no time in seconds")
+            raise Broken(
+                SANE, f"depart({about}) returned {depart!r}, which is not a time in seconds"
+            )
         self._calls.append(_Call("depart", about, depart))
         return depart
 

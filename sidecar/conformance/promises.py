@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["BOUNDED", "FORGETS", "LEAVES", "ONE_END", "PROMISES", "READS", "SAME", "SANE", "Broken"]
 __all__ += ["check_drive"]
 
-SANE = "it raises no exception, and returns times and whole numbers of items"
+SANE = "it raises no exceptions, and returns times and whole numbers of items"
 READS = "it changes no request"
 ONE_END = "every request ends exactly once"
 SIZES = "no batch is larger than allowed, or mixes keys"
 DEADLINES = "no request is sent after its deadline"
 ORDER = "first in, first out within a class and key"
-LEAVES = "a request without a deadline leaves in bounded time, even when it is alone"
+LEAVES = "a request without a deadline leaves in bounded time, even if it is alone"
 SAME = "two instances of it behave the same"
 FORGETS = "it holds no reference to a request that has ended"
 BOUNDED = "its memory does not grow with the requests"
@@ -73,7 +73,7 @@ def _check_ends(arrived: int, ends: Sequence[End]) -> None:
     ended = Counter(end.request.id for end in ends)
     twice = [number for number, times in ended.items() if times > 1]
     if twice or len(ended) != arrived:
-        seen = f"{arrived} requests came, {len(ended)} ended, and these twice: {twice}"
+        seen = f"{arrived} requests arrived, {len(ended)} ended, and these ended twice: {twice}"
         raise Broken(ONE_END, seen)
     for end in ends:
         if end.state not in TERMINAL or end.state is not end.request.state:
@@ -83,9 +83,9 @@ def _check_ends(arrived: int, ends: Sequence[End]) -> None:
 def _check_batch(ran: BatchRun, requests: list[Request], batch_max: int) -> None:
     items = sum(request.item_count for request in requests)
     if len(requests) > 1 and items > batch_max:
-        raise Broken(SIZES, f"a batch of {items} items left, {batch_max} are allowed")
+        raise Broken(SIZES, f"a batch of {items} items left, at most {batch_max} are allowed")
     if len({request.key for request in requests}) > 1:
-        raise Broken(SIZES, f"a batch of several keys left: {requests}")
+        raise Broken(SIZES, f"a batch with several keys left: {requests}")
     for request in requests:
         if request.deadline <= ran.at:
             late_s = ran.at - request.deadline

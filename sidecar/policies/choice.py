@@ -52,10 +52,10 @@ def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str,
         if name == "wait_s" or (name in known and known[name].parameter == "wait_s")
     ]
     if "wait_s" not in {field.name for field in fields}:
-        expected = f"nothing, as policy {settings.batch_policy!r} has no window"
+        expected = f"nothing, because the policy {settings.batch_policy!r} has no window"
         problems.add("batch.wait", wait, expected, "use batch.policy fixed, or remove it")
     elif windows_given:
-        expected = f"to stand alone, and batch.params has {windows_given[0]} too"
+        expected = f"only one of the two, and batch.params has {windows_given[0]} too"
         problems.add("batch.wait", wait, expected, "give one of them")
     problems.raise_if_any()
     return {**settings.batch_params, "wait_s": settings.batch_wait_s}

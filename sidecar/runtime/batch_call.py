@@ -122,7 +122,7 @@ def _answers(response: Response, ids: list[int]) -> Answers:
         raise FunctionFault(msg)
     columns = wire.decode_answer(response.body)
     if list(columns.ids) != ids:
-        msg = f"the function answered {len(columns.ids)} items where {len(ids)} others were asked"
+        msg = f"the function answered {len(columns.ids)} items, expected {len(ids)}"
         raise FunctionFault(msg)
     padding = _padding(response.header(b"x-carpool-padding"))
     statuses, bodies = columns.statuses, columns.bodies

@@ -168,7 +168,7 @@ class ProbedInstance:
             silence.missed(asked)
         self._set_state(up=up, reason=reason, silent=not silence.broken)
         if not self._batches_held and silence.too_long(self._silence_max_s, self._loop.time()):
-            self.hung(f"it answered no probe for {self._silence_max_s:g} s")
+            self.hung(f"it has answered no probe for {self._silence_max_s:g} s")
 
     async def _probe(self) -> tuple[bool, str, bool]:
         """Whether it is ready, why not, and whether it answered at all."""

@@ -70,7 +70,7 @@ class HandlerProcess:
         if self._short_of_memory:
             return self._place.out_of_memory()
         last = self._tail.decode("utf-8", "replace").strip().splitlines()
-        return last[-1] if last else "it exits without saying why"
+        return last[-1] if last else "it exits without a message"
 
     def became_ready(self) -> None:
         """The process answers: what it died of before is history."""

@@ -93,7 +93,7 @@ class Outcomes:
     def _of_background(self) -> Iterator[Metric]:
         buckets, total = self._background.seconds.cumulative()
         seconds = HistogramMetricFamily(
-            "batch_background_seconds", "As batch_request_seconds, of background requests"
+            "batch_background_seconds", "Like batch_request_seconds, for background requests"
         )
         seconds.add_metric([], buckets, sum_value=total)
         yield seconds
@@ -112,7 +112,7 @@ class Outcomes:
             if objective_s is not None:
                 objective.add_metric([name], objective_s)
         yield objective
-        share = GaugeMetricFamily("batch_objective_ratio", "Share of requests that are to meet it")
+        share = GaugeMetricFamily("batch_objective_ratio", "Share of requests that must meet it")
         if self._share is not None:
             share.add_metric([], self._share)
         yield share

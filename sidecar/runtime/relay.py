@@ -67,7 +67,10 @@ class Relay:
         if not self._warned:
             self._warned = True
             log.warning("a batch was refused: its sender does not have this function's token")
-        text = f"expected {wire.KEY_HEADER}: whole batches are taken from this function's front"
+        text = (
+            f"expected {wire.KEY_HEADER}: "
+            "whole batches are accepted only from this function's front"
+        )
         exchange.reply(403, errors.body(text))
 
     async def _pass_on(self, exchange: Exchange) -> None:

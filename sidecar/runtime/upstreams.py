@@ -217,7 +217,7 @@ def _members(
     classes = {instance_class.name: instance_class for instance_class in plan.classes}
     if addresses is None:
         if len(classes) != 1:
-            expected = "the addresses of each class, as the plan has not just one"
+            expected = "the addresses of each class, because the plan has several"
             raise ConfigError([Problem("instances", "", expected)])
         addresses = dict.fromkeys(classes, present)
     problems = Problems()

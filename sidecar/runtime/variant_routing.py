@@ -72,7 +72,7 @@ def reason_unfit(demand: Demand, variant_router: VariantRouter) -> CarpoolError 
     late = variant_router.would_fit(demand)
     if late is not None:
         msg = (
-            f"nothing that runs now answers {asked}; {_figures(late)}, would: it is loaded in "
+            f"no running variant answers {asked}; {_figures(late)}, would: it is loaded in "
             f"{late.load_s:.2g} s, or overloaded"
         )
         return Overloaded(msg, max(late.load_s, _RETRY_S))
@@ -85,7 +85,7 @@ def _reason_unavailable(demand: Demand, variant_router: VariantRouter) -> Carpoo
     """Why the variant that was named cannot serve it; None: it can."""
     named = variant_router.offer(demand.variant)
     if named.accuracy < demand.accuracy:
-        return Unfit(f"{_figures(named)} was named, and {_asked(demand)} was asked for")
+        return Unfit(f"{_figures(named)} was named, but {_asked(demand)} was required")
     if (
         variant_router.is_running(demand.variant)
         or named.load_s + named.latency_s <= demand.latency_s
@@ -97,12 +97,13 @@ def _reason_unavailable(demand: Demand, variant_router: VariantRouter) -> Carpoo
 
 def _refuse_demand(demand: Demand, *, waits: bool) -> None:
     if waits:
-        msg = "there is no plan yet that says which variants there are"
+        msg = "there is no plan with variants yet"
         raise Overloaded(msg, _RETRY_S)
     if demand.accuracy or demand.cost < math.inf or demand.variant:
         msg = (
-            "this function has no variants to choose from, so no accuracy, cost or variant can be "
-            "promised: leave these out, or have it scaled by the policy infaas, with variants"
+            "this function has no variants to choose from, so requests cannot choose "
+            "accuracy, cost or variant: leave these out, or scale the function by the policy "
+            "infaas, with variants"
         )
         raise Unfit(msg)
 

@@ -177,15 +177,19 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     add = parser.add_argument
     add("--policy", action="append", help=f"may be repeated ({', '.join(POLICIES)})")
-    add("--share", type=float, help="of all cells, evenly spread (a sixth; all if parts are named)")
+    add(
+        "--share",
+        type=float,
+        help="share of all cells, evenly spread (a sixth; all if parts are named)",
+    )
     for part, names in zip(_PARTS, _listed(), strict=True):
-        expected = f"only cells with it; may be repeated ({', '.join(names)})"
+        expected = f"only cells with this value; may be repeated ({', '.join(names)})"
         add(f"--{part}", action="append", default=[], metavar="NAME", help=expected)
-    add("--seeds", default="1-3", help="of requests, such as 1-3 or 1,4 (1-3)")
+    add("--seeds", default="1-3", help="seeds of the requests, such as 1-3 or 1,4 (1-3)")
     add("--horizon", default="20m", help="simulated time of each run (20m)")
     expected = "a folder with traces/*.csv and profiles/*.csv, for further cells; may be repeated"
     add("--data", action="append", type=Path, default=[], metavar="FOLDER", help=expected)
-    expected = "rows, one JSON object a line; those that it has are not run again"
+    expected = "file of rows, one JSON object per line; rows that it has are not run again"
     add("--out", type=Path, metavar="FILE.jsonl", help=expected)
     expected = "run nothing: show all rows that --out has, of any horizon and seed"
     add("--only-kept", action="store_true", help=expected)

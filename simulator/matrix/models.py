@@ -126,7 +126,7 @@ def _measured(path: Path) -> Model:
     table = read_table(path, load_s=LOAD_S)
     singles = sorted(seconds for row, seconds in table.rows.items() if row.batch == 1)
     if not singles:
-        expected = "a row with batch 1, as objectives are multiples of a single request's time"
+        expected = "a row with batch 1, because objectives are multiples of a single request's time"
         raise ConfigError([Problem(str(path), "no batch of 1", expected)])
     single_s = singles[len(singles) // 2]
     return Model(table, single_s, max(_MEASURED_RPS, 2 / single_s))

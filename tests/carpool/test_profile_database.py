@@ -129,7 +129,7 @@ def test_what_another_version_has_learnt_is_refused_with_the_mend(tmp_path: Path
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE fits SET document = replace(document, '\"form\":', '\"was\":')")
     assert None is read_fit(path, ORIGIN)
-    with pytest.raises(ConfigError, match="carpool profile of any model learns anew"):
+    with pytest.raises(ConfigError, match="run carpool profile on any model"):
         read_model(path, NET)
 
 

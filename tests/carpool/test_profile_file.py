@@ -115,7 +115,7 @@ def _below_a_file(path: Path) -> None:
     [
         (_cut, "malformed.*delete it, or name another"),
         (_text, "not a database.*delete it, or name another"),
-        (_later, "version 99.*of version 2; a later carpool wrote it"),
+        (_later, "version 99.*of version 2; it was written by a later version of carpool"),
         (_folder, "unable to open.*name one that can be written to"),
         (_below_a_file, "name one that can be written to"),
     ],

@@ -165,7 +165,7 @@ def test_a_policy_whose_instances_are_refused_ends_at_once_and_others_are_printe
         table = live.process.stdout.read()
         code, said = live.ended()
     assert 1 == code, said
-    assert "echo cannot have its instances" in said
+    assert "echo cannot get its instances" in said
     assert "at most" in said
     assert "fixed" in table
     assert "huge" not in table

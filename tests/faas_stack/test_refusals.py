@@ -12,7 +12,7 @@ def test_what_was_refused_at_each_of_some_looks_is_refused_for_good() -> None:
     looks = Looks()
     for _ in range(LOOKS - 1):
         looks.take({"fn": "too large"})
-    with pytest.raises(Refused, match="fn cannot have its instances: still too large"):
+    with pytest.raises(Refused, match="fn cannot get its instances: still too large"):
         looks.take({"fn": "still too large"})
 
 

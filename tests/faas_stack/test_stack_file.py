@@ -219,7 +219,7 @@ def test_needs_neither_handler_nor_template_where_nothing_is_built(folder: Path)
         pytest.param(
             f"{HEAD}functions:\n  a: {{lang: py, handler: fn, image: i}}\n"
             "  b: {lang: py, handler: template, image: i}\n",
-            "functions.b.image = 'i': expected an image of its own",
+            "functions.b.image = 'i': expected its own image",
             id="shared-image",
         ),
         pytest.param(

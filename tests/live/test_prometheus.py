@@ -53,8 +53,8 @@ def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_pa
         wait_until(lambda: "Prometheus" not in notes(running), what="the target again")
         all_are_answered(steady.over())
         second.ended()
-        wait_until(lambda: "cannot be asked" in trouble(running), what="Prometheus to be missed")
-        said = "requests are counted by sidecars alone"
+        wait_until(lambda: "cannot be queried" in trouble(running), what="Prometheus to be missed")
+        said = "only sidecars count requests"
         wait_until(lambda: said in "".join(running.up.said), what="that in the log")
         assert 1 == "".join(running.up.said).count(said)
 

@@ -83,7 +83,7 @@ class Before:
         ("made", "OSError: no such file"),
         ("raises", "ZeroDivisionError: division by zero (test_command_policy.py:"),
         ("answers", "propose() answers 'two, please', not a Proposal by function"),
-        ("stranger", "for nobody: it proposes something for a function that it was not shown"),
+        ("stranger", "for nobody: it makes a proposal for a function that it was not given"),
         ("nan", "routes[0].max_wait_s = 'NaN'"),
         ("invented", "it names huge-b1, a size that was not offered"),
         ("exits", "SystemExit: 7 (test_command_policy.py:"),

@@ -77,11 +77,11 @@ def test_counts_are_by_function_whatever_their_namespace() -> None:
     ("body", "status", "said"),
     [
         (b"", 503, "503"),
-        (b"<html>", 200, "cannot be asked"),
-        (b'{"status": "success"}', 200, "not answer as expected"),
-        (document({"metric": {"function_name": "echo"}}), 200, "not answer as expected"),
-        (document(*both("echo", "+Inf")), 200, "not answer as expected"),
-        (document(series("echo", "1")), 200, "not answer as expected"),
+        (b"<html>", 200, "cannot be queried"),
+        (b'{"status": "success"}', 200, "returned an unexpected response"),
+        (document({"metric": {"function_name": "echo"}}), 200, "returned an unexpected response"),
+        (document(*both("echo", "+Inf")), 200, "returned an unexpected response"),
+        (document(series("echo", "1")), 200, "returned an unexpected response"),
     ],
 )
 def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> None:
@@ -96,5 +96,5 @@ def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> 
 
 def test_nobody_there_is_told() -> None:
     """Nothing listens."""
-    with pytest.raises(PrometheusError, match="cannot be asked"):
+    with pytest.raises(PrometheusError, match="cannot be queried"):
         Prometheus("http://127.0.0.1:1").readings()

@@ -249,7 +249,7 @@ def test_a_listener_for_sidecars_answers_syncs_alone(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first of a kind is a warning; further ones are only counted."""
+    """The first of a kind is a warning; others are only counted."""
 
     async def scene() -> None:
         async with scaler(tmp_path) as caller:

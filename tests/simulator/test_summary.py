@@ -28,7 +28,7 @@ def test_the_cheapest_that_will_do_is_named() -> None:
         "a is the cheapest policy that meets all objectives. "
         "Under a a thousand requests cost 0.04, and 0.20 % miss their objective. "
         "Under b a thousand requests cost 0.03, 25 % less, and 5.00 % miss their objective, "
-        "more than may. "
+        "more than allowed. "
         "Under c a thousand requests cost 0.06, 50 % more, and 0.00 % miss their objective."
     )
 

@@ -191,7 +191,7 @@ def sized(size: Any) -> dict[str, Any]:
         (request({"inputs": [X], "parameters": []}, GOOD), "the request: parameters is list"),
         (
             request({"inputs": [PLAIN | {"parameters": {"shared_memory_region": "r"}}]}),
-            "input 'x': the parameter 'shared_memory_region' is of an extension that is not",
+            "input 'x': the parameter 'shared_memory_region' belongs to an unsupported",
         ),
         (
             infer(ROWS, outputs=[{"name": "y", "parameters": {"classification": "2"}}]),

@@ -158,7 +158,7 @@ def test_the_endpoints_about_server_and_model(net: OnnxFunction) -> None:
         ("POST /", {"instances": []}, 400, "at least one row"),
         ("POST /", {"instances": 5}, 400, "expected a list"),
         ("POST /", {"instances": [[1, 2]]}, 400, "has the shape [1, 2], the model expects"),
-        ("POST /", {"instances": [{"x": ROW}, {"z": ROW}]}, 400, "the same members"),
+        ("POST /", {"instances": [{"x": ROW}, {"z": ROW}]}, 400, "the same keys"),
         ("POST /", {"instances": [{"z": ROW}]}, 400, "input 'z' is not known"),
     ],
 )

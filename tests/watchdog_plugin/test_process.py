@@ -340,7 +340,7 @@ def test_told_to_exit_on_term_it_finishes_what_is_in_flight(tmp_path: Path) -> N
             batch = pool.submit(client.batch, [b"last"])
             wait_until((tmp_path / "running").exists)
             handler.process.send_signal(signal.SIGTERM)
-            handler.wait_log("SIGTERM: still serving, ending when no request is left")
+            handler.wait_log("SIGTERM: still serving, exiting once no request is left")
             with handler.connect() as late:
                 assert 200 == late.request("GET", "/_/health").status
             (tmp_path / "go").touch()

@@ -145,7 +145,7 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     best = optimised(path, read_onnx(path))
     wanted = [Wanted(at, _SETTINGS) for at in range(3)]
     assert [] == list(measure_alone(best, wanted, -1.0, said.append))
-    assert ["the budget is spent: 3 operators remain"] == said
+    assert ["the time budget is spent: 3 operators remain"] == said
 
 
 def test_a_run_costs_more_than_nothing() -> None:
@@ -251,7 +251,7 @@ def test_a_loop_that_counts_is_measured_as_a_whole(
 def test_a_loop_that_ends_by_its_values_is_refused_by_name(tmp_path: Path) -> None:
     """How long it takes is in no shape and no constant."""
     path = _looping(tmp_path / "loop.onnx", "Loop", ends_by_values=True)
-    with pytest.raises(ConfigError, match=r"operator Loop .*whether it goes on depends on values"):
+    with pytest.raises(ConfigError, match=r"operator Loop .*its end depends on values"):
         predict_command.main([str(path), "--database", str(default_database()), "--no-measure"])
 
 

@@ -93,7 +93,7 @@ class Padding:
             if outputs[name].shape[axis] != fed:
                 msg = (
                     f"output {name!r} has {outputs[name].shape[axis]} along axis {axis} for a "
-                    f"{source!r} of {fed}, expected as many: it is none of ragged_outputs"
+                    f"{source!r} of {fed}, expected as many: add it to ragged_outputs"
                 )
                 raise ValueError(msg)
             length = call.inputs[source].shape[self.axes[source]]

@@ -77,7 +77,7 @@ def _database(request: Request, say: Say) -> tuple[Path, bool]:
     except ConfigError as error:
         if request.is_asked or not path.is_file():
             raise
-        say(f"nothing is measured, as it could not be kept: {error}")
+        say(f"nothing is measured, because the result could not be stored: {error}")
         return path, False
     return path, True
 

@@ -75,7 +75,7 @@ def measure_alone(
         if done and not done % _TOLD:
             say(f"{done} of {len(wanted)} operators measured")
         if time.monotonic() > end_s:
-            say(f"the budget is spent: {len(wanted) - done} operators remain")
+            say(f"the time budget is spent: {len(wanted) - done} operators remain")
             return
         for operator in best.graph.operators[each.position].ways:
             yield from _Operator(best, each, operator, here).measured(end_s)

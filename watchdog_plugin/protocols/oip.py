@@ -283,7 +283,7 @@ def _parameters(holder: dict[str, Any], what: str) -> dict[str, Any]:
         raise BadRequest(msg)
     refused = {name for name in _REFUSED.intersection(parameters) if parameters[name]}
     if refused:
-        msg = f"{what}: the parameter {min(refused)!r} is of an extension that is not offered"
+        msg = f"{what}: the parameter {min(refused)!r} belongs to an unsupported extension"
         raise BadRequest(msg)
     return parameters
 

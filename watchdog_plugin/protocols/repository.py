@@ -122,8 +122,8 @@ class Repository:
             raise NotFound(msg)
         if verb == "unload":
             msg = (
-                f"model {name!r} is not unloaded: it lasts as long as its function; remove the "
-                "function, or scale it to zero"
+                f"model {name!r} is not unloaded: it is loaded as long as its function runs; "
+                "remove the function, or scale it to zero"
             )
             raise BadRequest(msg)
         if asked := _parameters(item):

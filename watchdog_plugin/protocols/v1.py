@@ -85,7 +85,7 @@ class Instances:
         first = requests[0][0]
         if all(isinstance(row, dict) for rows in requests for row in rows):
             if any(row.keys() != first.keys() for rows in requests for row in rows):
-                msg = "the instances do not all have the same members"
+                msg = "the instances do not all have the same keys"
                 raise BadRequest(msg)
             return {name: [[row[name] for row in rows] for rows in requests] for name in first}
         if len(self._signature.inputs) == 1:

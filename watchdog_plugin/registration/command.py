@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
             _say(prefix + _described(entry))
         count = len(registry.entries())
     if failures == len(jobs):
-        msg = f"none of {len(jobs)} variants of {str(chosen.model)!r} works; none is registered"
+        msg = f"none of {len(jobs)} variants of {str(chosen.model)!r} works, so none is registered"
         raise FunctionFault(msg)
     left_out = f", {failures} left out" if failures else ""
     noun = "variant" if count == 1 else "variants"

@@ -67,7 +67,7 @@ class ValidationSet:
             scores = answers.reshape(len(self), -1)
             unclear = np.isnan(scores).any(axis=1)
             if unclear.all():
-                msg = "it answers NaN to every row of the validation set"
+                msg = "its outputs for the validation set are all NaN"
                 raise FunctionFault(msg)
             answers = np.where(unclear, -1, scores.argmax(axis=1))
         elif answers.dtype.kind not in "iu":

@@ -55,7 +55,7 @@ class ClusterNamespaces:
     async def remove(self, name: str) -> None:
         """Delete one, with all that is in it."""
         if name == self._namespaces.default:
-            message = f"namespace {name!r} is that of functions that name none: it stays"
+            message = f"namespace {name!r} is the default of functions and cannot be removed"
             raise Conflict(message)
         await self._api.remove(await self._labelled(name))
 

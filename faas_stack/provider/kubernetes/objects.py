@@ -180,7 +180,7 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
     """The function that a Deployment is of.
 
     Raises:
-        KeyError: it is no function's.
+        KeyError: it does not belong to a function.
         CarpoolError: it is one that this version of Carpool cannot read.
     """
     metadata, spec = stored["metadata"], stored["spec"]

@@ -266,11 +266,14 @@ class KubernetesOrchestrator:
         """Leave alone what others have made.
 
         Raises:
-            Conflict: there is such an object, and it is no function's.
+            Conflict: there is such an object, and it does not belong to a function.
         """
         there = await self._api.find(collection(kind, namespace, name), METADATA)
         if there and MANAGED.items() - there["metadata"].get("labels", {}).items():
-            message = f"{kind} {name!r} exists in namespace {namespace!r} and is no function's"
+            message = (
+                f"{kind} {name!r} exists in namespace {namespace!r} and does not belong to a "
+                "function"
+            )
             raise Conflict(message)
 
     async def _mark_idle(self, function: KubernetesFunction, left: int) -> None:

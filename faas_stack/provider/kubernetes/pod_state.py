@@ -61,7 +61,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodState:
     """The instance in a pod.
 
     Raises:
-        KeyError: it is no function's.
+        KeyError: it does not belong to a function.
     """
     metadata, status = pod["metadata"], pod.get("status", {})
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}

@@ -45,6 +45,6 @@ class ImpliedNamespaces:
 
 def _unsupported(name: str) -> Unsupported:
     return Unsupported(
-        f"namespace {name!r}: here a namespace is there as long as a function is in it; "
-        "deploy one to it, or remove all of them"
+        f"namespace {name!r}: here a namespace exists while it has functions; deploy one to "
+        "it, or remove all of them"
     )

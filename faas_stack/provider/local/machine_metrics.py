@@ -36,7 +36,7 @@ class MachineMetrics(Collector):
                 about = f"{unit} reserved by functions."
                 yield GaugeMetricFamily(f"provider_promised_{name}", about, given)
         busy = GaugeMetricFamily(
-            "provider_gpu_busy_ratio", "Share of time in which a GPU had work.", labels=("gpu",)
+            "provider_gpu_busy_ratio", "Share of time in which a GPU was busy.", labels=("gpu",)
         )
         for gpu, ratio in self._backend.busy_gpus().items():
             busy.add_metric([gpu], ratio)

@@ -128,7 +128,9 @@ class ProcessBackend:
         size = problems.attempt(lambda: self.size(deployment)) or Resources()
         gpus = self._partitions.gpus
         if size.gpus and gpus and not gpus.names:
-            problems.add("com.carpool.gpu", f"{size.gpu_percent:g}", "a GPU to be here", gpus.why)
+            problems.add(
+                "com.carpool.gpu", f"{size.gpu_percent:g}", "a GPU on this machine", gpus.why
+            )
         else:
             problems.attempt(lambda: self.ledger.check(size))
         context = self._images.get(deployment.image)
@@ -196,8 +198,8 @@ class ProcessBackend:
         if probe.returncode == 0:
             self._command = network_namespace.command(self._command)
             self.notes.append(
-                "of-watchdog: each instance in a network namespace of its own, without outside "
-                "network; --no-watchdog gives it back"
+                "of-watchdog: each instance in a network namespace of its own, without "
+                "access to other networks; --no-watchdog restores it"
             )
             return
         self._extra_env["sidecar_watchdog"] = "off"

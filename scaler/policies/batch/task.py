@@ -89,7 +89,7 @@ class BatchTask:
         self._instance_sizes = instance_sizes
         self._fleets: dict[tuple[int, int, float], BatchFleet] = {}
         self._known: dict[tuple[int, int, float], Choice] = {}
-        self._why_not = "The latency model knows no size of instance."
+        self._why_not = "The latency model has no instance sizes."
         self._choices: list[Choice] = []
         if self._instance_sizes:
             self._find()
@@ -141,8 +141,8 @@ class BatchTask:
         best_s, self._choices = search.quickest(aims.budget, miss)
         self._target_s = best_s * (1 + aims.gain)
         self._why_not = (
-            f"A budget of {aims.budget:.4g} for a request is below the {search.cheapest_cost():.4g}"
-            " that it costs at least."
+            f"A budget of {aims.budget:.4g} for a request is below the lowest possible cost "
+            f"of {search.cheapest_cost():.4g}."
         )
 
     def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
@@ -157,7 +157,7 @@ class BatchTask:
         if now.late > 1 - self._percentile or not now.cost <= budget:
             return None, ""
         if self._aims.budget is not None:
-            return now, "Nothing quicker within the budget is worth a change."
+            return now, "No faster plan within the budget is worth a change."
         saved = (now.cost - best.cost) * load.rate_rps
         least = self._aims.gain * now.cost * load.rate_rps
         if best.instance_size is not now.instance_size or best.batch_size != now.batch_size:
@@ -220,15 +220,15 @@ class BatchTask:
         asked = f"{load.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
         window_ms = choice.window_s * _MS_PER_S
         leaves = f"{window_ms:.4g} ms after their first request"
-        batches = f"batches of up to {choice.batch_size}, which leave full or {leaves}"
+        batches = f"batches of up to {choice.batch_size}, which leave when full or {leaves}"
         if choice.batch_size == 1:
             batches = "single requests"
         running = f"on {option.got} x {option.fleet.size.name}, for {choice.cost:.4g} a request"
         sentences = [f"{asked}: {batches}, {running}."]
         if isinstance(self._process, MarkovArrivals):
-            sentences.append(f"They are planned for as {spelled(self._process)}.")
+            sentences.append(f"They are planned as {spelled(self._process)}.")
         if why:
             sentences.append(why)
         if option.got < option.wanted:
-            sentences.append(f"{option.wanted} instances are needed, {option.got} have room.")
+            sentences.append(f"{option.wanted} instances are needed, and {option.got} fit.")
         return sentences

@@ -206,7 +206,7 @@ class Carpool:
             serving, instances = chosen, Counter({size: instances[size]})
         wait_ms = 1000 * chosen.window_s
         said = (
-            f"{demand.level_rps:.4g} requests/s, paid for by execution: batches of "
+            f"{demand.level_rps:.4g} requests/s, billed per execution: batches of "
             f"{chosen.mean_batch:.3g} on {size.name} after at most {wait_ms:.0f} ms, "
             f"and {instances[size]} instances, as idle ones are free."
         )
@@ -285,9 +285,11 @@ def _said(load: FunctionLoad, demand: Demand, cover: Cover, menu: Menu) -> list[
     slo_ms = 1000 * load.tightest_s
     taken_rps = menu.taken_by(cover.instances)
     why = f"{demand.level_rps:.4g} requests/s within {slo_ms:.4g} ms: {sizes}"
-    said = [f"{why}, which take {taken_rps:.4g} with the batches that come about."]
+    said = [f"{why}, which serve {taken_rps:.4g} with the batches that form."]
     if demand.jumped:
-        said.append(f"The load has just jumped: {demand.reserve_rps:.3g}/s more than was counted.")
+        said.append(f"The load has just jumped: {demand.reserve_rps:.3g}/s are added to the count.")
     elif demand.reserve_rps >= 0.05 * demand.level_rps > 0:
-        said.append(f"A reserve of {demand.reserve_rps:.3g}/s, as the load rose so lately.")
+        said.append(
+            f"A reserve of {demand.reserve_rps:.3g}/s is kept, because the load rose recently."
+        )
     return said

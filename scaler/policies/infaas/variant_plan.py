@@ -60,7 +60,7 @@ def variant_proposal(
         _said(app, need, own) for app, need, own in zip(load.apps, task.needs, shares, strict=True)
     ]
     if missing_rps:
-        explain.append(f"{missing_rps:.4g} requests/s find no room, or no variant that suits them.")
+        explain.append(f"{missing_rps:.4g} requests/s have no capacity, or no suitable variant.")
     return Proposal(
         wanted,
         wait_s={"*": 0.0},

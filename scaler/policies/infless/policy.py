@@ -200,7 +200,7 @@ def _said(draft: Draft, released: Counter[Size]) -> list[str]:
     said = f"{load.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
     sentences = [f"{said}, which take {rate_shares.rate_high(draft.instances):.4g}."]
     if released:
-        sentences.append(f"Released {listed(released)}, which had too little to do.")
+        sentences.append(f"Released {listed(released)}, which had too little load.")
     if draft.unplaced_rps:
         sentences.append(f"There is no room for {draft.unplaced_rps:.4g} requests/s.")
     return sentences

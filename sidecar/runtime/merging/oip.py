@@ -204,7 +204,7 @@ def _inputs(text: Raw) -> list[_Tensor]:
 
 def _number(digits: bytes) -> int:
     if not digits.isdigit():
-        msg = f"{digits[:20]!r} is no number of bytes"
+        msg = f"{digits[:20]!r} is not a number of bytes"
         raise ValueError(msg)
     return int(digits)
 

@@ -74,7 +74,7 @@ class Front:
             self.answered(SyncAnswer.from_json(plan_file.read_bytes()))
             self._revision = ""  # there may be a newer one
         except (CarpoolError, OSError) as error:
-            log.warning("the saved plan is not used: %s", error)
+            log.warning("the saved plan was ignored: %s", error)
 
     @property
     def starving(self) -> bool:

@@ -153,7 +153,7 @@ class Sync:
         presented = (response.header(PROOF.encode()) or b"").decode("latin-1")
         expected = proof(self._token, self._sender, self._sequence, response.body)
         if self._token and not hmac.compare_digest(presented.encode(), expected.encode()):
-            self._refuse("proof", "it does not prove that it knows the token")
+            self._refuse("proof", "it did not prove that it knows the token")
             return
         try:
             answer = SyncAnswer.from_json(response.body)
@@ -167,9 +167,7 @@ class Sync:
         self.refused[reason] = self.refused.get(reason, 0) + 1
         if reason not in self._logged:
             self._logged.add(reason)
-            log.warning(
-                "a response of the scaler was refused: %s; further ones are only counted", text
-            )
+            log.warning("a response of the scaler was refused: %s; others are only counted", text)
 
     def _failed(self, reason: str, took_s: float) -> float:
         """How long to wait until the next try, of what has passed already in this one."""

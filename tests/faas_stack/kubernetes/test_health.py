@@ -39,7 +39,7 @@ def test_a_provider_that_is_behind_says_so_and_stays_in_service(tmp_path: Path) 
             refused = cluster.first["GET", PODS] = [lambda each: refuse(each, 403, "Forbidden")] * 9
             cluster.end_watches()
             await wait_until_async(lambda: orchestrator.behind, what="a watch that fails")
-            behind = (200, b"OK, but changes are not seen now")
+            behind = (200, b"OK, but changes are currently not received")
             assert behind == (await client.request("GET", "/healthz"))[::2]
             refused.clear()
             await wait_until_async(lambda: not orchestrator.behind, what="the next watch")

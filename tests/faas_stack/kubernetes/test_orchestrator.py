@@ -159,7 +159,7 @@ def test_what_a_create_is_refused_for(tmp_path: Path) -> None:
         with pytest.raises(Conflict, match=r"'fn' exists .* update it with PUT"):
             await orchestrator.deploy(deployment())
         cluster.put(f"{DEPLOYMENTS}/web", {"metadata": {"name": "web"}})
-        with pytest.raises(Conflict, match=r"'web' exists .* is no function's"):
+        with pytest.raises(Conflict, match=r"'web' exists .* does not belong to a function"):
             await orchestrator.deploy(deployment(service="web"))
         overtaken = [lambda exchange: refuse(exchange, 409, "Conflict")] * 2
         cluster.first["POST", DEPLOYMENTS] = overtaken

@@ -53,13 +53,13 @@ def test_no_daemon_to_start(tmp_path: Path) -> None:
     """The program that is missing is named; an instance then takes turns, and that is said."""
     daemon = Mps(tmp_path, ["GPU-1"], tmp_path / "theirs")
     assert not daemon.runs
-    with pytest.raises(Unusable, match=f"{CONTROL} is not on the PATH; it comes with NVIDIA's"):
+    with pytest.raises(Unusable, match=f"{CONTROL} is not on the PATH; it is part of NVIDIA's"):
         daemon.ensure()
     with pytest.raises(Unusable, match=CONTROL):
         daemon.servers()
     daemon.stop()
     gpus = Gpus([GPU], tmp_path)
-    assert gpus.prepare().startswith("no MPS, so those on one GPU take turns (")
+    assert gpus.prepare().startswith("no MPS, so functions on the same GPU take turns (")
     assert {"CUDA_VISIBLE_DEVICES": "GPU-1"} == gpus.environment(Assignment(HALF, (), ("GPU-1",)))
 
 
@@ -97,7 +97,7 @@ def test_mig_instances_are_used_as_they_are(tmp_path: Path) -> None:
     gpus = Gpus([MIG], tmp_path)
     assert ("MIG-1",) == gpus.names
     assert {"CUDA_VISIBLE_DEVICES": "MIG-1"} == gpus.environment(Assignment(HALF, (), ("MIG-1",)))
-    assert "MIG instances: those on one take turns" == gpus.prepare()
+    assert "MIG instances: functions on the same one take turns" == gpus.prepare()
     assert {} == gpus.environment(Assignment(Resources(cpu=1.0)))
 
 

@@ -113,7 +113,7 @@ def test_what_holds_is_said(partitions: Partitions) -> None:
             "affinity and thread counts only, quotas and memory limits are not enforced"
             in partitions.note
         )
-        weak = "64 MiB wanted, which nothing enforces (no cgroups)"
+        weak = "64 MiB requested, but not enforced (no cgroups)"
         said = f"0.5 core by 1 thread alone, no quota, {many}; {weak}"
     assert said == str(half.partition)
     half.end()
@@ -123,7 +123,7 @@ def test_off_is_nothing_but_threads() -> None:
     """No instance is refused or moved, and it says so."""
     off = Partitions.off()
     assert (SLEEPER, {}) == off.of("i", Resources(cpu=64.0), list).enter(SLEEPER)
-    assert (0, "off: limits apply to thread counts only") == (len(off.groups), off.note)
+    assert (0, "off: limits apply only to thread counts") == (len(off.groups), off.note)
 
 
 AS_NOBODY = """

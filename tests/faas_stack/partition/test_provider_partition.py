@@ -309,7 +309,7 @@ async def test_a_gpu_that_is_not_there_is_refused(rig: Rig) -> None:
     status, said = await refusal(rig, "POST", "/system/functions", document)
     assert (400, True) == (
         status,
-        said.startswith("com.carpool.gpu = '40': expected a GPU to be here"),
+        said.startswith("com.carpool.gpu = '40': expected a GPU on this machine"),
     )
     assert "nvidia-ml-py is not installed" in said or "NVIDIA's driver" in said
 
@@ -317,7 +317,7 @@ async def test_a_gpu_that_is_not_there_is_refused(rig: Rig) -> None:
 @story(STAGE, capacity=Capacity())
 async def test_partition_off_is_said_and_refuses_nothing(rig: Rig) -> None:
     """For trying out, on a laptop, what is meant for a larger machine."""
-    note = "partitions: off: limits apply to thread counts only"
+    note = "partitions: off: limits apply only to thread counts"
     assert note in rig.backend.notes  # beside one on of-watchdog, where that is installed
     await rig.deploy("fn", limits={"cpu": "64"})
     assert "64" == (await environment(rig))["env"]["OMP_NUM_THREADS"]

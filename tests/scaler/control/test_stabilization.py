@@ -45,7 +45,7 @@ def test_a_restart_stops_nothing() -> None:
     restraint, notes = Stabilization(Limits(window_s=60, shrink=1.0)), list[str]()
     plan = restraint.follow(in_force(wanted(10)), wanted(4), 0.0, notes.append)
     assert 10 == counts(plan).total()
-    assert ["a reduction has not been wanted for long enough"] == notes
+    assert ["fewer instances have not been proposed for long enough"] == notes
 
 
 def test_between_two_reductions_there_is_time() -> None:
@@ -148,4 +148,4 @@ def test_what_makes_room_for_those_who_wait_goes_at_once() -> None:
     plan = Stabilization(Limits()).follow(demanding(before, EXACT), wish, 0.0, notes.append)
 
     assert {"small-b1": 1} == dict(counts(plan))
-    assert "no room" in notes[0]
+    assert "to make room" in notes[0]

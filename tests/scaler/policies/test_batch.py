@@ -118,7 +118,7 @@ def test_bursty_arrivals_are_planned_for_as_such() -> None:
     known = planned(batch(), bursty(load(305, model=QUICK), process)).plans["classify"]
     unknown = planned(batch(), load(305, model=QUICK)).plans["classify"]
     assert known.routes != unknown.routes
-    assert "They are planned for as MMPP(2) at 305/s" in known.explain[1]
+    assert "They are planned as MMPP(2) at 305/s" in known.explain[1]
     assert known.classes[0].replicas > unknown.classes[0].replicas
 
 

@@ -163,7 +163,7 @@ def test_it_says_why() -> None:
     (first, *_) = carpool().plan(at(RESERVED, load(300.0))).plans["classify"].explain
     assert first.startswith("300 requests/s within 200 ms: ")
     (said,) = carpool().plan(at(BY_USE, load(300.0))).plans["classify"].explain
-    assert "paid for by execution" in said
+    assert "billed per execution" in said
 
 
 def test_an_objective_out_of_reach_keeps_the_plan() -> None:

@@ -109,7 +109,7 @@ def test_an_objective_that_nobody_meets_is_told() -> None:
     planning = guarded(Infaas(Infaas.Params())).plan(Snapshot(0.0, (load,), None, PRICES))
     plan = planning.plans["vision"]
     assert 5.0 == pytest.approx(planning.unplaced["vision"])
-    assert "no variant that suits" in plan.explain[-1]
+    assert "no suitable variant" in plan.explain[-1]
     named = {route.app: route.weights for route in plan.routes}
     assert {"gpu-b1", "gpu-b32"} & named.get("hasty", named["*"]).keys() or "large-b1" in named["*"]
 

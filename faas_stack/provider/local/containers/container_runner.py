@@ -169,7 +169,7 @@ class _ContainerLog:
 
 def _how(container: Container | None) -> str:
     if container is None:
-        return "its removal from outside"
+        return "its removal by another program"
     if container.out_of_memory:
         return f"SIGKILL, {OUT_OF_MEMORY}"
     code = container.exit_code

@@ -243,7 +243,7 @@ def refusal(error: APIError) -> CarpoolError:
     """The engine's refusal by whose fault it is: the caller's, the disk's, or its own."""
     text = str(error.explanation or error)
     if _FULL in text:
-        return NoSpace(f"the Docker Engine has no room: {text}")
+        return NoSpace(f"the Docker Engine has no disk space left: {text}")
     return EngineError(text, error.status_code or _SERVER_ERROR)
 
 
