@@ -222,7 +222,8 @@ class MergedBatches:
         weights = np.repeat(lengths / len(_NODES), len(_NODES))
         over = (windows <= at[:, None]) @ self._rates
         passed, counts = self._come_to(np.concatenate([at, windows]))
-        undue, ended = np.split(np.exp(-passed), [len(at)])
+        none = np.exp(-passed)
+        undue, ended = none[: len(at)], none[len(at) :]
         opened = (1 - over / rate) * undue * weights
         first = self._rates / rate * ended
         own, of_first = counts[: len(at)], counts[len(at) :]
