@@ -177,7 +177,7 @@ class Answer:
             names = ", ".join(self.unfinished)
             said.append(f"Not finished in its share of {durations.format(self.budget_s)}: {names}.")
         if self.chosen and self.chosen.parts == 1:
-            said.append("One part alone gives no intervals; a longer --budget simulates more.")
+            said.append("One part alone gives no intervals; more --parts or a longer --budget do.")
         if self.chosen and self.name != self.policies[self.chosen.policy]["policy"]:
             entry = json.dumps({self.name: self.policies[self.chosen.policy]})
             said.append(f"The scaler's scenario has to have, under policies: {entry}")
@@ -212,7 +212,7 @@ class Answer:
         settings = ", ".join(f"{key} {value}" for key, value in given.items())
         paid = f"It would cost {_shown(chosen.cost_per_hour, number)} an hour"
         if not math.isnan(chosen.over_bound.value):
-            paid += f", {chosen.over_bound.value:.2f} times the least that anyone could pay"
+            paid += f", {number(chosen.over_bound.value)} times the least that anyone could pay"
         policy = self.policies[chosen.policy]["policy"]
         return f"Use {policy}{f' with {settings}' if settings else ''}. {paid}."
 
@@ -228,14 +228,11 @@ class Answer:
     def _next(self, chosen: Verdict) -> list[str]:
         """The other policies that meet the objective."""
         own = self.policies[chosen.policy]["policy"]
-        others = [
-            each
-            for each in self._sorted()
-            if each.meets and self.policies[each.policy]["policy"] != own
-        ]
-        if not others:
-            return ["No other policy meets it."] if chosen.meets and len(self.found) > 1 else []
-        other = others[0]
+        others = [e for e in self._sorted() if self.policies[e.policy]["policy"] != own]
+        meeting = [each for each in others if each.meets]
+        if not meeting:
+            return ["No other policy meets it."] if chosen.meets and others else []
+        other = meeting[0]
         beside = self.beside[other.policy]
         more = beside.value - 1
         if not abs(more) > _DIFFERENCE or beside.low <= 1 <= beside.high:

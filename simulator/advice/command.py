@@ -197,7 +197,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("trace", type=Path, help="CSV file with start_s,requests_per_minute")
     add("--model", required=True, help=asking.MODELS)
-    add("--slo", metavar="TIME", help="latency objective (four times the quickest answer)")
+    add(
+        "--slo",
+        metavar="TIME",
+        help="latency objective (four times the quickest answer, at least 10ms)",
+    )
     add("--percentile", default="0.99", help="share of requests that must meet it (0.99)")
     add("--max-batch", default="32", metavar="N", help="largest batch (32)")
     add("--accuracy", default="0", help="least accuracy, where the model has variants (0)")

@@ -40,6 +40,7 @@ __all__ = ["MODELS", "Question", "model_entry", "read_load", "read_model", "with
 MODELS = "a table FILE.csv, coefficients or variants FILE.json, FILE.onnx, or a line as 30ms+6ms"
 _LINE = re.compile(r"([^+]+)\+([^+]+)")
 _COARSE_S = 120.0
+_LEAST_SLO_S = 0.01  # a network takes some of it
 _USUAL_TIMES = 4.0  # the matrix's medium objective
 
 
@@ -163,7 +164,8 @@ def with_objective(function: Function, slo_s: float | None) -> Function:
         problems.raise_if_any()
     least_s = quickest_s(function)
     if slo_s is None:
-        slo_s = round(_USUAL_TIMES * least_s, 3) if math.isfinite(least_s) else 0.0
+        usual_s = round(_USUAL_TIMES * least_s, 3) if math.isfinite(least_s) else 0.0
+        slo_s = max(usual_s, _LEAST_SLO_S)
     if not least_s < slo_s:
         quick = durations.format(round(least_s, 6)) if math.isfinite(least_s) else "none"
         expected = f"more than {quick}, the quickest answer of any size that the model has"

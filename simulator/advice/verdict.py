@@ -77,7 +77,9 @@ def best(found: Mapping[str, Verdict]) -> Verdict | None:
 
 
 def better(chosen: Verdict, other: Verdict, beside: Estimate) -> bool:
-    """Whether another setting is to be taken, beyond what chance explains.
+    """Whether another setting is to be taken.
+
+    It is where it alone meets the objective, or is better beyond what chance explains.
 
     Args:
         chosen: What would be taken without it.
@@ -88,7 +90,7 @@ def better(chosen: Verdict, other: Verdict, beside: Estimate) -> bool:
         return False
     if chosen.meets:
         return other.meets and beside.high < 1
-    return other.missed.high < chosen.missed.low
+    return other.meets or other.missed.high < chosen.missed.low
 
 
 def beside(row: Sequence[Row], other: Sequence[Row]) -> Estimate:

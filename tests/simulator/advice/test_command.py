@@ -146,6 +146,22 @@ def test_where_no_policy_meets_the_objective_it_ends_with_1(
     assert "com.carpool.slo: 40ms" in printed
 
 
+def test_a_policy_that_fails_is_told_of_and_never_chosen(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its fault; where all fail there is no advice, and it ends with 1."""
+    broken = ["--policy", "tests.simulator.advice.poor_policies:Broken"]
+    document = advised(trace, [*broken, "--policy", "openfaas"], capsys)
+    assert "openfaas" == document["advice"]["policy"]
+    assert any("no idea for function" in note for note in document["notes"])
+    assert 1 == command.main([str(trace), *LINE, *broken])
+    printed = capsys.readouterr().out
+    assert "Every policy failed." in printed
+    assert "no idea for function" in " ".join(printed.split())
+    assert 1 == command.main([str(trace), *LINE, *broken, "--json"])
+    assert json.loads(capsys.readouterr().out)["advice"] is None
+
+
 def test_a_budget_that_is_too_short_is_said(trace: Path) -> None:
     """With a longer one, and no table of nothing."""
     with pytest.raises(CarpoolError, match="--budget 4ms"):

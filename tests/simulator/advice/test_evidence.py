@@ -13,14 +13,14 @@ from scaler.scenarios.scenario import App, Function
 from simulator.advice.evidence import Evidence, Gatherer
 from simulator.advice.parts import parts
 from simulator.advice.question import Question
-from tests.simulator.advice.slow import now
+from tests.simulator.advice.poor_policies import now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TRACE = Trace((0.0,), (5.0,), 60.0)
 POLICIES = {"openfaas": {"policy": "openfaas"}, "fixed": {"policy": "fixed"}}
-SLOW = {"slow": {"policy": "tests.simulator.advice.slow:Slow"}}
+SLOW = {"slow": {"policy": "tests.simulator.advice.poor_policies:Slow"}}
 
 
 def gathered(
