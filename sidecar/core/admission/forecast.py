@@ -6,10 +6,12 @@ each time. So an arrival costs next to nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
     from sidecar.core.dispatch import Upstream, Upstreams
+    from sidecar.core.exec_time import ExecTime
     from sidecar.core.in_flight import InFlight
 
 __all__ = ["Forecast"]
@@ -46,14 +48,17 @@ class Forecast(NamedTuple):
         available = [upstream for upstream in upstreams if upstream.available(now)]
         if not (available and all(u.exec_time.has_settled for u in available)):
             return None
-        rounds = [_round(upstream) for upstream in available]
-        rate_rps = sum([items / max(took_s, 1e-9) for items, took_s in rounds])
-        items = sum([items for items, _ in rounds])
+        alike = Counter([_round(upstream) for upstream in available])  # mostly they all are
+        rate_rps = sum(
+            count * each.items / max(each.exec_time.mean(each.size), 1e-9)
+            for each, count in alike.items()
+        )
+        items = sum([count * each.items for each, count in alike.items()])
         # By the time it leaves, later arrivals will have filled its batch as they do at this load.
-        largest = max([items for items, _ in rounds])
+        largest = max([each.items for each in alike])
         usual = min(max([batch.item_count for batch in in_flight]), largest)
         batch_s, longer_s = (
-            max([u.exec_time.mean(n) for u in available]) for n in (usual, usual + 1)
+            max([each.exec_time.mean(n) for each in alike]) for n in (usual, usual + 1)
         )
         free_at = min([in_flight.free_at(upstream, now) for upstream in available])
         return cls(free_at, usual, batch_s, longer_s - batch_s, items, items / rate_rps)
@@ -72,11 +77,16 @@ class Forecast(NamedTuple):
         return items / self.round_items * self.round_s
 
 
-def _round(upstream: Upstream) -> tuple[int, float]:
-    """Items that an instance executes in a round, and how long that takes.
+class _Round(NamedTuple):
+    """What an instance executes in a round: so many items, in batches of a size."""
 
-    An instance that works on several batches at once is sent requests one by one.
-    """
+    exec_time: ExecTime
+    size: int
+    items: int
+
+
+def _round(upstream: Upstream) -> _Round:
+    """An instance that works on several batches at once is sent requests one by one."""
     if upstream.concurrency > 1:
-        return upstream.concurrency, upstream.exec_time.mean(1)
-    return upstream.batch_max, upstream.exec_time.mean(upstream.batch_max)
+        return _Round(upstream.exec_time, 1, upstream.concurrency)
+    return _Round(upstream.exec_time, upstream.batch_max, upstream.batch_max)
