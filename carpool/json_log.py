@@ -7,9 +7,12 @@ import logging
 import re
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["configure", "fields"]
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_flag", "configure", "configure_command", "fields", "is_json"]
 
 _FIELDS = "carpool_fields"
 _MOST_CHARACTERS = 200  # of a field, which may be as long as a caller likes
@@ -63,6 +66,25 @@ def _plain(value: object) -> str:
     return text if _PLAIN(text) else json.dumps(text)
 
 
+def add_flag(parser: argparse.ArgumentParser) -> None:
+    """The option by which a command is told how to log, for `configure_command`."""
+    about = "log lines: text for people, or a JSON object each (default: %(default)s)"
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help=about)
+
+
+def configure_command(part: str, args: argparse.Namespace, *, text: str, level: int) -> None:
+    """As `configure`, for a command with the option of `add_flag`.
+
+    Args:
+        part: of Carpool, as JSON lines name it.
+        args: the command's options.
+        text: how lines for people begin.
+        level: of what is logged in text; in JSON that is everything from ``INFO`` on.
+    """
+    as_json = args.log_format == "json"
+    _log_to_stderr({"part": part} if as_json else text, logging.INFO if as_json else level)
+
+
 def configure(part: str, *, as_json: bool, level: int = logging.INFO, **common: str) -> None:
     """Have this process log to standard error.
 
@@ -72,9 +94,20 @@ def configure(part: str, *, as_json: bool, level: int = logging.INFO, **common: 
         level: of what is logged.
         common: further fields of every JSON line; empty ones are left out.
     """
-    handler = logging.StreamHandler(sys.stderr)
     known = {"part": part, **{key: value for key, value in common.items() if value}}
-    handler.setFormatter(_JsonLines(known) if as_json else _Text(f"{part}: %(message)s"))
+    _log_to_stderr(known if as_json else f"{part}: ", level)
+
+
+def is_json() -> bool:
+    """Whether this process logs JSON lines."""
+    return any(isinstance(each.formatter, _JsonLines) for each in logging.getLogger().handlers)
+
+
+def _log_to_stderr(begin: dict[str, str] | str, level: int) -> None:
+    """Log JSON lines that begin with these fields, or lines of text that begin so."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = f"{begin}%(message)s"
+    handler.setFormatter(_Text(text) if isinstance(begin, str) else _JsonLines(begin))
     logging.basicConfig(level=level, handlers=[handler])
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
+
+from carpool import json_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     Coro = Coroutine[Any, Any, None]
 
-__all__ = ["say", "serve_until_interrupted"]
+__all__ = ["pass_on", "say", "serve_until_interrupted"]
+
+log = logging.getLogger(__name__)
 
 _INTERRUPT_EXIT = 130
 
@@ -69,7 +74,15 @@ class _Interrupts:
 
 
 def say(text: str) -> None:
-    """One line of progress, to standard error; to nobody, if its reader has gone.
+    """One line of progress, to standard error, or a line of the log where that is JSON."""
+    if json_log.is_json():
+        log.info("%s", text)
+    else:
+        pass_on(text)
+
+
+def pass_on(text: str) -> None:
+    """A line as it is, to standard error; to nobody, if its reader has gone.
 
     As with ``carpool up 2>&1 | tee``, which Ctrl-C ends first.
     """

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from carpool import json_log
 from carpool.errors import ConfigError, Problem
 from carpool.http.server import Limits as EdgeLimits
 from carpool.http.server import serve
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         if find_spec(package) is None:
             fix = "pip install 'carpool[scaler]'"
             raise ConfigError([Problem("Python package", package, "one that is installed", fix)])
-    logging.basicConfig(level=logging.INFO, format="scaler: %(message)s", stream=sys.stderr)
+    json_log.configure_command("scaler", args, text="scaler: ", level=logging.INFO)
     options = read_options(args)
     check(options)
     store = Store(options.store)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import address, setting_types
+from carpool import address, json_log, setting_types
 from carpool.basic_auth import credentials, credentials_for
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text, replace_file
@@ -51,6 +51,7 @@ _TIME = setting_types.duration("a duration above zero such as 500ms", lambda v: 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options of ``carpool scaler run``."""
+    json_log.add_flag(parser)
     add = parser.add_argument
     add(
         "--policy",

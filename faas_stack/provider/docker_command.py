@@ -7,8 +7,6 @@ there should be, secrets and the like are kept in one state folder.
 from __future__ import annotations
 
 import argparse
-import logging
-import sys
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -25,8 +23,8 @@ __all__ = ["main"]
 
 def main(argv: list[str]) -> int:
     """``carpool provider docker``."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     args = _parser().parse_args(argv)
+    standalone.configure_log(args)
     return uvloop.run(_clear(args) if args.clear else _serve(args))
 
 

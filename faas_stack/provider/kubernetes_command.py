@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
-import sys
 from pathlib import Path
 
 import uvloop
@@ -35,8 +33,8 @@ _POLICIES = ("Always", "IfNotPresent", "Never")
 
 def main(argv: list[str]) -> int:
     """``carpool provider kubernetes``."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     args = _parser().parse_args(argv)
+    standalone.configure_log(args)
     standalone.check(args)
     return uvloop.run(_serve(args, _options(args)))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import sys
 from typing import TYPE_CHECKING, cast
 
 import uvloop
@@ -32,7 +30,6 @@ def main(name: str, argv: list[str]) -> int:
     Raises:
         ConfigError: there is no such backend, it lacks a method, or an option cannot be used.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     parser = argparse.ArgumentParser(
         prog=f"carpool provider {name}",
         description=f"run an OpenFaaS provider whose functions run on the backend {name}",
@@ -40,6 +37,7 @@ def main(name: str, argv: list[str]) -> int:
     parser.add_argument("--params", default="{}", help="parameters of the backend, as JSON")
     standalone.add_flags(parser)
     args = parser.parse_args(argv)
+    standalone.configure_log(args)
     backend = _backend(name, args.params)
     standalone.check(args)
     return uvloop.run(_serve(args, backend))

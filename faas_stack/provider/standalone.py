@@ -6,9 +6,11 @@ What there should be, secrets and the like are kept in one state folder.
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from carpool import json_log
 from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
 from faas_stack.interrupts import say, serve_until_interrupted
@@ -31,6 +33,7 @@ __all__ = [
     "add_listen_flags",
     "add_scaler_flag",
     "check",
+    "configure_log",
     "journal",
     "listen",
     "secrets",
@@ -73,6 +76,12 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="second address, for functions; serves only /function/",
     )
+    json_log.add_flag(parser)
+
+
+def configure_log(args: argparse.Namespace) -> None:
+    """Have a provider log as its options say."""
+    json_log.configure_command("provider", args, text="", level=logging.WARNING)
 
 
 def add_scaler_flag(parser: argparse.ArgumentParser) -> None:

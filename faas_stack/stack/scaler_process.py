@@ -23,7 +23,7 @@ from carpool.process.child import ChildProcess, Command
 from carpool.process.lines import read_lines
 from carpool.process.supervisor import Supervisor
 from carpool.settings import FunctionSettings
-from faas_stack.interrupts import say
+from faas_stack.interrupts import pass_on, say
 from scaler.stack_folder import STORE_FILE, URL_FILE
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ __all__ = [
 _ROOT = str(Path(__file__).resolve().parents[2])
 _GRACE_S = 5.0
 _MISUSED = 2  # the exit status for options that cannot be used
-_LISTENING = re.compile(r"scaler: listening on (?!unix:)(\S+)")
+_LISTENING = re.compile(r'(?:^scaler: |"message": ")listening on (?!unix:)([^\s"]+)')
 
 
 class ScalerFailed(CarpoolError):
@@ -178,8 +178,8 @@ class ScalerProcess:
     async def _pass_on(self, output: asyncio.StreamReader) -> None:
         """Print what it prints; it also says where it listens."""
         async for line in read_lines(output):
-            say(line)
-            if match := _LISTENING.match(line):
+            pass_on(line)
+            if match := _LISTENING.search(line):
                 self._listens_at(match[1])
 
     def _listens_at(self, address: str) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from carpool import durations
+from carpool import durations, json_log
 from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from faas_stack.interrupts import say, serve_until_interrupted
@@ -140,11 +140,12 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
         help="time to become ready (default: %(default)s)",
     )
     add("--json", action="store_true", help="print the result as one line of JSON")
+    json_log.add_flag(parser)
     return parser
 
 
 def _run(args: argparse.Namespace, *, deploy: bool) -> int:
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    json_log.configure_command("provider", args, text="", level=logging.WARNING)
     try:
         ready_s = durations.parse(args.ready_timeout)
     except durations.DurationError as error:
@@ -250,7 +251,8 @@ class _Session:
 
     async def _start_scaler(self) -> str:
         """Start the scaler; where sidecars find it."""
-        flags = [f"--variants={each.function}={each.target}" for each in self._variant_copies]
+        flags = [f"--log-format={self._args.log_format}"]
+        flags += [f"--variants={each.function}={each.target}" for each in self._variant_copies]
         flags += shlex.split(self._args.scaler)
         if folder := self._access.folder(self._provider.address):
             flags += ["--basic-auth", str(folder)]

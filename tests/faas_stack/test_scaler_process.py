@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,6 +56,25 @@ def test_it_lasts_though_its_address_cannot_be_written(
 def _told(capfd: pytest.CaptureFixture[str], said: list[str], text: str) -> bool:
     said.append(capfd.readouterr().err)
     return text in "".join(said)
+
+
+def test_its_log_may_be_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its lines are passed on as they are, and still tell where it listens."""
+    given = options_in(tmp_path)
+
+    async def run() -> str:
+        flags = (*given.flags, "--log-format", "json")
+        scaler = ScalerProcess(replace(given, flags=flags))
+        try:
+            await scaler.start()
+            return scaler.url.removeprefix("http://")
+        finally:
+            await scaler.stop()
+
+    address = uvloop.run(run())
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert {"scaler"} == {line["part"] for line in lines}
+    assert f"listening on {address}" in {line["message"] for line in lines}
 
 
 def test_it_must_start_once(tmp_path: Path) -> None:

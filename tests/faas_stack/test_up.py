@@ -222,6 +222,19 @@ def test_table_for_people(folder: Path) -> None:
         assert ["plain", "1", "none", "-"] == [lines[2][0], *lines[2][2:]]
 
 
+def test_the_log_may_be_json(folder: Path) -> None:
+    """Every line is an object that names its part."""
+    with carpool(folder, "up", "--port", "0", "--json", "--log-format", "json") as up:
+        up.result()
+        up.process.send_signal(signal.SIGTERM)
+        code, said = up.ended()
+    assert 0 == code, said
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert {"provider"} == {line["part"] for line in lines}
+    assert {"time", "level", "part", "message"} <= lines[0].keys()
+    assert any(line["message"].startswith("draining") for line in lines)
+
+
 @pytest.mark.slow
 def test_function_that_does_not_start(folder: Path) -> None:
     """A function that never gets ready ends the command with 1 and its last words."""
