@@ -6,6 +6,8 @@ light and dark, so that a level looks the same everywhere.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -26,7 +28,8 @@ STYLE = (
     ".legend b{display:inline-block;width:1em;height:1em;margin-right:.4em;"
     "border:1px solid #8886;vertical-align:-.15em}"
 ) + "".join(f".level-{n}{{fill:{color};background:{color}}}" for n, color in enumerate(_COLORS))
-_ROW, _COLUMN, _LABEL, _HEAD, _END = 20, 46, 8, 74, 40  # _LABEL: width of a character
+_ROW, _COLUMN, _LABEL = 20, 46, 8  # _LABEL: width of a character
+_TURN = 40  # degrees by which the names of columns rise
 _GAP, _TITLE, _LEGEND = 24, 30, 28
 
 
@@ -56,23 +59,37 @@ class HeatMap:
         rows: Names, each with as many cells as there are columns.
         levels: What each level is, for the legend.
         best: What an outline means, likewise; empty: nothing is outlined.
+        named: Rows have their names beside them; else they are those of a chart to the left.
     """
 
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Tile]]]
     levels: Sequence[str]
     best: str = ""
+    named: bool = True
 
     @property
     def label_width(self) -> float:
         """Of the names of rows."""
+        if not self.named:
+            return 0.0
         return _LABEL * max((len(name) for name, _ in self.rows), default=0) + 8
+
+    @property
+    def head(self) -> float:
+        """Height of the names of columns."""
+        return 18 + self._longest * math.sin(math.radians(_TURN))
 
     @property
     def size(self) -> tuple[float, float]:
         """Width and height, in units of the drawing."""
-        width = self.label_width + _COLUMN * len(self.columns) + _END
-        return width, _HEAD + _ROW * len(self.rows) + 2
+        beyond = self._longest * math.cos(math.radians(_TURN)) - _COLUMN / 2
+        width = self.label_width + _COLUMN * len(self.columns) + max(beyond, 4)
+        return width, self.head + _ROW * len(self.rows) + 2
+
+    @property
+    def _longest(self) -> float:
+        return _LABEL * max(map(len, self.columns), default=0)
 
 
 def chart(drawn: HeatMap) -> str:
@@ -91,14 +108,17 @@ def chart(drawn: HeatMap) -> str:
 def picture(charts: Sequence[tuple[str, HeatMap]]) -> str:
     """Charts side by side as a file of its own, each with its title and the legend inside."""
     parts, left = [], float(_GAP)
-    for title, drawn in charts:
+    names = [name for name, _ in charts[0][1].rows]
+    for number, (title, whole) in enumerate(charts):
+        again = number > 0 and [name for name, _ in whole.rows] == names
+        drawn = dataclasses.replace(whole, named=not again)
         width, height = drawn.size
         parts.append(
             f'<g transform="translate({left:g} {_TITLE})">'
             f'<text x="0" y="-8" font-weight="bold">{escape(title)}</text>'
             f"{''.join(_parts(drawn))}{_legend(drawn, height)}</g>"
         )
-        left += width + _GAP
+        left += max(width, _legend_width(drawn)) + _GAP
     tall = _TITLE + max(drawn.size[1] for _, drawn in charts) + _LEGEND
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left:g} {tall:g}" '
@@ -110,15 +130,20 @@ def picture(charts: Sequence[tuple[str, HeatMap]]) -> str:
 def _parts(drawn: HeatMap) -> list[str]:
     left = drawn.label_width
     heads = [
-        f'<text transform="translate({left + _COLUMN * (at + 0.45):.1f} {_HEAD - 6}) rotate(-40)">'
+        f'<text transform="translate({left + _COLUMN * (at + 0.45):.1f} {drawn.head - 6:.1f}) '
+        f'rotate(-{_TURN})">'
         f"{escape(name)}</text>"
         for at, name in enumerate(drawn.columns)
     ]
     return [
         *heads,
-        *(part for number, row in enumerate(drawn.rows) for part in _row(row, number, left)),
+        *(
+            part
+            for number, row in enumerate(drawn.rows)
+            for part in _row(row, left, drawn.head + _ROW * number)
+        ),
         *(  # over their neighbours
-            _frame(left + _COLUMN * at, _HEAD + _ROW * number)
+            _frame(left + _COLUMN * at, drawn.head + _ROW * number)
             for number, (_, tiles) in enumerate(drawn.rows)
             for at, tile in enumerate(tiles)
             if tile.best
@@ -126,19 +151,21 @@ def _parts(drawn: HeatMap) -> list[str]:
     ]
 
 
-def _row(row: tuple[str, Sequence[Tile]], number: int, left: float) -> list[str]:
+def _row(row: tuple[str, Sequence[Tile]], left: float, top: float) -> list[str]:
     name, tiles = row
-    top = _HEAD + _ROW * number
-    label = f'<text x="{left - 6:g}" y="{top + 14}" text-anchor="end">{escape(name)}</text>'
-    return [label, *(_tile(tile, left + _COLUMN * at, top) for at, tile in enumerate(tiles))]
+    label = f'<text x="{left - 6:g}" y="{top + 14:.1f}" text-anchor="end">{escape(name)}</text>'
+    return [
+        *([label] if left else []),
+        *(_tile(tile, left + _COLUMN * at, top) for at, tile in enumerate(tiles)),
+    ]
 
 
 def _tile(tile: Tile, x: float, y: float) -> str:
     color = "none" if tile.level is None else f"level-{tile.level}"
     ink = "" if tile.level is None else _ink(tile.level)
     return (
-        f'<g><title>{escape(tile.says)}</title><rect class="tile {color}" x="{x:g}" y="{y}" '
-        f'width="{_COLUMN}" height="{_ROW}"/><text{ink} x="{x + _COLUMN / 2:g}" y="{y + 14}" '
+        f'<g><title>{escape(tile.says)}</title><rect class="tile {color}" x="{x:g}" y="{y:.1f}" '
+        f'width="{_COLUMN}" height="{_ROW}"/><text{ink} x="{x + _COLUMN / 2:g}" y="{y + 14:.1f}" '
         f'text-anchor="middle">{escape(tile.text)}</text></g>'
     )
 
@@ -149,7 +176,7 @@ def _ink(level: int) -> str:
 
 def _frame(x: float, y: float) -> str:
     return (
-        f'<rect class="tile best none" x="{x + 1:g}" y="{y + 1}" '
+        f'<rect class="tile best none" x="{x + 1:g}" y="{y + 1:.1f}" '
         f'width="{_COLUMN - 2}" height="{_ROW - 2}"/>'
     )
 
@@ -163,5 +190,13 @@ def _legend(drawn: HeatMap, top: float) -> str:
             f'<rect class="tile {style}" x="{x + 1:g}" y="{top + 8:g}" width="12" height="12"/>'
             f'<text x="{x + 18:g}" y="{top + 18:g}">{escape(name)}</text>'
         )
-        x += 30 + 6.0 * len(name)
+        x += _entry_width(name)
     return "".join(parts)
+
+
+def _legend_width(drawn: HeatMap) -> float:
+    return sum(map(_entry_width, [*drawn.levels, *([drawn.best] if drawn.best else [])]))
+
+
+def _entry_width(name: str) -> float:
+    return 30 + 6.0 * len(name)
