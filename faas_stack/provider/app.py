@@ -55,7 +55,13 @@ class Provider:
         self._logs = LogRoute(orchestrator)
         self._proxy = Proxy(orchestrator, self._metrics)
         self._access_control = AccessControl(options.listen, options.hosts, options.auth)
-        self._routes = Routes(orchestrator, self._logs, self._metrics, lambda: self._unready)
+        self._routes = Routes(
+            orchestrator,
+            self._logs,
+            self._metrics,
+            lambda: self._unready,
+            login=options.auth is not None,
+        )
 
     @property
     def address(self) -> str:

@@ -17,6 +17,7 @@ from carpool import errors
 from carpool.errors import CarpoolError
 from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
+from faas_stack.provider import openapi
 from faas_stack.provider.deployment import Deployment, take
 from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.namespace_routes import NamespaceRoutes
@@ -56,6 +57,8 @@ class Routes:
         logs: LogRoute,
         metrics: Metrics,
         unready: Callable[[], str],
+        *,
+        login: bool,
     ) -> None:
         self._orchestrator = orchestrator
         self._secrets = SecretRoutes(orchestrator.secrets)
@@ -63,6 +66,7 @@ class Routes:
         self._logs = logs
         self._metrics = metrics
         self._unready = unready
+        self._login = login
         self._tasks = TaskSet()
         self._table = [
             _Route(re.compile(path.replace("{name}", f"(?P<name>{_NAME})")), path, answers)
@@ -124,6 +128,7 @@ class Routes:
             "/system/namespace/": {"POST": self._namespace_routes.answers["POST"]},
             "/system/secrets": self._secrets.answers,
             "/system/logs": {"GET": self._read_logs},
+            openapi.PATH: {"GET": self._describe},
             "/healthz": {"GET": self._health},
             "/metrics": {"GET": self._render_metrics},
             "/metrics/targets": {"GET": self._targets},
@@ -180,6 +185,11 @@ class Routes:
 
     async def _namespaces(self, request: Request) -> int:
         return request.reply(self._orchestrator.namespaces())
+
+    async def _describe(self, request: Request) -> int:
+        routes = {route.label: route.answers for route in self._table}
+        functions, default = self._orchestrator.all(), self._orchestrator.default_namespace
+        return request.reply(openapi.document(routes, functions, default, login=self._login))
 
     async def _health(self, request: Request) -> int:
         reason = self._unready()

@@ -48,6 +48,28 @@ async def test_functions_come_and_go(rig: Rig) -> None:
 
 
 @story()
+async def test_the_api_is_described(rig: Rig) -> None:
+    """Every route answers the methods that it is said to; functions are there with objectives."""
+    apps = '[{"name": "web", "slo": "100ms"}]'
+    settings = {"com.carpool.slo": "2s", "com.carpool.slo.percentile": "0.95"}
+    await rig.deploy("fn", ready=False, labels=settings, annotations={"com.carpool.apps": apps})
+    await rig.deploy("other", ready=False, namespace="team")
+    await rig.deploy("fn--large", ready=False, envVars={"sidecar_class": "large"})
+    document = json.loads((await rig.call("GET", "/openapi.json")).body)
+    assert ("3.1.0", {}) == (document["openapi"], document["components"]["securitySchemes"])
+    calls = {path for path in document["paths"] if path.startswith("/function/")}
+    assert {"/function/fn", "/function/other.team"} == calls
+    fn = document["paths"]["/function/fn"]["post"]
+    assert {"*": "2s", "web": "100ms"} == fn["x-carpool"]["objectives"]
+    assert "95 % are to be answered within 2s, 100ms for the application web" == fn["description"]
+    for path in document["paths"].keys() - calls:
+        known = {method.upper() for method in document["paths"][path] if method != "parameters"}
+        refused = await rig.call("TRACE", path.replace("{name}", "x"))
+        allowed = (refused.header(b"allow") or b"").decode().split(", ")
+        assert (405, known) == (refused.status, set(allowed)), path
+
+
+@story()
 async def test_function_status_is_exact(rig: Rig) -> None:
     """Integers are integers, times carry an offset, zero replicas are stated."""
     fields: dict[str, Any] = {
