@@ -29,7 +29,7 @@ __all__ = [
     "Prices",
     "Reserved",
 ]
-__all__ += ["billing"]
+__all__ += ["billing", "lacking_price"]
 
 # Clouds sell memory in binary units and write MB and GB; prices are per such a gigabyte.
 MB_PER_GB = 1024
@@ -91,6 +91,19 @@ class Prices:
         gpu = self.gpu_gb_s * size.gpu_gb if size.gpu_gb else self.gpu_percent_s * size.gpu
         memory = self.memory_gb_s * size.memory_mb / MB_PER_GB
         return self.cpu_core_s * size.cpu + memory + gpu
+
+
+def lacking_price(prices: Prices, size: Resources) -> str:
+    """The price without which a size cannot be compared with others; empty: it has all it needs.
+
+    Where time has no price at all, sizes are compared in resource units. Where it has one, a share
+    of a GPU needs its own, and so does whatever would cost nothing.
+    """
+    if not any((prices.cpu_core_s, prices.memory_gb_s, prices.gpu_gb_s, prices.gpu_percent_s)):
+        return ""
+    if size.gpu and not (prices.gpu_gb_s if size.gpu_gb else prices.gpu_percent_s):
+        return "gpu_gb_s" if size.gpu_gb else "gpu_percent_s"
+    return "" if prices.per_second(size) else "cpu_core_s"
 
 
 class Billing(Protocol):

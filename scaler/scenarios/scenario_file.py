@@ -13,7 +13,7 @@ from carpool.errors import ConfigError, Problem
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
-from carpool.latency.variant_set import VariantSet
+from carpool.latency.variant_set import VariantSet, model_of
 from carpool.predictor.onnx_latency import read_operators
 from carpool.validation import yaml_values
 from carpool.validation.problems import Problems, nearest
@@ -28,10 +28,10 @@ from scaler.scenarios.scenario import App, Function, Scenario
 from scaler.scenarios.scenario_validation import SCENARIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from carpool.latency import LatencyModel
+    from carpool.latency import LatencyModel, Resources
     from carpool.validation.yaml_values import Document
     from scaler.arrivals.processes import ArrivalProcess
 
@@ -80,16 +80,33 @@ class _Reader:
             self._function(f"functions[{index}]", item, models)
             for index, item in enumerate(data["functions"])
         ]
+        nodes = tuple(self._nodes())
+        self._check_prices(prices, [each for each in functions if each], nodes)
         self._problems.raise_if_any()
         return Scenario(
             path=self._document.path,
-            nodes=tuple(self._nodes()),
+            nodes=nodes,
             prices=prices,
             models={name: model for name, model in models.items() if model},
             functions=tuple(function for function in functions if function),
             policies={name: params or {} for name, params in data.get("policies", {}).items()},
             **{name: data[name] for name in ("horizon_s", "seed") if name in data},
         )
+
+    def _check_prices(
+        self, prices: Prices, functions: Sequence[Function], nodes: Sequence[Node]
+    ) -> None:
+        """Some resources with a price and others without make no bill."""
+        with_gpus = not nodes or any(node.gpus for node in nodes)
+        lacking = {
+            name: function.name
+            for function in functions
+            for size in _sizes(function)
+            if (with_gpus or not size.gpu) and (name := cost.lacking_price(prices, size))
+        }
+        for name, function in lacking.items():
+            expected = f"a price above 0, as others are given and `{function}` can have such sizes"
+            self._wrong(f"prices.{name}", "0", expected)
 
     def _nodes(self) -> list[Node]:
         groups = self._form.get("cluster", {}).get("nodes", ())
@@ -219,3 +236,12 @@ class _Reader:
 
     def _wrong(self, path: str, value: str, expected: str, hint: str = "") -> None:
         self._problems.add(self._document.name(path), value, expected, hint)
+
+
+def _sizes(function: Function) -> Iterator[Resources]:
+    """What an instance may occupy."""
+    model = function.model
+    names = [each.name for each in model.variants] if isinstance(model, VariantSet) else [""]
+    for each in (model_of(model, name) for name in names):
+        for batch, cpu, gpu in each.configurations(function.max_batch):
+            yield each.resources(batch, cpu, gpu)

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-An instance that is free takes what waits, up to its batch, and never waits for company. So batches
-are as large as load makes them: with ``n`` instances and executions of ``a + c k`` seconds for
-``k`` requests, all busy, a batch has ``m = R a / (n - R c)`` requests at a rate ``R``, and one
+*Eager*: an instance that is free takes what waits, up to its batch, and never waits for company. So
+batches are as large as load makes them: with ``n`` instances and executions of ``a + c k`` seconds
+for ``k`` requests, all busy, a batch has ``m = R a / (n - R c)`` requests at a rate ``R``, and one
 while instances are free. A request is late in one of two ways.
 
 * It comes while all instances are busy, and none becomes free within ``x``, the longest wait that
@@ -17,17 +17,27 @@ while instances are free. A request is late in one of two ways.
   Poisson arrivals that has probability ``exp(-z C w)`` (Lundberg), ``C = n b / s_b`` requests per
   second, ``w`` the slack, ``R (exp(z) - 1) = C z``.
 
-Both are held to half of what may be late.
-
-Beside simulated queues the rate is then within five
+Both are held to half of what may be late. Beside simulated queues the rate is then within five
 percent of the highest where an execution takes half the objective or less, and lower where it
 takes more.
+
+*Patient*: a batch leaves when it is full, or when its first request has waited ``T``, nine tenths
+of what the objective leaves beside a full batch's execution ``s``. So executions cannot bunch: they
+begin at least ``T`` apart, but for batches that were full before. All ``n`` instances are busy when
+a batch is to leave only if the last ``n`` batches began within ``s`` less the last tenth. If ``k``
+of them were full, that is when ``n - k + k b`` requests or more came in that time less ``(n - k)
+T``, again a Poisson tail, and the likeliest ``k`` counts.
+
+Of two instances whose executions take two thirds of the objective, or three where they take three
+quarters, one is so always free in time, whatever the rate; eager ones may both be busy. Where
+executions take half the objective or less, or instances are many, eager ones take as much.
 
 The rate is found by halving, for all options and numbers at once.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,20 +49,30 @@ if TYPE_CHECKING:
 
     from scaler.policies.carpool.options import Option
 
-__all__ = ["COUNTS", "capacities"]
+__all__ = ["COUNTS", "capacities", "windows_s"]
 
 COUNTS = np.unique(np.concatenate([np.arange(1, 17), np.geomspace(17, 1024, 32).round()]))
 _HALVINGS = 20
 _ABOVE = 2.0  # standard deviations of what collects in a gap
+_WAITED = 0.9  # of what an objective leaves beside an execution; the rest is for an instance
+_FULL = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the last batches
 
 
-def capacities(options: Sequence[Option], slo_s: float, miss: float) -> npt.NDArray[np.float64]:
+def windows_s(options: Sequence[Option], slo_s: float) -> npt.NDArray[np.float64]:
+    """How long the first request of a batch waits for others where batches are patient."""
+    return _WAITED * np.array([max(slo_s - option.size.exec_s, 0.0) for option in options])
+
+
+def capacities(
+    options: Sequence[Option], slo_s: float, miss: float, *, patient: bool = False
+) -> npt.NDArray[np.float64]:
     """Requests per second of `COUNTS` instances of each option.
 
     Args:
         options: At least one.
         slo_s: Latency objective, less what a request takes on its way.
         miss: Share of requests that may be late.
+        patient: Batches wait for company, as `windows_s` says.
 
     Returns:
         Shape (options, counts), ascending along the counts.
@@ -60,7 +80,7 @@ def capacities(options: Sequence[Option], slo_s: float, miss: float) -> npt.NDAr
     batch = np.array([float(option.size.batch) for option in options])[:, None]
     full_s = np.array([option.size.exec_s for option in options])[:, None]
     item_s = np.array([option.item_s for option in options])[:, None]
-    law = _Law(batch, full_s, item_s, COUNTS[None, :], slo_s, miss)
+    law = (_Patient if patient else _Law)(batch, full_s, item_s, COUNTS[None, :], slo_s, miss)
     high = COUNTS[None, :] * batch / full_s
     low = np.zeros_like(high)
     for _ in range(_HALVINGS):
@@ -120,10 +140,34 @@ class _Law:
         return np.asarray(load * np.exp(-exponent * self._most_rps * slack_s))
 
 
+class _Patient(_Law):
+    """The same where batches wait for company."""
+
+    def _found_busy(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The likeliest way in which all began within the last execution."""
+        window_s = _WAITED * self._slack_s
+        began_s = self._full_s - (self._slack_s - window_s)
+        worst = np.zeros_like(rate_rps)
+        for share in _FULL:
+            full = share * self._count
+            left = self._count - full
+            mean = rate_rps * np.maximum(began_s - left * window_s, 0.0)
+            worst = np.maximum(worst, _likely_tail(mean, left + full * self._batch))
+        return worst
+
+
 def _tail(mean: npt.NDArray[np.float64], least: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Chernoff's bound of the probability that a Poisson number is ``least`` or more."""
     below = np.clip(mean, 1e-12, least)
     return np.asarray(np.exp(least - below - least * np.log(least / below)) * (mean > 0))
+
+
+def _likely_tail(
+    mean: npt.NDArray[np.float64], least: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The same by the approximation of Bahadur and Rao, which is no bound, and nearer to it."""
+    spread = np.sqrt(2 * math.pi * least) * (1 - np.minimum(mean / least, 1.0))
+    return np.asarray(_tail(mean, least) / np.maximum(spread, 1.0))
 
 
 def _lundberg(load: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from scaler.policies.carpool.capacity import COUNTS, capacities
+from scaler.policies.carpool.capacity import COUNTS, capacities, windows_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,10 +33,17 @@ _ROUNDING = 1e-9
 
 
 class Cover(NamedTuple):
-    """Instances, and what they cost a second."""
+    """Instances.
+
+    Attributes:
+        price_per_s: What they cost together.
+        instances: How many of each size.
+        wait_s: The longest that a request waits for company.
+    """
 
     price_per_s: float
     instances: Counter[Size]
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +54,15 @@ class Menu:
         options: None of which another beats in price and in what any number of them takes.
         taken_rps: Requests per second of `COUNTS` instances, shape (options, counts).
         price_per_s: Of an instance, shape (options,).
+        wait_s: The longest that a request waits for company, shape (options,).
+        mixed: Whether two of them may be had together.
     """
 
     options: tuple[Option, ...]
     taken_rps: npt.NDArray[np.float64]
     price_per_s: npt.NDArray[np.float64]
+    wait_s: npt.NDArray[np.float64]
+    mixed: bool = True
 
     @classmethod
     def of(
@@ -60,14 +71,46 @@ class Menu:
         prices_per_s: Sequence[float],
         slo_s: float,
         miss: float,
+        *,
+        mixed: bool = True,
     ) -> Menu:
-        """Those of the options that are worth having at these prices."""
+        """Those that are worth having at these prices, where no batch waits for company."""
         if not options:
-            return cls((), np.zeros((0, len(COUNTS))), np.zeros(0))
+            return cls((), np.zeros((0, len(COUNTS))), np.zeros(0), np.zeros(0), mixed)
         taken = capacities(options, slo_s, miss)
+        return cls._of_best(options, taken, prices_per_s, np.zeros(len(options)), mixed=mixed)
+
+    @classmethod
+    def patient(
+        cls,
+        options: Sequence[Option],
+        prices_per_s: Sequence[float],
+        slo_s: float,
+        miss: float,
+    ) -> Menu | None:
+        """Those where batches do; each with a wait of its own, so that no two go together."""
+        able = [at for at, option in enumerate(options) if option.size.batch > 1]
+        if not able:
+            return None
+        batching = [options[at] for at in able]
+        prices = [prices_per_s[at] for at in able]
+        taken = capacities(batching, slo_s, miss, patient=True)
+        return cls._of_best(batching, taken, prices, windows_s(batching, slo_s), mixed=False)
+
+    @classmethod
+    def _of_best(
+        cls,
+        options: Sequence[Option],
+        taken: npt.NDArray[np.float64],
+        prices_per_s: Sequence[float],
+        wait_s: npt.NDArray[np.float64],
+        *,
+        mixed: bool,
+    ) -> Menu:
         price = np.array(prices_per_s)
         kept = _undominated(taken, price)
-        return cls(tuple(options[at] for at in kept), taken[kept], price[kept])
+        best = tuple(options[at] for at in kept)
+        return cls(best, taken[kept], price[kept], wait_s[kept], mixed)
 
     @cached_property
     def at(self) -> Mapping[Size, int]:
@@ -103,6 +146,15 @@ class Menu:
         count = sum(known.values())
         return sum([n * self.worth_rps(at, count) for at, n in known.items()])
 
+    def rated(self, instances: Mapping[Size, int]) -> Counter[Size]:
+        """The same, their sizes with what one of so many takes, instead of what full batches do."""
+        count = sum(instances.values())
+        found: Counter[Size] = Counter()
+        for size, number in instances.items():
+            worth = self.worth_rps(self.at[size], count)
+            found[replace(size, rate_rps=worth) if worth > 0 else size] = number
+        return found
+
     def worth_rps(self, at: int, count: int) -> float:
         """What one of so many instances takes."""
         return float(np.interp(count, COUNTS, self.taken_rps[at] / COUNTS))
@@ -121,12 +173,12 @@ class Menu:
         if count > limit:
             return None
         price = count * float(self.price_per_s[at])
-        return Cover(price, Counter({self.options[at].size: count}))
+        return Cover(price, Counter({self.options[at].size: count}), float(self.wait_s[at]))
 
     def _of_two(self, rate_rps: float, among: npt.NDArray[np.int_], limit: float) -> Cover | None:
         """Of two to sixteen instances in all: so many of one, the rest of another."""
         few = int(min(_FEW, limit))
-        if few < 2 or len(among) < 2:  # noqa: PLR2004  two of two
+        if not self.mixed or few < 2 or len(among) < 2:  # noqa: PLR2004  two of two
             return None
         count = np.arange(2, few + 1)[:, None, None]
         worth = (self.taken_rps[among] / COUNTS)[:, 1:few].T

@@ -11,6 +11,10 @@ An instance that is asked for now is there only after it has loaded. So the rise
 seen over that time is expected again: the mean square of by how much rates exceeded what was
 expected so long before them, beyond what chance explains, forgotten over minutes. A load that is
 calm has no reserve, one that drifts or bursts has what it needs.
+
+Averages come late where a load rises steadily. Two of them, over a shorter and a longer time,
+differ by what it has risen by between their ages. Beyond what chance explains, the rise is
+taken to go on from the age of the shorter one until an instance has loaded.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ _JUMP = 3.0  # deviations that no chance explains
 _CROSSING = 1.5  # deviations above the average that are followed
 _REMEMBERED_S = 180.0
 _AGAIN_S = 1.0  # after a jump the count is of a moment
+_SHORT_S, _LONG_S = 8.0, 30.0  # of the averages that a trend is seen by
+_CLEAR = 2.5  # deviations of their difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +44,13 @@ class Demand:
         level_rps: The rate without its noise.
         reserve_rps: What may come on top while an instance loads.
         jumped: The load has risen beyond chance just now.
+        rising: It has been rising for a while.
     """
 
     level_rps: float
     reserve_rps: float
     jumped: bool
+    rising: bool = False
 
     @property
     def rate_rps(self) -> float:
@@ -58,12 +66,15 @@ class _Memory:
         at_s: When it was last looked at.
         level_rps: The average.
         jumped_s: When the load last jumped.
+        short_rps, long_rps: Averages over a shorter and a longer time, both anew after a jump.
         risen: Mean square of unexpected rises, beyond chance.
         expected: What was expected, for so long as an instance loads.
     """
 
     at_s: float
     level_rps: float
+    short_rps: float
+    long_rps: float
     jumped_s: float = -math.inf
     risen: float = 0.0
     expected: deque[tuple[float, float]] = field(default_factory=deque)
@@ -75,27 +86,34 @@ class Demands:
     Args:
         smoothing_s: Over how long rates are averaged.
         reserve: How many deviations of what was seen are kept free.
+        trend: Whether a steady rise is taken to go on.
+        surge: Whether more is expected after a jump than was counted.
     """
 
-    def __init__(self, smoothing_s: float, reserve: float) -> None:
+    def __init__(
+        self, smoothing_s: float, reserve: float, *, trend: bool = True, surge: bool = True
+    ) -> None:
         self._smoothing_s = smoothing_s
         self._reserve = reserve
+        self._trend, self._surge = trend, surge
         self._seen: dict[str, _Memory] = {}
 
     def of(self, function: str, measured_rps: float, load_s: float, now_s: float) -> Demand:
         """What it needs, from this round's rate on."""
         memory = self._seen.get(function)
         if memory is None:
-            memory = self._seen[function] = _Memory(now_s, measured_rps)
+            memory = self._seen[function] = _Memory(now_s, measured_rps, measured_rps, measured_rps)
         passed_s = max(now_s - memory.at_s, 0.0)
         memory.at_s = now_s
         _learn(memory, measured_rps, load_s + _SEEN_S, passed_s, now_s)
         _follow(memory, measured_rps, self._smoothing_s, passed_s, now_s)
         memory.expected.append((now_s, memory.level_rps))
         jumped = now_s - memory.jumped_s < _AGAIN_S
-        doubt = math.sqrt(measured_rps / _MOMENT_S) if jumped else 0.0
+        doubt = math.sqrt(measured_rps / _MOMENT_S) if jumped and self._surge else 0.0
         reserve = max(self._reserve * math.sqrt(memory.risen), doubt)
-        return Demand(memory.level_rps, reserve, jumped)
+        forecast = _forecast(memory, load_s + _SEEN_S) if self._trend else 0.0
+        risen = forecast - memory.level_rps
+        return Demand(memory.level_rps, max(reserve, risen), jumped, rising=risen > reserve)
 
 
 def _follow(
@@ -106,12 +124,27 @@ def _follow(
     deviation = math.sqrt(max(level, measured_rps) / _COUNTED_S)
     if apart > _JUMP * deviation:
         memory.jumped_s = now_s
+    jumps = abs(apart) > _JUMP * deviation
+    for name, age_s in (("short_rps", _SHORT_S), ("long_rps", _LONG_S)):
+        average = getattr(memory, name)
+        weight = 1.0 if jumps else 1 - math.exp(-passed_s / age_s)
+        setattr(memory, name, average + weight * (measured_rps - average))
     if apart > _CROSSING * deviation or -apart > _JUMP * deviation:
         memory.level_rps = measured_rps
     elif smoothing_s > 0:
         memory.level_rps = level + (1 - math.exp(-passed_s / smoothing_s)) * apart
     else:
         memory.level_rps = measured_rps
+
+
+def _forecast(memory: _Memory, ahead_s: float) -> float:
+    """The rate so far ahead if it rises on as it does; 0: it does not, as far as one can tell."""
+    apart = memory.short_rps - memory.long_rps
+    chance = math.sqrt(memory.long_rps / (2 * _LONG_S))
+    if apart <= _CLEAR * chance:
+        return 0.0
+    age_s = _SHORT_S + _COUNTED_S / 2
+    return memory.short_rps + apart / (_LONG_S - _SHORT_S) * (age_s + ahead_s)
 
 
 def _learn(

@@ -3,11 +3,15 @@
 A batch begins with its first request and leaves when it is full or the window is over. With Poisson
 arrivals at a rate ``R`` it has ``1 + min(N, b - 1)`` requests, ``N`` Poisson of mean ``R T``. The
 window ``T`` is what the objective leaves beside a full batch's execution.
+
+What executions of each option take and cost is computed once, and only options are kept that are
+among the cheapest at some rate; a rate is then a product of matrices.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +24,10 @@ if TYPE_CHECKING:
     from carpool.scaling import Billing
     from scaler.policies.carpool.options import Option
 
-__all__ = ["Filled", "filled"]
+__all__ = ["Filled", "Fills"]
+
+_RATES_RPS = np.geomspace(1e-3, 1e5, 65)  # at which options are compared
+_BEST = 2  # of each rate are kept
 
 
 class Filled(NamedTuple):
@@ -41,37 +48,94 @@ class Filled(NamedTuple):
     busy: float
 
 
-def filled(
-    options: Sequence[Option], rate_rps: float, slo_s: float, billing: Billing
-) -> list[Filled]:
-    """Every option with the batches that it gets, in their order.
+@dataclass(frozen=True, eq=False)
+class Fills:
+    """Options with what their batches take and cost.
 
-    Args:
-        options: What there may be.
-        rate_rps: Requests per second.
-        slo_s: Latency objective, less what a request takes on its way.
-        billing: What an execution costs.
+    Attributes:
+        options: In any order.
+        window_s: How long a batch's first request waits, shape (options,).
+        exec_s: Of batches of 1, 2 and so on, shape (options, largest batch); 0 beyond an option's.
+        cost: Of such a batch, likewise.
+        honest: Batches are as full as arrivals make them; else they count as full.
     """
-    return [_of(at, option, rate_rps, slo_s, billing) for at, option in enumerate(options)]
+
+    options: tuple[Option, ...]
+    window_s: npt.NDArray[np.float64]
+    exec_s: npt.NDArray[np.float64]
+    cost: npt.NDArray[np.float64]
+    honest: bool = True
+
+    @classmethod
+    def of(
+        cls, options: Sequence[Option], slo_s: float, billing: Billing, *, honest: bool = True
+    ) -> Fills:
+        """Those of the options that are worth having at some rate.
+
+        Args:
+            options: At least one.
+            slo_s: Latency objective, less what a request takes on its way.
+            billing: What an execution costs.
+            honest: As the attribute.
+        """
+        largest = max(option.size.batch for option in options)
+        exec_s, cost = np.zeros((2, len(options), largest))
+        for at, option in enumerate(options):
+            batch = option.size.batch
+            exec_s[at, :batch] = option.single_s + option.item_s * np.arange(batch)
+            paid = [
+                billing.execution(option.size.resources, s) for s in exec_s[at, :batch].tolist()
+            ]
+            cost[at, :batch] = paid
+        left_s = [
+            slo_s - option.size.exec_s if option.size.batch > 1 else 0.0 for option in options
+        ]
+        every = cls(tuple(options), np.maximum(left_s, 0.0), exec_s, cost, honest)
+        return every.only(every.often_best())
+
+    def only(self, kept: Sequence[int]) -> Fills:
+        """Some of the options."""
+        at = np.array(kept)
+        options = tuple(self.options[place] for place in kept)
+        return Fills(options, self.window_s[at], self.exec_s[at], self.cost[at], self.honest)
+
+    def often_best(self) -> list[int]:
+        """The places of those that are among the cheapest at some rate."""
+        found: set[int] = set()
+        for rate_rps in _RATES_RPS:
+            cost = self._of_a_request(self.cost, self._shares(float(rate_rps)))
+            found.update(np.argsort(cost, kind="stable")[:_BEST].tolist())
+        return sorted(found)
+
+    def at(self, rate_rps: float) -> list[Filled]:
+        """Every option with the batches that it gets at so many requests per second, in order."""
+        shares = self._shares(rate_rps)
+        columns = (
+            self._of_a_request(self.cost, shares),
+            self.window_s,
+            _mean_batch(shares),
+            rate_rps * self._of_a_request(self.exec_s, shares),
+        )
+        each = zip(*[column.tolist() for column in columns], strict=True)
+        return [Filled(at, *values) for at, values in enumerate(each)]
+
+    def _of_a_request(
+        self, of_a_batch: npt.NDArray[np.float64], shares: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        return np.asarray((shares * of_a_batch).sum(axis=1) / _mean_batch(shares))
+
+    def _shares(self, rate_rps: float) -> npt.NDArray[np.float64]:
+        """The share of batches of each size from 1 on, shape (options, largest batch)."""
+        batch = np.array([option.size.batch for option in self.options])
+        numbers = np.arange(self.cost.shape[1])
+        last = numbers == (batch - 1)[:, None]
+        if not self.honest:
+            return np.asarray(last * 1.0)
+        logs = np.array([math.lgamma(number + 1) for number in numbers])
+        mean = np.maximum(rate_rps * self.window_s, 1e-300)[:, None]
+        known = np.exp(numbers * np.log(mean) - mean - logs) * (numbers < (batch - 1)[:, None])
+        return np.asarray(known + last * np.maximum(1 - known.sum(axis=1), 0.0)[:, None])
 
 
-def _of(at: int, option: Option, rate_rps: float, slo_s: float, billing: Billing) -> Filled:
-    size = option.size
-    window_s = max(slo_s - size.exec_s, 0.0) if size.batch > 1 else 0.0
-    shares = _shares(rate_rps * window_s, size.batch)
-    numbers = np.arange(1, size.batch + 1)
-    times_s = option.single_s + option.item_s * (numbers - 1)
-    costs = np.array([billing.execution(size.resources, each) for each in times_s.tolist()])
-    mean_batch = float(shares @ numbers)
-    busy = rate_rps / mean_batch * float(shares @ times_s)
-    return Filled(at, float(shares @ costs) / mean_batch, window_s, mean_batch, busy)
-
-
-def _shares(mean: float, largest: int) -> npt.NDArray[np.float64]:
-    """The share of batches of each size from 1 on."""
-    if largest == 1:
-        return np.ones(1)
-    logs = np.array([math.lgamma(number + 1) for number in range(largest - 1)])
-    numbers = np.arange(largest - 1)
-    known = np.exp(numbers * math.log(mean) - mean - logs) if mean > 0 else (numbers == 0) * 1.0
-    return np.append(known, max(1.0 - float(known.sum()), 0.0))
+def _mean_batch(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray(shares @ np.arange(1.0, shares.shape[1] + 1))

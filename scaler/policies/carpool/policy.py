@@ -24,11 +24,11 @@ from carpool.scaling import Proposal
 from scaler.planning.recent import Recent, Same
 from scaler.policies.carpool.cover import Cover, Menu
 from scaler.policies.carpool.demand import Demands
-from scaler.policies.carpool.fill import filled
+from scaler.policies.carpool.fill import Fills
 from scaler.policies.carpool.options import WAY, options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from carpool.scaling import ClusterView, FunctionLoad, Size
     from scaler.policies.carpool.demand import Demand
@@ -46,15 +46,16 @@ _RATIO = 1.01  # of neighbouring rates that are planned for alike
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """What is known of a model at an objective.
+    """What is known of a model at an objective: what is worth having by the billing rule.
 
     Attributes:
-        options: All that answer in time.
-        menu: Those worth having where instances are paid for.
+        menus: Where instances are paid for: eager batches, and patient ones. Empty: nothing
+            answers in time, or executions are paid for.
+        fills: Where only executions are.
     """
 
-    options: tuple[Option, ...]
-    menu: Menu
+    menus: tuple[Menu, ...] = ()
+    fills: Fills | None = None
 
 
 @dataclass(slots=True)
@@ -87,6 +88,11 @@ class Carpool:
             gain: part of the bill that other sizes must save, to be taken instead of those there.
             spare: where only executions are paid for, how many times the busy instances there are.
             kept_s: where only executions are paid for, for how many seconds instances stay.
+            fill: whether batches count as full as arrivals make them; else they count as full.
+            mix: whether instances of two sizes are had together.
+            wait: whether batches may wait for company where instances are paid for.
+            trend: whether a steady rise of the load is taken to go on while an instance loads.
+            surge: whether more is expected after a jump than was counted.
         """
 
         reserve: float = 0.0
@@ -94,6 +100,11 @@ class Carpool:
         gain: float = 0.1
         spare: float = 8.0
         kept_s: float = 900.0
+        fill: bool = True
+        mix: bool = True
+        wait: bool = True
+        trend: bool = True
+        surge: bool = False
 
         def __post_init__(self) -> None:
             """Refuse what is no plan."""
@@ -108,11 +119,14 @@ class Carpool:
 
     def __init__(self, params: Params) -> None:
         self._params = params
-        self._demands = Demands(params.smoothing_s, params.reserve)
+        self._demands = Demands(
+            params.smoothing_s, params.reserve, trend=params.trend, surge=params.surge
+        )
         self._known: Recent[_Known] = Recent(_KEPT)
         self._covers: Recent[Cover | None] = Recent(4 * _KEPT)
         self._filled: Recent[tuple[Filled, ...]] = Recent(4 * _KEPT)
         self._peaks: dict[str, _Peaks] = {}
+        self._served: dict[str, dict[Size, float]] = {}
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
@@ -123,13 +137,13 @@ class Carpool:
 
     def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal | None:
         known = self._of(load)
-        if not known.options:
-            return None
         load_s = max(load.load_s, load.model.load_s)
         demand = self._demands.of(load.name, load.rate_rps, load_s, load.now_s)
-        if _only_executions(load, known):
-            return self._by_use(load, known, demand, cluster)
-        return self._by_instance(load, known.menu, demand, cluster)
+        if known.fills:
+            return self._by_use(load, known.fills, demand, cluster)
+        if known.menus:
+            return self._by_instance(load, known.menus, demand, cluster)
+        return None
 
     def _of(self, load: FunctionLoad) -> _Known:
         accuracy = max([app.accuracy for app in load.apps], default=0.0)
@@ -137,37 +151,58 @@ class Carpool:
         asked = (load.tightest_s, load.percentile, load.max_batch, load.error, load.prices)
 
         def make() -> _Known:
-            found = options(load)
-            slo_s = (1 - WAY) * load.tightest_s
-            prices = [_price(load, option.size) for option in found]
-            return _Known(found, Menu.of(found, prices, slo_s, 1 - load.percentile))
+            return self._worth_having(load, options(load))
 
         return self._known.of((Same(load.model), accuracy, variants, *asked), make)
 
+    def _worth_having(self, load: FunctionLoad, found: Sequence[Option]) -> _Known:
+        """What may be proposed of the options."""
+        slo_s, params = (1 - WAY) * load.tightest_s, self._params
+        if not found:
+            return _Known()
+        if _only_executions(load, found[0].size):
+            return _Known(fills=Fills.of(found, slo_s, load.billing, honest=params.fill))
+        prices = [_price(load, option.size) for option in found]
+        miss = 1 - load.percentile
+        eager = Menu.of(found, prices, slo_s, miss, mixed=params.mix)
+        patient = Menu.patient(found, prices, slo_s, miss) if params.wait else None
+        return _Known((eager, patient) if patient else (eager,))
+
     def _by_instance(
-        self, load: FunctionLoad, menu: Menu, demand: Demand, cluster: ClusterView
+        self, load: FunctionLoad, menus: Sequence[Menu], demand: Demand, cluster: ClusterView
     ) -> Proposal:
         """Where instances are paid for as long as they live: the cheapest that take the demand."""
         rate_rps = _rounded(demand.rate_rps)
-        chosen = self._chosen(load, menu, rate_rps)
-        instances = _placed(chosen.instances, _running(load), cluster)
+        menu, chosen = self._chosen(load, menus, rate_rps)
+        instances = _placed(menu.rated(chosen.instances), _running(load), cluster)
         unplaced = instances != chosen.instances
         return Proposal(
             instances,
-            wait_s={"*": 0.0},  # however lax an application's objective is
+            wait_s={"*": chosen.wait_s},  # however lax an application's objective is
             explain=_said(load, demand, chosen, menu),
             unserved_rps=max(load.rate_rps - menu.taken_by(instances), 0.0) if unplaced else 0.0,
         )
 
-    def _chosen(self, load: FunctionLoad, menu: Menu, rate_rps: float) -> Cover:
+    def _chosen(
+        self, load: FunctionLoad, menus: Sequence[Menu], rate_rps: float
+    ) -> tuple[Menu, Cover]:
         """The cheapest cover; that of sizes that run, if others do not save enough."""
-        limit = load.instance_limit
-        own = tuple(sorted({menu.at[size] for size in _planned(load) if size in menu.at}))
-        best = self._cover(menu, rate_rps, tuple(range(len(menu.options))), limit)
-        held = self._cover(menu, rate_rps, own, limit) if own else None
-        if best and held and held.price_per_s <= (1 + self._params.gain) * best.price_per_s:
+        limit, planned = load.instance_limit, _planned(load)
+
+        def cheapest(places: Callable[[Menu], tuple[int, ...]]) -> tuple[Menu, Cover] | None:
+            """Of all menus; the first of equals, as what need not wait should not."""
+            found = [
+                (menu, cover)
+                for menu in menus
+                if (among := places(menu)) and (cover := self._cover(menu, rate_rps, among, limit))
+            ]
+            return min(found, key=lambda each: each[1].price_per_s, default=None)
+
+        best = cheapest(lambda menu: tuple(range(len(menu.options))))
+        held = cheapest(lambda menu: tuple(sorted({menu.at[s] for s in planned if s in menu.at})))
+        if best and held and held[1].price_per_s <= (1 + self._params.gain) * best[1].price_per_s:
             return held
-        return best or menu.nearly(rate_rps, limit)
+        return best or (menus[0], menus[0].nearly(rate_rps, limit))
 
     def _cover(
         self, menu: Menu, rate_rps: float, among: tuple[int, ...], limit: float
@@ -176,33 +211,26 @@ class Carpool:
         return self._covers.of(key, lambda: menu.cover(rate_rps, among, limit))
 
     def _by_use(
-        self, load: FunctionLoad, known: _Known, demand: Demand, cluster: ClusterView
+        self, load: FunctionLoad, fills: Fills, demand: Demand, cluster: ClusterView
     ) -> Proposal:
         """Where only executions are paid for: the cheapest batches, and instances to spare."""
         rate_rps = _rounded(demand.rate_rps)
-        slo_s = (1 - WAY) * load.tightest_s
-        found = self._filled.of(
-            (Same(known), rate_rps, Same(load.billing)),
-            lambda: tuple(filled(known.options, rate_rps, slo_s, load.billing)),
-        )
+        found = self._filled.of((Same(fills), rate_rps), lambda: tuple(fills.at(rate_rps)))
         best = min(found, key=lambda each: each.cost)
         there = set(_planned(load))
-        own = [each for each in found if known.options[each.at].size in there]
+        own = [each for each in found if fills.options[each.at].size in there]
         held = min(own, key=lambda each: each.cost, default=best)
         chosen = held if held.cost <= (1 + _GAIN_BY_USE) * best.cost else best
         busy = self._peaks.setdefault(load.name, _Peaks()).most(
             chosen.busy, load.now_s, self._params.kept_s
         )
-        size = known.options[chosen.at].size
+        size = fills.options[chosen.at].size
         spare = min(self._params.spare, _FULL_SERVERS) if cluster.nodes else self._params.spare
         count = math.ceil(spare * busy + 2 * math.sqrt(busy)) + (1 if cluster.nodes else _IDLE)
         instances = Counter({size: int(min(count, load.instance_limit))})
-        serving = _serving(load, own, known, chosen)
-        if serving is not chosen:
-            before = known.options[serving.at].size
-            instances[before] = _running(load)[before]
-        fits = instances.total() <= load.instance_limit
-        if serving is chosen or not fits:
+        serving = _serving(load, own, fills, chosen)
+        instances |= self._rested(load, fills.options[serving.at].size, size)
+        if instances.total() > load.instance_limit:
             serving, instances = chosen, Counter({size: instances[size]})
         wait_ms = 1000 * chosen.window_s
         said = (
@@ -213,30 +241,38 @@ class Carpool:
         return Proposal(
             _placed(instances, _running(load), cluster),
             wait_s=serving.window_s,
-            shares={"*": {known.options[serving.at].size: 1.0}},
+            shares={"*": {fills.options[serving.at].size: 1.0}},
             explain=[said],
             predicted=Predicted(cost_per_request=serving.cost, mean_batch=serving.mean_batch),
         )
 
+    def _rested(self, load: FunctionLoad, serving: Size, chosen: Size) -> Counter[Size]:
+        """Other sizes that run, which serve now or did of late: there for when they pay again."""
+        served = self._served.setdefault(load.name, {})
+        served[serving] = load.now_s
+        running = _running(load)
+        for size in [s for s, at_s in served.items() if at_s <= load.now_s - self._params.kept_s]:
+            del served[size]
+        return Counter({size: running[size] for size in served if size != chosen and running[size]})
 
-def _serving(load: FunctionLoad, own: Sequence[Filled], known: _Known, chosen: Filled) -> Filled:
+
+def _serving(load: FunctionLoad, own: Sequence[Filled], fills: Fills, chosen: Filled) -> Filled:
     """What requests go to: what runs already, until enough of the chosen size does."""
     ready = Counter({_plain(size): there.ready for size, there in load.running.items()})
-    there = [each for each in (chosen, *own) if ready[known.options[each.at].size]]
+    there = [each for each in (chosen, *own) if ready[fills.options[each.at].size]]
 
     def rank(each: Filled) -> tuple[bool, float]:
-        size = known.options[each.at].size
+        size = fills.options[each.at].size
         enough = ready[size] > each.busy
         return not enough, each.cost if enough else -ready[size] * size.rate_rps
 
-    if ready[known.options[chosen.at].size] > chosen.busy:
+    if ready[fills.options[chosen.at].size] > chosen.busy:
         return chosen
     return min(there, key=rank, default=chosen)
 
 
-def _only_executions(load: FunctionLoad, known: _Known) -> bool:
+def _only_executions(load: FunctionLoad, size: Size) -> bool:
     """Whether an instance that idles costs nothing, and one that executes does."""
-    size = known.options[0].size
     idle = load.billing.lifetime(size.resources, 1.0)
     return not idle and load.billing.execution(size.resources, size.exec_s) > 0
 
@@ -286,7 +322,11 @@ def _said(load: FunctionLoad, demand: Demand, cover: Cover, menu: Menu) -> list[
     taken_rps = menu.taken_by(cover.instances)
     why = f"{demand.level_rps:.4g} requests/s within {slo_ms:.4g} ms: {sizes}"
     said = [f"{why}, which serve {taken_rps:.4g} with the batches that form."]
-    if demand.jumped:
+    if cover.wait_s:
+        said.append(f"Batches wait for more requests for at most {1000 * cover.wait_s:.0f} ms.")
+    if demand.rising:
+        said.append(f"The load is rising: {demand.reserve_rps:.3g}/s more while an instance loads.")
+    elif demand.jumped:
         said.append(f"The load has just jumped: {demand.reserve_rps:.3g}/s are added to the count.")
     elif demand.reserve_rps >= 0.05 * demand.level_rps > 0:
         said.append(

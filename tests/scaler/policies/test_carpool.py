@@ -16,7 +16,7 @@ from carpool.plugins import build, resolve
 from carpool.scaling import Application, FunctionLoad, Instances
 from scaler.planning.cost import Prices, billing
 from scaler.planning.snapshot import Snapshot
-from scaler.policies.carpool.fill import filled
+from scaler.policies.carpool.fill import Fills
 from scaler.policies.carpool.options import options
 from simulator.matrix.models import MODELS
 from tests.scaler.loads import CLASSIFIER, counts, guarded, load, servers, snapshot
@@ -187,8 +187,9 @@ def test_filled_batches_against_drawn_ones(rate_rps: float) -> None:
         load(rate_rps, model=Linear(0.02, 0.01), max_batch=8), prices=BY_USE, error=0.0
     )
     rule = billing(BY_USE)
-    chosen = filled(options(function), rate_rps, 0.19, rule)[-1]
-    option = options(function)[chosen.at]
+    fills = Fills.of(options(function), 0.19, rule)
+    chosen = max(fills.at(rate_rps), key=lambda each: fills.options[each.at].size.batch)
+    option = fills.options[chosen.at]
     draw = random.Random(1)
     numbers, costs = [], 0.0
     for _ in range(20_000):
@@ -218,5 +219,11 @@ def test_another_size_serves_once_it_runs() -> None:
     assert len(new) == 1
     assert both.routes[0].weights == {old: 1.0}
     after = policy.plan(at(BY_USE, carried_out(function, both), now_s=2.0)).plans["classify"]
-    assert set(counts(after)) == new
-    assert after.routes[0].weights == {new.pop(): 1.0}
+    assert after.routes[0].weights == {next(iter(new)): 1.0}
+    assert set(counts(after)) == {old, *new}  # idle ones are free, and may pay again
+    low = dataclasses.replace(carried_out(function, after), apps=load(1.0).apps)
+    again = policy.plan(at(BY_USE, low, now_s=500.0)).plans["classify"]
+    assert again.routes[0].weights == {old: 1.0}
+    function = carried_out(function, after)
+    last = policy.plan(at(BY_USE, function, now_s=2000.0)).plans["classify"]
+    assert set(counts(last)) == new

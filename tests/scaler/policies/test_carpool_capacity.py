@@ -10,7 +10,7 @@ import pytest
 
 from carpool.latency import Resources
 from carpool.scaling import Size
-from scaler.policies.carpool.capacity import COUNTS, capacities
+from scaler.policies.carpool.capacity import COUNTS, capacities, windows_s
 from scaler.policies.carpool.options import Option
 from tests.effort import scaled
 
@@ -24,12 +24,15 @@ def option(batch: int, single_s: float, item_s: float) -> Option:
     return Option(size, single_s)
 
 
-def taken(one: Option, count: int, slo_s: float) -> float:
+def taken(one: Option, count: int, slo_s: float, *, patient: bool = False) -> float:
     """What the law says."""
-    return float(np.interp(count, COUNTS, capacities([one], slo_s, MISS)[0]))
+    found = capacities([one], slo_s, MISS, patient=patient)[0]
+    return float(np.interp(count, COUNTS, found))
 
 
-def late(one: Option, count: int, slo_s: float, rate_rps: float, requests: int) -> float:
+def late(
+    one: Option, count: int, slo_s: float, rate_rps: float, requests: int, window_s: float = 0.0
+) -> float:
     """The share of Poisson arrivals that is late, in order of arrival, whichever is free first."""
     draw = random.Random(1)
     times, at_s = [], 0.0
@@ -38,7 +41,8 @@ def late(one: Option, count: int, slo_s: float, rate_rps: float, requests: int) 
         times.append(at_s)
     free, missed, first = [0.0] * count, 0, 0
     while first < requests:
-        start_s = max(heapq.heappop(free), times[first])
+        full_s = times[min(first + one.size.batch, requests) - 1]
+        start_s = max(heapq.heappop(free), min(times[first] + window_s, full_s))
         last = first
         while last < requests and last - first < one.size.batch and times[last] <= start_s:
             last += 1
@@ -68,6 +72,29 @@ def test_little_is_left_over(batch: int, item_s: float) -> None:
     slo_s = 3 * one.size.exec_s
     rate_rps = 1.6 * taken(one, 10, slo_s)
     assert late(one, 10, slo_s, rate_rps, scaled(100_000)) > MISS
+
+
+@pytest.mark.parametrize("slack", [1.25, 1.4, 2.5])
+@pytest.mark.parametrize("count", [1, 2, 5, 16])
+@pytest.mark.parametrize(("batch", "item_s"), [(2, 0.4), (4, 0.2), (16, 0.1)])
+def test_few_are_late_of_patient_batches(
+    batch: int, item_s: float, count: int, slack: float
+) -> None:
+    """Likewise where batches wait for company."""
+    one = option(batch, 1.0, item_s)
+    slo_s = slack * one.size.exec_s
+    rate_rps = taken(one, count, slo_s, patient=True)
+    (window_s,) = windows_s([one], slo_s)
+    if rate_rps:
+        assert late(one, count, slo_s, rate_rps, scaled(100_000), window_s) <= 2 * MISS
+
+
+def test_patience_takes_more_where_the_objective_is_tight() -> None:
+    """Two instances whose executions take two thirds of it; and no more where they take a fifth."""
+    one = option(8, 1.0, 0.1)
+    tight_s, loose_s = 1.6 * one.size.exec_s, 5.0 * one.size.exec_s
+    assert taken(one, 2, tight_s, patient=True) > 1.5 * taken(one, 2, tight_s)
+    assert taken(one, 2, loose_s, patient=True) == pytest.approx(taken(one, 2, loose_s), rel=0.3)
 
 
 def test_more_of_everything_takes_more() -> None:

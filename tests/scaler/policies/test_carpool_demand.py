@@ -65,3 +65,26 @@ def test_nothing_is_kept_of_others() -> None:
     demands = Demands(15.0, 1.0)
     run([100.0] * 10, demands)
     assert demands.of("g", 1.0, LOAD_S, 100.0).rate_rps == 1.0
+
+
+def test_a_steady_rise_goes_on() -> None:
+    """A load that rises steadily is planned for as it will be, within some percent; if asked to."""
+    rates = [100.0 + 0.5 * at for at in range(400)]  # one a second more, each second
+    counted = [sum(rates[max(0, at - 20) : at]) / min(at, 20) for at in range(1, 401)]
+    (*_, (level, reserve)) = run(counted, Demands(15.0, 0.0))
+    then_rps = rates[-1] + LOAD_S
+    assert 0.98 * then_rps < level + reserve < 1.04 * then_rps
+    (*_, (level, reserve)) = run(counted, Demands(15.0, 0.0, trend=False))
+    assert level + reserve < 0.98 * then_rps
+
+
+def test_chance_is_no_trend() -> None:
+    """Of a constant load hardly anything is added, and hardly ever."""
+    found = run(noisy(100.0, 1200), Demands(15.0, 0.0))[200:]
+    assert sum(reserve > 0 for _, reserve in found) < 0.15 * len(found)
+    assert sum(reserve for _, reserve in found) / len(found) < 1.5
+
+
+def test_after_a_jump_no_trend_is_seen() -> None:
+    """What has jumped does not go on jumping."""
+    assert run([20.0] * 100 + [100.0] * 60, Demands(15.0, 0.0, surge=False))[-1] == (100.0, 0.0)
