@@ -1,4 +1,4 @@
-"""Logins by a program (``exec`` in a kubeconfig), asked as kubectl asks it, and not for ever.
+"""Logins by a program (``exec`` in a kubeconfig), asked as kubectl asks it, and not forever.
 
 It runs when a request needs a token and none is known, or the API server has refused the one that
 is. Nobody is there to answer questions, so its standard input is empty. The versions of their API
@@ -139,7 +139,7 @@ class ExecLogin(httpx.Auth):
 
 
 def _end(program: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
-    """End a program and what it has started, if it goes on."""
+    """End a program and what it has started, if it continues."""
     if program.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-# A class is deployed as a function of its own, so both names are as those of functions.
+# A class is deployed as its own function, so both names are as those of functions.
 _NAME = rules.text("a name of a-z, 0-9 and inner '-'", function_name.PATTERN)
 _WORD = rules.text("a text that is not empty")
 _ANY_TEXT = rules.text("a text", r".*")

@@ -59,7 +59,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "lsth": "scaler.prewarm.long_short_histogram:LongShortHistogram",
         "breakeven": "scaler.prewarm.breakeven:BreakEven",
     },
-    "backend": {},  # Carpool's own are commands with options of their own
+    "backend": {},  # Carpool's own are commands with their own options
 }
 GROUPS: dict[Kind, str] = {
     "batch": "carpool.batch_policies",

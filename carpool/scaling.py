@@ -191,8 +191,8 @@ class FunctionLoad:
         percentile: Share of requests that must meet it.
         max_batch: Maximum number of requests in a batch.
         apps: The applications that call it, with their rates.
-        plan: The plan in force; None before the first.
-        instances: What runs now, by class of the plan in force.
+        plan: The current plan; None before the first.
+        instances: What runs now, by class of the current plan.
         queued: Requests waiting.
         min_instances: Minimum number of instances, of all sizes together.
         max_instances: Maximum number; None: no bound.
@@ -251,7 +251,7 @@ class FunctionLoad:
 
     @cached_property
     def planned(self) -> Mapping[str, Size]:
-        """The sizes of the plan in force, by class; those that are alike in pools of their own."""
+        """The sizes of the current plan, by class; those that are alike in pools of their own."""
         pools: Counter[tuple[object, ...]] = Counter()
         sizes = {}
         for each in self.plan.classes if self.plan else ():
@@ -371,7 +371,7 @@ class ScalePolicy(Protocol):
             cluster: The servers.
 
         Returns:
-            By function; one that is left out keeps the plan in force.
+            By function; one that is left out keeps the current plan.
         """
 
 

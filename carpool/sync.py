@@ -144,17 +144,17 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         function: The function that the user calls.
-        sender: Made anew at each start of a sidecar.
+        sender: Made again at each start of a sidecar.
         sequence: Grows with each message of a sender.
         revision: Of the last answer with a plan; empty before the first.
-        version, term: Of the plan in force; None and 0 without one.
+        version, term: Of the current plan; None and 0 without one.
         period_s: Since the last report.
         idle_s: For how long nothing has waited or been executed; None while something is.
         queued: Requests waiting.
         starving: A request waits, and no instance can be reached.
         apps, classes, instances: In detail.
         idle: Times without a request, from the end of an execution to the next arrival.
-        fates: Requests by what became of them since the last report.
+        fates: Requests by outcome since the last report.
         latency: Times from arrival to answer, of those that were executed.
         surging: More came than what was reported before lets expect.
     """

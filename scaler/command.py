@@ -2,7 +2,7 @@
 
 run                    until it is interrupted (`scaler.run_command`)
 status                 every function in a line
-explain FUNCTION       its plan, the latest decisions, what is not as it should be
+explain FUNCTION       its plan, the latest decisions, problems
 shadow                 what the policy of --shadow would have run, beside what was run
 export, import FILE    the store as JSON
 """

@@ -51,7 +51,7 @@ class ReportingGuard:
         return planning
 
     def complaints(self) -> Iterator[str]:
-        """What went wrong while the plan in force was kept, in a sentence for each function."""
+        """What went wrong while the current plan was kept, in a sentence for each function."""
         for function, faults in self._failed.items():
             yield (
                 f"{self._name} failed for {function} in {len(faults)} rounds, in which its plan "

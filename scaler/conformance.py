@@ -76,7 +76,7 @@ class _Scenario:
 def check_policy(
     policy: type[Any] | str, params: Mapping[str, Any], *, seed: int, scenarios: int
 ) -> ScaleReport:
-    """What `carpool.testing.check_scale_policy` says."""
+    """What `carpool.testing.check_scale_policy` returns."""
     policy_class = plugins.resolve("scale", policy) if isinstance(policy, str) else policy
     name = policy if isinstance(policy, str) else policy.__qualname__
     return check_planner(

@@ -159,7 +159,7 @@ class Functions:
         return min(usual_s, max(SOON_S, usual_s / 5)) if hurry else usual_s
 
     def count(self) -> int:
-        """Count the sidecars anew; how many there are."""
+        """Count the sidecars again; how many there are."""
         now_s = self.now()
         self._sidecars = sum(len(controller.reports) for controller in self)
         self._fronts = sum(controller.reports.fronts(now_s) for controller in self)

@@ -1,7 +1,7 @@
 """A scaler while it leads: its parts put together, from its first round to its last.
 
 One scaler leads from start to end. Of several on a cluster one does, and each of the others may in
-its turn, with parts made anew: what it has to know it hears from the sidecars and the gateway.
+its turn, with new parts: what it has to know it hears from the sidecars and the gateway.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Loop(Driver):
             self._planner.nodes = nodes_of(await self.call(self._gateway.info))
 
     def came(self, controller: Controller) -> None:
-        """As `Driver.came`: it goes on from what was kept of it."""
+        """As `Driver.came`: it continues from its stored state."""
         self._keeping.absorb(controller)
 
     def ended(self, action: Action, error: ProviderError | None) -> None:
@@ -148,7 +148,7 @@ class Loop(Driver):
             log.info("%s", action)
 
     def troubled(self, function: str, error: Exception) -> None:
-        """As `Driver.troubled`: told, with a traceback if unexpected, and the others go on."""
+        """As `Driver.troubled`: told, with a traceback if unexpected, and the others continue."""
         if isinstance(error, CarpoolError):
             self.say(f"{function}: {error}", once=True)
         else:

@@ -1,7 +1,7 @@
 """Writes the scaler's state to its store, and reads it after a restart.
 
 `collect` takes what has changed, on the event loop; `keep` writes it, in a thread. What was written
-last is what a scaler that starts again goes on from.
+last is what a scaler that starts again continues from.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Persistence:
         senders.absorb(store.get("sender"), functions.now())
 
     def absorb(self, controller: Controller) -> None:
-        """A function has come, or come back: it goes on from what was kept of it."""
+        """A function has come, or come back: it continues from its stored state."""
         data = self._kept_functions.pop(controller.name, None)
         learned = self._kept_prewarm.pop(controller.name, None)
         if data is None:

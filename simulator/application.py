@@ -30,7 +30,7 @@ class SendingApplication:
     Args:
         sidecar: The simulated one.
         app: The application.
-        surge: Is told of each of its requests.
+        surge: Is notified of each of its requests.
 
     Attributes:
         app: The application.

@@ -1,6 +1,6 @@
 """The requests of all applications, stretch by stretch, in the order in which they arrive.
 
-Each application has a seed of its own, so another policy, or another application beside it, does
+Each application has its own seed, so another policy, or another application beside it, does
 not change when its requests come.
 """
 

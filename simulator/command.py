@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 def tell(
     chosen: flags.SimulateArguments, scenario: Scenario, results: dict[str, ScenarioResult]
 ) -> None:
-    """Print what came of a scenario under each policy, and write a report if one is asked for."""
+    """Print the results of a scenario under each policy, and write a report if one is asked for."""
     metrics = {name: measured(result) for name, result in results.items()}
     came = summary(metrics, {each.name: 1 - each.percentile for each in scenario.functions})
     if chosen.report:

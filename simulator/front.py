@@ -171,7 +171,7 @@ class Front:
 
 
 def _seen(instance: Instance, now: float) -> InstanceReport:
-    """What there is to report of an instance; its counts begin anew."""
+    """What there is to report of an instance; its counts start again."""
     upstream = instance.upstream
     report = InstanceReport(
         upstream.name,

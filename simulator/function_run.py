@@ -1,4 +1,4 @@
-"""One function in a simulation: its controller, its queue, its instances, and what came of it."""
+"""One function in a simulation: its controller, its queue, its instances, and its results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FunctionRun(FunctionRecord):
 
     @property
     def steady(self) -> bool:
-        """Whether the same instances go on serving while requests come as they do."""
+        """Whether the same instances keep serving while requests come as they do."""
         plan = self.controller.plan
         return (
             plan is not None
@@ -130,7 +130,7 @@ class FunctionRun(FunctionRecord):
 
 @dataclass(slots=True)
 class SimulationResult(ScenarioResult):
-    """What came of a scenario in simulated time."""
+    """Results of a scenario in simulated time."""
 
     functions: list[FunctionRun]
 

@@ -106,7 +106,7 @@ def chart(drawn: HeatMap) -> str:
 
 
 def picture(charts: Sequence[tuple[str, HeatMap]]) -> str:
-    """Charts side by side as a file of its own, each with its title and the legend inside."""
+    """Charts side by side as its own file, each with its title and the legend inside."""
     parts, left = [], float(_GAP)
     names = [name for name, _ in charts[0][1].rows]
     for number, (title, whole) in enumerate(charts):

@@ -1,4 +1,4 @@
-"""Intervals that are like others before: what came of those is taken instead of simulating again.
+"""Intervals that are like others before: their results are taken instead of simulating again.
 
 The rate-level mode. While a function's instances stay as they are, an interval depends on little
 more than how many requests come in it. The first intervals of a kind are simulated request by
@@ -79,7 +79,7 @@ class IntervalCache:
         return picked
 
     def learn(self, run: FunctionRun, served: Outcomes) -> None:
-        """What came of an interval that was simulated."""
+        """Results of an interval that was simulated."""
         lesson = self._lessons.pop(run.function.name, None)
         if lesson and lesson.version == run.version:
             lesson.regime.intervals += 1

@@ -1,4 +1,4 @@
-"""What became of requests, as amounts that can be added up."""
+"""Outcomes of requests, as amounts that can be added up."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class SimulatedPlanning:
         planner: A guard, with the policy behind it.
         scenario: What runs where, and what comes.
         capacity: What was promised.
-        result: Is told what came of it.
+        result: Is told its results.
         processes_known: Policies are told how requests arrive.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What came of functions under one policy, whether in simulated time or on a running stack.
+"""Results of functions under one policy, whether in simulated time or on a running stack.
 
 The numbers that policies are compared by are made from this alone (`simulator.metrics`).
 """
@@ -46,7 +46,7 @@ class FunctionRecord:
     Attributes:
         function: As the scenario has it.
         reserved: What having its instances took.
-        total: What became of its requests.
+        total: Outcomes of its requests.
         moments: How it was at the end of each interval.
         requests_by_app: How many requests of each application there were.
     """
@@ -65,7 +65,7 @@ class FunctionRecord:
 
 @dataclass(slots=True)
 class ScenarioResult:
-    """What came of a scenario under one policy.
+    """Results of a scenario under one policy.
 
     Attributes:
         functions: One record a function.

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A class of a plan is a function of its own, and its replicas are the instances. What is asked for is
+A class of a plan is its own function, and its replicas are the instances. What is asked for is
 promised or, where that would be more than there is, refused as a whole, as Carpool's provider does.
 Instances are placed by best fit and load; one whose place is still held by another that is on its
 way out waits for it. Of those that are too many the ones that load go first, then the youngest. An
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Replicas", "SimulatedProvider"]
 
-_LONGEST_S = 5.0  # stopping an instance does not wait for ever
+_LONGEST_S = 5.0  # stopping an instance does not wait forever
 _SURGE = 1  # instances of a class that are there beyond what is wanted, while new ones replace old
 
 

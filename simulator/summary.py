@@ -1,4 +1,4 @@
-"""What came of a comparison in plain words: cost, misses, and the cheapest policy that will do."""
+"""Results of a comparison in plain words: cost, misses, and the cheapest policy that will do."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _POINTS = 600  # more than the eye tells apart
 _TICKS = 5
 _BEFORE = 0.8
 _MARKED = "#c0392b"
-STYLE = (  # of a chart that is a file of its own
+STYLE = (  # of a chart that is its own file
     "text{font:11px sans-serif;fill:#444}.back{fill:#fff}"
     ".axis{stroke:#888;fill:none}.grid{stroke:#eee;fill:none}"
     "@media(prefers-color-scheme:dark){text{fill:#bbb}.back{fill:#16191d}.grid{stroke:#333}"
@@ -175,7 +175,7 @@ def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_labe
 
 
 def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str | bool) -> str:
-    """A chart of lines as a file of its own, with the legend inside.
+    """A chart of lines as its own file, with the legend inside.
 
     Args:
         drawn: The lines.

@@ -2,7 +2,7 @@
 
 `Upstreams` looks at every instance for every batch, which is right for the few behind a sidecar.
 Here they are kept in heaps by what they have served, one for each group of equals, so that the same
-choice costs a logarithm of their number. It is told of every batch that leaves or lands and, by
+choice costs a logarithm of their number. It is notified of every batch that leaves or lands and, by
 `keep`, of instances that have become otherwise; it is only for those that can always be reached and
 never fail.
 """

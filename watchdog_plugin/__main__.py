@@ -3,7 +3,7 @@
 Wires settings, server, engine and lifecycle together. Listens first and loads second, so that
 requests meanwhile are answered 503, and connections are not refused. Every fatal error ends the
 process with one message and a code other than 0: of-watchdog would keep a function that exits 0
-"healthy" for ever.
+"healthy" forever.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rules, and why:
 
-* SIGTERM keeps serving. of-watchdog forwards it at the start of its drain and goes on sending
+* SIGTERM keeps serving. of-watchdog forwards it at the start of its drain and keeps sending
   requests; the container's runtime may send it to every process at once. The process that drains is
   the parent, and the handler goes when the parent has gone.
 * With ``handler_exit_on_term=true`` the process ends with 0 after a SIGTERM, once no request has

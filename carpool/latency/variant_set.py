@@ -27,7 +27,7 @@ class VariantSet:
     """Variants of an application.
 
     Attributes:
-        variants: At least one, with names of their own.
+        variants: At least one, with their own names.
         default: The one that stands for all; empty: the most accurate, of equals the quickest.
 
     Raises:

@@ -13,7 +13,7 @@ __all__ = ["every_size"]
 def every_size(known_s: Mapping[int, float], batch_max: int) -> list[float]:
     """Seconds of batches of one, of two and so on: straight lines between those known.
 
-    A larger batch never takes less. Beyond the largest size known, the last line goes on.
+    A larger batch never takes less. Beyond the largest size known, the last line continues.
 
     Args:
         known_s: by size, that of one among them.

@@ -87,7 +87,7 @@ class Scheduler:
 
         Args:
             done: its members whose decoder has ended.
-            failed: its members on which the node failed; they leave, the others go on.
+            failed: its members on which the node failed; they leave, the others continue.
 
         Returns:
             The requests that are finished.
@@ -103,7 +103,7 @@ class Scheduler:
             if group:
                 self._push(key, self._choose(group, waiting, now))
                 return
-            full.add(program)  # or smaller ones would pass one with many rows, for ever
+            full.add(program)  # or smaller ones would pass one with many rows, forever
 
     def _choose(self, group: list[Job], waiting: list[Job], now: float) -> int:
         """How many of the first of ``group``, the first of ``waiting``, are admitted."""

@@ -69,7 +69,7 @@ def refuse_open_ends(path: Path, model: ModelProto) -> None:
 
 
 def _open_end(node: NodeProto, known: set[str]) -> str:
-    """Why a node's time depends on values; empty if it does not, or only by a branch of its own."""
+    """Why a node's time depends on values; empty if it does not, or only by its own branch."""
     if node.op_type == "SequenceMap":
         return "its number of steps is the length of its sequence"
     nested = {inner.op_type for graph in subgraphs(node) for inner in _every(graph)}

@@ -198,7 +198,7 @@ def _give_size(
 
 
 def _name_nodes(graph: GraphProto) -> None:
-    """Let every node have a name of its own, so that measurements find it."""
+    """Let every node have its own name, so that measurements find it."""
     taken: set[str] = set()
     for at, node in enumerate(graph.node):
         if not node.name or node.name in taken:

@@ -89,7 +89,7 @@ def optimised(path: Path, model: ModelProto) -> Optimised:
     Raises:
         ConfigError: its time cannot be told from its operators.
     """
-    folder = Path("/dev/shm")  # noqa: S108  a file of zeros, in a directory of its own
+    folder = Path("/dev/shm")  # noqa: S108  a file of zeros, in its own directory
     with tempfile.TemporaryDirectory(dir=folder if folder.is_dir() else None) as name:
         best = _optimised(path, model, Path(name))
     first = [known[0] for value in model.graph.input if (known := dims(value))]

@@ -1,4 +1,4 @@
-"""One node of an optimised model as a model of its own, and what to feed it.
+"""One node of an optimised model as its own model, and what to feed it.
 
 Large constants get random numbers, since times do not depend on them. Small ones keep their values,
 as do inputs that follow from shapes alone (the target of a Reshape), which the runtime computes
@@ -142,7 +142,7 @@ def random_array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
 
 
 def _conditions(node: NodeProto, case: Case) -> Arrays:
-    """What makes an If go the way of the case, and a Loop go on."""
+    """What makes an If go the way of the case, and a Loop continue."""
     if node.op_type == "If":
         return {node.input[0]: np.array(case.given["taken"] == "then_branch")}
     if node.op_type == "Loop" and node.input[1]:

@@ -1,4 +1,4 @@
-"""What a machine's calibration makes of laws that were learnt on another one.
+"""What a machine's calibration makes of laws that were learned on another one.
 
 A law is a sum of terms, each bounded by one thing: what starting an operator costs, arithmetic,
 caches or memory. A calibration times a few reference operators on the machine. Held against what
@@ -182,7 +182,7 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
 
 
 def _family(kind: str, family: str) -> tuple[str, bool]:
-    """Products of whole numbers are a family of their own."""
+    """Products of whole numbers are their own family."""
     return family, kind.endswith(WHOLE)
 
 

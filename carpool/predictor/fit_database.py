@@ -54,7 +54,7 @@ def usual_database() -> Path:
 
 
 def write_fit(path: Path, origin: Origin, fit: Fit, models: int) -> None:
-    """Keep what was learnt from the rows of an origin.
+    """Keep what was learned from the rows of an origin.
 
     Raises:
         ConfigError: the file is no profile database, or cannot be written.
@@ -66,7 +66,7 @@ def write_fit(path: Path, origin: Origin, fit: Fit, models: int) -> None:
 
 
 def read_fit(path: Path, origin: Origin) -> Fit | None:
-    """What this version has learnt from the rows of an origin, if it has.
+    """What this version has learned from the rows of an origin, if it has.
 
     Raises:
         ConfigError: the file is no profile database.
@@ -100,7 +100,7 @@ def read_model(
         calibration: Of a machine, as far as it was made.
 
     Raises:
-        ConfigError: the file is no profile database, or nothing was learnt from it.
+        ConfigError: the file is no profile database, or nothing was learned from it.
     """
     with opened(path) as connection:
         origin, fit = _best_fit(connection, path, hardware)

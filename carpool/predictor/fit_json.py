@@ -1,4 +1,4 @@
-"""A fit as JSON and back, so that a database can keep what was learnt from its rows."""
+"""A fit as JSON and back, so that a database can keep what was learned from its rows."""
 
 from __future__ import annotations
 

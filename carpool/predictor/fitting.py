@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["fit_profiles", "learn"]
 
 _LEFT_OUT = 16  # models, one after the other, to measure errors
-_GROWN = 1.1  # times as many models: then errors are measured anew
+_GROWN = 1.1  # times as many models: then errors are measured again
 
 
 def fit_profiles(
@@ -46,13 +46,13 @@ def learn(profiles: Sequence[Profile], newest: Profile, earlier: Fit | None) -> 
     """As `fit_profiles`, but quickly, from what is known already.
 
     Laws of classes that the newest model lacks stay as they are. One model among many changes
-    errors little; they are measured anew whenever there are a tenth more, or where the newest was
+    errors little; they are measured again whenever there are a tenth more, or where the newest was
     run with a number of threads whose errors are not known.
 
     Args:
         profiles: All of one origin.
         newest: The one of them that was added or measured again.
-        earlier: What was learnt from the others; None: nothing.
+        earlier: What was learned from the others; None: nothing.
     """
     if earlier is None or _is_new(newest, earlier) or _is_grown(len(profiles)):
         return fit_profiles(profiles, most=_LEFT_OUT)

@@ -145,7 +145,7 @@ class Operator:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What it takes a time of its own for, wherever it is."""
+        """What its times are keyed by, wherever it is."""
         return self.kind, self.attributes, self.inputs, self.outputs
 
     @property

@@ -1,7 +1,7 @@
-"""How a predictor is learnt from profiles: laws by class, what a run costs besides, tails.
+"""How a predictor is learned from profiles: laws by class, what a run costs besides, tails.
 
 Coefficients are fitted so that relative errors are small, in absolute value rather than in square:
-other programs prolong a measurement and never shorten it, and must not be learnt. On several
+other programs prolong a measurement and never shorten it, and must not be learned. On several
 threads a class begins from what its work takes on one, divided, and a hand-over; measurements draw
 it from there.
 """

@@ -52,7 +52,7 @@ class LineCutter:
         self._append(rest)
 
     def skip(self, data: bytes) -> None:
-        """Go on behind the lines that ``data`` completes."""
+        """Skip to behind the lines that ``data`` completes."""
         self._rest.clear()
         self._dropped = 0
         self._append(data.rpartition(b"\n")[2])

@@ -34,10 +34,10 @@ class Supervisor:
     """Runs something again whenever it has ended, until it is stopped.
 
     Args:
-        run: one run, from its start to its end; returns what became of it, in words. A
+        run: one run, from its start to its end; returns its outcome, in words. A
             `CarpoolError` that it raises ends the supervision.
         process: what runs then.
-        on_end: called after each run that was not stopped, with what became of it and the seconds
+        on_end: called after each run that was not stopped, with its outcome and the seconds
             until the next.
     """
 

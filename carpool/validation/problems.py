@@ -27,7 +27,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class Problems:
-    """Collects what is wrong while reading goes on, so that a user fixes everything in one pass.
+    """Collects what is wrong while reading continues, so that a user fixes everything in one pass.
 
     The first hundred problems are kept: documents come from untrusted clients, too.
     """

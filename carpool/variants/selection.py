@@ -128,7 +128,7 @@ class Selection:
     """The variants of one application.
 
     Args:
-        profiles: All of them, with names of their own.
+        profiles: All of them, with their own names.
     """
 
     def __init__(self, profiles: Sequence[Profile]) -> None:

@@ -1,4 +1,4 @@
-"""What became of the requests of one application: the load engine's tally, in a run's account."""
+"""Outcomes of the requests of one application: the load engine's tally, in a run's account."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One policy on a running stack: warm up, replay the trace, count.
 
-Every policy gets a stack of its own, started anew, and the same requests at the same times: those
+Every policy gets its own stack, started again, and the same requests at the same times: those
 that a simulation of the scenario with the same seed would have.
 """
 

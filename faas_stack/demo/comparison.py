@@ -1,4 +1,4 @@
-"""The same load on two functions that differ in one setting, and what came of it, in words.
+"""The same load on two functions that differ in one setting, and its results, in words.
 
 Fair by construction: the same arrivals (rate, seed, duration), rounds taken in turn so that a
 passing disturbance hits both, a pause-free warm-up before each round, one rate for both. The rate

@@ -1,4 +1,4 @@
-"""What the demonstration runs on: the example models, and ``carpool up`` as a program of its own.
+"""What the demonstration runs on: the example models, and ``carpool up`` as its own program.
 
 Everything written goes to a folder that is removed at the end.
 """
@@ -48,7 +48,7 @@ _FUNCTION = """\
 
 
 class DemoFailed(CarpoolError):
-    """The demonstration cannot go on."""
+    """The demonstration cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)

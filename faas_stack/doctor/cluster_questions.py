@@ -148,7 +148,7 @@ def _deployment(found: FunctionContext) -> Deployment:
 
 
 def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...]:
-    """With what these functions have now as if it were free: it is asked for anew."""
+    """With what these functions have now as if it were free: it is asked for again."""
     own = ",".join(f"{FUNCTION}!={found.function.name}" for found in contexts)
     others = {"labelSelector": own}
     try:

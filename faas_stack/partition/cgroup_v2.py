@@ -1,7 +1,7 @@
 """Groups of control groups version 2: one tree, a folder for an instance.
 
 A group that hands controllers down to others may have no process of its own, the top of the tree
-excepted. So the provider first moves into a leaf of its own folder; that is right only where no
+excepted. So the provider first moves into its own leaf folder; that is right only where no
 process of another program is in its group, which ``systemd-run --scope`` sees to, and a container.
 """
 

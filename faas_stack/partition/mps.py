@@ -77,7 +77,7 @@ class Mps:
         return server_pids(self._ask("get_server_list"))
 
     def stop(self) -> None:
-        """End our own daemon, if there is one; that of the machine goes on."""
+        """End our own daemon, if there is one; that of the machine continues."""
         if _pid(self._own) is None:
             return
         try:

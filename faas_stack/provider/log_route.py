@@ -57,7 +57,7 @@ class LogRoute:
         exchange.on_gone = lambda: _cancel(task)
 
     def close(self) -> None:
-        """End the answers that go on."""
+        """End the answers that continue."""
         for task in self._answers:
             task.cancel()
 

@@ -97,6 +97,6 @@ class LogRing:
         self._wake()
 
     def _wake(self) -> None:
-        """Those who wait go on; who waits from now on waits for what comes next."""
+        """Those who wait continue; who waits from now on waits for what comes next."""
         self._news.set()
         self._news.clear()

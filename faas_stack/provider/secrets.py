@@ -50,7 +50,7 @@ class SecretStore:
         return next((path for path in (*own, self._of(namespace) / name) if path.is_file()), None)
 
     def give(self, function: str, namespace: str, name: str, value: bytes) -> None:
-        """Let one function have a value of its own for a secret; nobody is shown that it has.
+        """Let one function have its own value for a secret; nobody is shown that it has.
 
         Raises:
             NoSpace: it cannot be written.

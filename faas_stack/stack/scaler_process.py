@@ -131,7 +131,7 @@ class ScalerProcess:
         await self._supervisor.start_until(self._listens)
 
     async def stop(self) -> None:
-        """End it in good order, or else at once."""
+        """End it cleanly, or else at once."""
         await self._supervisor.stop(_GRACE_S)
 
     async def _run(self) -> str:

@@ -1,7 +1,7 @@
-"""``carpool up`` as a program of its own, for as long as it is needed.
+"""``carpool up`` as its own program, for as long as it is needed.
 
 It runs outside the caller's process, so that a load generator does not share an event loop
-with what is measured, and in a session of its own: an interrupt is for the caller, who then stops
+with what is measured, and in its own session: an interrupt is for the caller, who then stops
 it in order.
 """
 

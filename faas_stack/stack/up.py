@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 def provider_main(argv: list[str]) -> int:
     """``carpool provider`` over processes, and ``carpool provider docker|kubernetes|NAME``."""
     if argv[:1] == ["docker"]:
-        from faas_stack.provider import docker_command  # noqa: PLC0415 - its SDK is an extra of its own
+        from faas_stack.provider import docker_command  # noqa: PLC0415 - its SDK is its own extra
 
         return docker_command.main(argv[1:])
     if argv[:1] == ["kubernetes"]:

@@ -2,7 +2,7 @@
 
 Sums of powers, of products of gaps some lags apart, and a histogram with bounds a fixed ratio
 apart. The statistics of one stretch of time and those of the next, merged, are those of both
-together, so what is fitted to them can be fitted anew without the past. Pure; nothing is fitted
+together, so what is fitted to them can be fitted again without the past. Pure; nothing is fitted
 here.
 """
 

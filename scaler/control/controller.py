@@ -60,7 +60,7 @@ class Controller:
         sidecar_config: What its fronts are told.
         decisions: The latest ones.
         interference: How the instances of its variants are.
-        notes: What is not as it should be.
+        notes: Problems.
         remarks: Why it has another plan than its policy wanted.
         failure: Why its policy gives it none; empty while it does.
         unplaced_rps: The part of its rate for which there is no room.
@@ -249,7 +249,7 @@ class Controller:
         return self._desired.asleep
 
     def to_dict(self) -> dict[str, Any]:
-        """What must survive a restart."""
+        """State that must survive a restart."""
         if self.plan is not self._formed[0]:
             self._formed = (self.plan, self.plan.to_dict() if self.plan else None)
         return {
@@ -273,7 +273,7 @@ class Controller:
         return self._idle_times.to_dict()
 
     def absorb(self, data: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
-        """Go on from what `to_dict` and `prewarm_dict` gave.
+        """Continue from what `to_dict` and `prewarm_dict` gave.
 
         Raises:
             ConfigError: the plan is none, or a policy with these parameters has not learned this.

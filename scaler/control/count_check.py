@@ -53,7 +53,7 @@ class CountCheck:
     def note(self, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0) -> None:
         """They had counted so many ``age_s`` ago, None: nothing at all; and we have by now."""
         if self._ours and ours < self._ours[-1].total:
-            self._clear()  # the counter has started anew
+            self._clear()  # the counter has started again
         self._add(self._ours, ours, now_s)
         if theirs is None or age_s > _STALE_S:
             self._missing = self._missing or _Count(now_s, ours)

@@ -14,7 +14,7 @@ Policies stay naive; what every one of them should be kept from is kept from the
    the instances cannot take.
 6. It says how long idle instances are kept: as the policy wants, and where that names no time, as
    the function's prewarm policy says, whatever became of the rest.
-7. Another plan than the one in force has the version after it, and the term of this scaler.
+7. Another plan than the current one has the version after it, and the term of this scaler.
 
 The same guard stands before every policy in a simulation, at the command line and live.
 """
@@ -102,7 +102,7 @@ class Guard:
     def _completed(
         self, loads: Sequence[FunctionLoad], plans: Mapping[str, Plan]
     ) -> Iterator[Plan]:
-        """With windows and versions: what was made, and what is in force if its windows move."""
+        """With windows and versions: what was made, and the current state if its windows move."""
         for load in loads:
             plan = plans.get(load.name, load.plan)
             if plan is not None:

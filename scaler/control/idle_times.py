@@ -61,7 +61,7 @@ class IdleTimeTracker:
         return dict(self._policy.to_dict()) if self._policy else None
 
     def absorb(self, data: dict[str, Any] | None) -> None:
-        """Go on from what `to_dict` gave.
+        """Continue from the result of `to_dict`.
 
         Raises:
             ConfigError: a policy with these parameters has not learned this.

@@ -53,6 +53,6 @@ class MessageOrder:
         return {sender: {"sequence": self._last[sender][0]} for sender in changed}
 
     def absorb(self, kept: dict[str, dict[str, Any]], now_s: float) -> None:
-        """Go on with what was kept."""
+        """Continue from the stored state."""
         for sender, data in kept.items():
             self._last[sender] = (int(data["sequence"]), now_s)

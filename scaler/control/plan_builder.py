@@ -31,7 +31,7 @@ _CARRIED_OUT = [field.name for field in fields(Plan) if field.name not in _WORDS
 
 
 def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -> Plan:
-    """The plan of a proposal; the one in force if only words have changed.
+    """The plan of a proposal; the current one if only words have changed.
 
     Args:
         load: Of the function.
@@ -64,7 +64,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -
 
 
 def numbered(plan: Plan, before: Plan | None, term: int) -> Plan:
-    """The plan with this term and the version after that of the one in force, if it is another."""
+    """The plan with this term and the version after that of the current one, if it is another."""
     if before is None:
         return plan if plan.term == term else replace(plan, term=term)
     if plan is before or all(getattr(plan, name) == getattr(before, name) for name in _CARRIED_OUT):
@@ -92,7 +92,7 @@ def _kept(keep_alive_s: float | None, windows: Windows | None) -> dict[str, Any]
 
 
 def _unchanged(before: Plan, carried_out: Mapping[str, object], routes: tuple[Route, ...]) -> bool:
-    """Whether the plan in force says all of this already."""
+    """Whether the current plan says all of this already."""
     same = all(getattr(before, name) == value for name, value in carried_out.items())
     return same and len(routes) == len(before.routes) and all(map(_alike, routes, before.routes))
 
@@ -110,7 +110,7 @@ def _placing_order(size: Size) -> tuple[object, ...]:
 
 
 def _names(load: FunctionLoad, sizes: Iterable[Size], others: Iterable[Size]) -> dict[Size, str]:
-    """Names of classes: those that sizes have in the plan in force, and else their own."""
+    """Names of classes: those that sizes have in the current plan, and else their own."""
     in_force = {size: name for name, size in load.planned.items()}
     names: dict[Size, str] = {}
     wanted = list(dict.fromkeys([*sizes, *others]))

@@ -30,7 +30,7 @@ class PlanningResult:
 
 @dataclass(frozen=True, slots=True)
 class FunctionResult:
-    """What came of a round for one function: its plan, or why it keeps the one that it has.
+    """Results of a round for one function: its plan, or why it keeps the one that it has.
 
     Attributes:
         plan: What should run; None: what should run already.

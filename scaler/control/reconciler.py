@@ -50,7 +50,7 @@ class Reconciler:
         patience_s: How long an instance may take to become ready.
 
     Attributes:
-        notes: What is not as it should be, in sentences.
+        notes: Problems, in sentences.
         awaited: Whether instances are missing that are wanted.
     """
 

@@ -71,7 +71,7 @@ class Driver:
         return work()
 
     async def each(self, items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[T]:
-        """Do the same for functions that need not wait for each other; what came of each."""
+        """Do the same for functions that need not wait for each other; the results of each."""
         return [await work(item) for item in items]
 
     async def pause(self) -> None:

@@ -25,7 +25,7 @@ __all__ = ["SidecarConfig", "stand_ins"]
 
 @dataclass(slots=True)
 class SidecarConfig:
-    """What is in force for the fronts.
+    """The current configuration of the fronts.
 
     Attributes:
         term: Higher at each start of a scaler than at any before.
@@ -43,7 +43,7 @@ class SidecarConfig:
 
     @property
     def revision(self) -> str:
-        """Names what is in force."""
+        """Names the current state."""
         return f"{self.term}:{self.version}:{self._changes}" if self.plan else ""
 
     def give(
@@ -52,7 +52,7 @@ class SidecarConfig:
         surplus: Sequence[InstanceClass],
         ready: Mapping[str, tuple[str, ...]],
     ) -> None:
-        """Put a plan in force.
+        """Apply a plan.
 
         Args:
             plan: What should run.

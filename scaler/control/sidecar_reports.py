@@ -50,7 +50,7 @@ class SidecarReports:
     Attributes:
         rates: Arrivals by application.
         interval_s: What sidecars have been told; longer silence than a few of these is a fault.
-        fates: Requests by what became of them, since the start.
+        fates: Requests by outcome, since the start.
         latency: Times from arrival to answer, since the start.
         exec_s: Time that batches took, by class, since the start.
         starts: Instances that have become ready.

@@ -8,7 +8,7 @@ from __future__ import annotations
 __all__ = ["FEWEST", "FOLLOWED_S", "LEAST_PAUSE_S", "SOON_S", "Pace"]
 
 SOON_S = 0.1  # from message to message while there is something to hear
-FOLLOWED_S = 1.0  # after a jump: a rate of its own needs half a second, and a message more
+FOLLOWED_S = 1.0  # after a jump: its own rate needs half a second, and a message more
 LEAST_PAUSE_S = 0.05  # between two rounds, however urgent; as long as one took if that is longer
 _SHARE = 0.5  # of a core
 _WEIGHT = 0.2

@@ -41,7 +41,7 @@ class Reading:
         instances: By class.
         sizes: What an instance of a class occupies.
         batches, item_count, exec_s: Executed batches, their items and times, by class.
-        fates: Requests by what became of them.
+        fates: Requests by outcome.
         latency: Times from arrival to answer, by bin.
         starts: Instances that have become ready.
         waits: How often a request had to wait for the first instance.
@@ -126,7 +126,7 @@ class History:
     def note(self, reading: Reading, now_s: float, wall_s: float) -> None:
         """The function is like that now; the first reading is only what others are held to."""
         if self._readings and not _grown(self._readings[-1], reading):
-            self._readings.clear()  # it was removed and came back, and counts anew
+            self._readings.clear()  # it was removed and came back, and counts again
         if self._readings:
             self.last += 1
             self._samples.append(self._sample(reading, now_s - self._read_s, wall_s))

@@ -80,7 +80,7 @@ class Election:
                 await asyncio.sleep(self._candidate.timing.renew_s)
         finally:
             self._candidate.end()
-            if looks:  # a thread goes on when it is cancelled, and may take the Lease yet
+            if looks:  # a thread continues when it is cancelled, and may take the Lease yet
                 await asyncio.wait(looks)
             await asyncio.to_thread(self._release)
 

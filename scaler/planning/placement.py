@@ -271,7 +271,7 @@ class Cluster:
         self._instances[node] += count
         self._left[node] = self._measured(node)
         self._log.append(node)
-        if len(self._log) > _LOG_PER_NODE * len(self.nodes):  # ranking anew is as cheap as reading
+        if len(self._log) > _LOG_PER_NODE * len(self.nodes):  # ranking again is as cheap as reading
             self._rankings.clear()
             self._log.clear()
 

@@ -1,7 +1,7 @@
 """What is to be seen of a scaler, as documents by their paths; nothing here knows HTTP.
 
 Documents are made when they are asked for, in the loop's process; values are copied, so that they
-can be written elsewhere while the loop goes on.
+can be written elsewhere while the loop continues.
 """
 
 from __future__ import annotations

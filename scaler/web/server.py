@@ -1,4 +1,4 @@
-"""gunicorn in a process of its own, kept running; and what hands requests on to it.
+"""gunicorn in its own process, kept running; and what hands requests on to it.
 
 It listens on a Unix socket in a folder that only the scaler's user can enter, and ends with the
 scaler, however that ends.
@@ -74,11 +74,11 @@ class WebProcess:
         await self._supervisor.start_until(self._started)
 
     async def stop(self) -> None:
-        """End it in good order, or else at once."""
+        """End it cleanly, or else at once."""
         await self._supervisor.stop(_GRACE_S)
 
     async def _run(self) -> str:
-        """One run, from its start to its end; what became of it."""
+        """One run, from its start to its end; its outcome."""
         try:
             await self._process.start(self._command())
         except OSError as error:

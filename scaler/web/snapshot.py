@@ -64,7 +64,7 @@ class Snapshot:
             file.executemany("DELETE FROM samples WHERE name = ?", gone)
 
     def forget(self, name: str) -> None:
-        """Leave out the samples of a function, which counts anew."""
+        """Leave out the samples of a function, which counts again."""
         with closing(self._open()) as file, file:
             file.execute("DELETE FROM samples WHERE name = ?", (name,))
 

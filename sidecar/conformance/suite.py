@@ -39,7 +39,7 @@ def check_policy(
     scenarios: int,
     wait_max_s: float,
 ) -> Report:
-    """What `carpool.testing.check_policy` says."""
+    """What `carpool.testing.check_policy` returns."""
     policy_class = plugins.resolve("batch", policy) if isinstance(policy, str) else policy
     name = policy if isinstance(policy, str) else policy.__qualname__
     requests = batches = 0
@@ -107,7 +107,7 @@ def _driven(
 
 
 def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float) -> None:
-    """Memory does not grow: what grows in three parts of a long run grows for ever."""
+    """Memory does not grow: what grows in three parts of a long run grows forever."""
     drive = Scenario(()).drive(fresh())
     tracing = tracemalloc.is_tracing()
     if not tracing:

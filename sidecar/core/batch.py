@@ -44,7 +44,7 @@ class Fault(enum.Enum):
 
 @dataclass(slots=True)
 class SplitBatch:
-    """A batch that failed and was divided, and what became of its requests.
+    """A batch that failed and was divided, and the outcomes of its requests.
 
     Attributes:
         size: requests in it.

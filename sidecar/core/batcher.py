@@ -238,7 +238,7 @@ class Batcher:
         version: int | None = None,
         variant_router: VariantRouter | None = None,
     ) -> None:
-        """Go on under another plan, losing nothing.
+        """Continue under another plan, losing nothing.
 
         Args:
             policy: decides from now on, also for requests that wait.
@@ -298,7 +298,7 @@ class Batcher:
         self._queue.push(request)
 
     def _reroute_retries(self) -> None:
-        """Route requests of failed batches as the plan in force says."""
+        """Route requests of failed batches as the current plan says."""
         for request in self._retries.requests:
             request.route = self._routing.route(request)
         self._retries.split_by_route()

@@ -147,7 +147,7 @@ class Upstream:
         self._failures = self._ejections = 0
 
     def failed(self, now: float, *, has_alternative: bool) -> None:
-        """It failed a batch as a whole; ``has_alternative``: others can go on without it."""
+        """It failed a batch as a whole; ``has_alternative``: others can continue without it."""
         self._failures += 1
         if self._failures >= _FAILURES_MAX and has_alternative:
             self._eject(now)
@@ -225,7 +225,7 @@ class Upstreams:
         return None
 
     def has_alternative(self, upstream: Upstream, now: float) -> bool:
-        """Whether another instance of its class could go on without ``upstream``."""
+        """Whether another instance of its class could continue without ``upstream``."""
         return any(
             other is not upstream
             and other.instance_class == upstream.instance_class

@@ -1,6 +1,6 @@
 """Counts a sidecar's load for the scaler: arrivals, idle times, executions.
 
-Counting happens on the request path, so it is plain additions; `take` begins anew.
+Counting happens on the request path, so it is plain additions; `take` starts again.
 """
 
 from __future__ import annotations

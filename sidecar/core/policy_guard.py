@@ -1,4 +1,4 @@
-"""Replaces a batch policy that fails, so that requests go on.
+"""Replaces a batch policy that fails, so that requests continue.
 
 The first time a policy raises, or returns something that is no time or no size, a fallback replaces
 it for good; the request it failed on is not lost. The reason is logged once and counted: a sidecar
@@ -51,7 +51,7 @@ class PolicyGuard:
                 return depart
             msg = f"depart returned {depart!r}: expected a time in seconds"
             raise TypeError(msg)  # noqa: TRY301 - a policy's fault, however it shows
-        except Exception as error:  # noqa: BLE001 - whatever a policy raises, requests go on
+        except Exception as error:  # noqa: BLE001 - whatever a policy raises, requests continue
             self._replace(error)
             return self._fallback.depart(request)
 

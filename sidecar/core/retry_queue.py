@@ -69,7 +69,7 @@ class RetryQueue:
         """Remove the first requests of ``retry`` that fit in ``items_max``, one at least.
 
         Returns:
-            What was removed, and the rest, which goes on waiting, if there is any.
+            What was removed, and the rest, which continues to wait, if there is any.
         """
         at, count = self._retries.index(retry), 1
         left = items_max - retry.requests[0].item_count

@@ -1,4 +1,4 @@
-"""Routes a request to the instances that may take it, by the plan in force."""
+"""Routes a request to the instances that may take it, by the current plan."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Theory of operation
 A front reports its load at intervals, and the scaler plans for the rate reported. Arrivals between
 two reports are compared with it: what that rate leads to expect, plus five standard deviations of a
 Poisson count, plus a few, is no surge. One request more is, and the next report should be sent at
-once. The rate reported is the mean of some seconds; a surge begins it anew.
+once. The rate reported is the mean of some seconds; a surge begins it again.
 
 Only a rise counts: noticing a fall late costs money, and no objective. Counting is on the request
 path, so the count is compared only where it can have reached the bound: the bound grows with time,
@@ -54,7 +54,7 @@ class SurgeDetector:
         self._count += count
 
     def reported(self, now: float) -> bool:
-        """Begin anew, as the count is being reported; whether it is a surge."""
+        """Start again, as the count is being reported; whether it is a surge."""
         period_s, count = now - self._since, self._count
         surge = count > self._bound(now)
         if period_s > 0:

@@ -37,7 +37,7 @@ class Answer:
     Attributes:
         question: What was asked.
         policies: Parameters by name, of all that were simulated.
-        found: What came of each.
+        found: Results of each.
         chosen: The one to use; None: every policy failed.
         beside: The cost of each, times the chosen one's on the same parts.
         unfinished: Policies for which there was no time.

@@ -28,7 +28,7 @@ class _Over(Exception):
 
 @dataclass
 class Evidence:
-    """What came of it.
+    """Its results.
 
     Attributes:
         rows: Of each policy the same parts, in the same order.

@@ -34,7 +34,7 @@ class Part:
 
 
 def parts(trace: Trace, count: int, seed: int) -> Sequence[Part]:
-    """Up to ``count`` parts of equal length, each with a seed of its own.
+    """Up to ``count`` parts of equal length, each with its own seed.
 
     The trace is divided into as many stretches, and a part is drawn from each. A trace that is too
     short for that is taken as a whole, again and again, with other seeds. The order is such that
@@ -52,7 +52,7 @@ def parts(trace: Trace, count: int, seed: int) -> Sequence[Part]:
 
 
 def cut(trace: Trace, part: Part) -> Trace:
-    """The part as a trace of its own, from 0."""
+    """The part as its own trace, from 0."""
     first, last = part.start_s, part.start_s + part.length_s
     ends = [*trace.starts_s[1:], trace.end_s]
     steps = [

@@ -1,4 +1,4 @@
-"""What came of cells, a JSON object a line, written at once: a run can be taken up again."""
+"""Results of cells, a JSON object a line, written at once: a run can be taken up again."""
 
 from __future__ import annotations
 

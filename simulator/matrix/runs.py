@@ -102,7 +102,7 @@ def simulate(
     where = (cell, scenario.horizon_s, scenario.seed, policy)
     try:
         found = measured(Simulation(scenario, guard, settings, progress).run())
-    except ConfigError as error:  # of a policy in one cell; the others go on
+    except ConfigError as error:  # of a policy in one cell; the others continue
         took_s = time.process_time() - began
         return Row(*where, 0, 0.0, bound, 1.0, None, None, 0.0, took_s, str(error))
     return Row(

@@ -56,7 +56,7 @@ class Model(Protocol):
         joins: whether requests of equal shapes may come as one call.
         padding: how different lengths are made equal; None where they are not.
         concurrency: how many batches it takes at the same time.
-        on_run: is told of each execution: its rows, and the nanoseconds that it took.
+        on_run: is notified of each execution: its rows, and the nanoseconds that it took.
     """
 
     signature: Signature

@@ -1,6 +1,6 @@
 """``carpool calibrate``: what this machine's processor can do, for predictions on it.
 
-Laws that were learnt on another processor, or for another number of threads, are scaled by it.
+Laws that were learned on another processor, or for another number of threads, are scaled by it.
 """
 
 from __future__ import annotations

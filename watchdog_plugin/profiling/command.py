@@ -100,7 +100,7 @@ def _tell(measured: Profile, database: Path | None, *, as_json: bool) -> None:
 
 
 def _threads(wanted: Sequence[int] | None) -> list[int]:
-    """As many as there are cores for; others would wait for one another, and be learnt so."""
+    """As many as there are cores for; others would wait for one another, and be learned so."""
     there = len(os.sched_getaffinity(0))
     if wanted is None:
         return [count for count in _THREADS if count <= there]

@@ -1,7 +1,7 @@
 """Matches the operators that were timed with those of the graph.
 
 The graph and the timed session come of two loads of a model. What the runtime's optimiser adds is
-named and ordered anew with each.
+named and ordered again with each.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class _Pair:
         self._order: list[Measured | None] = []
 
     def warm_up(self, measured: Measured, *, briefly: bool) -> None:
-        """Let the sessions find memory; they ask for it anew in the first runs of each size."""
+        """Let the sessions find memory; they ask for it again in the first runs of each size."""
         for _ in range(1 if briefly else _WARM_UPS):
             first_s = self._whole.run_s(measured.inputs)
             self._run_parts(measured, 1, kept=False)

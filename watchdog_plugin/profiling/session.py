@@ -1,6 +1,6 @@
 """Runs a model in ONNX Runtime, timed as a whole or operator by operator.
 
-Each is a session of its own, since the runtime profiles all runs of a session or none. Knows no
+Each is its own session, since the runtime profiles all runs of a session or none. Knows no
 budget and no order of measurements.
 """
 

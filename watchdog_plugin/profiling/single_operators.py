@@ -1,6 +1,6 @@
 """Measures operators alone, as graphs of one node, and what a run costs besides its operators.
 
-A model is never run: each of its distinct operators is, with weights of its own. Before each run as
+A model is never run: each of its distinct operators is, with its own weights. Before each run as
 much is moved through the caches as a run of the model moves, so that weights are found where they
 are then; what the operator takes and gives is touched last, as operators before it do.
 """

@@ -1,6 +1,6 @@
 """``carpool register``: make variants of a trained model, measure them, and register them.
 
-Every variant is made, measured in a process of its own, and only then registered. Those that are
+Every variant is made, measured in its own process, and only then registered. Those that are
 registered already, of the same file by the same recipe and measured with the same data, are not
 measured again.
 """
@@ -144,7 +144,7 @@ def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
 
 
 def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
-    """What a process of its own measures.
+    """What its own process measures.
 
     Raises:
         FunctionFault: it crashed, or took too long.

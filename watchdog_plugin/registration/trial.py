@@ -1,4 +1,4 @@
-"""Measures one model file in a process of its own, which may crash without harm.
+"""Measures one model file in its own process, which may crash without harm.
 
     python -m watchdog_plugin.registration.trial MODEL DATA THREADS BATCHES BEGAN PARENT
 

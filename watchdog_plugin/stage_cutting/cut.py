@@ -1,7 +1,7 @@
 """Cuts a model at chosen points: where it can be cut, and the stages as models of their own.
 
 A point will do if all that is handed over there has one row for each row of the input, in any
-batch: only then can batches be joined and parted between stages. That is found out by running the
+batch: only then can batches be joined and parted between stages. That is determined by running the
 model with two sizes of batch, so nothing depends on what an exporter wrote down about shapes. Rows
 may lie along any one axis, as recurrent layers have the steps of a sequence first: they are laid
 first where they are handed over, and back where they are taken up.

@@ -28,7 +28,7 @@ class StageFolder:
 
     Attributes:
         files: one a stage, in order, relative to the folder.
-        model_sha256: of the model that was cut, as one that was trained anew has the same size.
+        model_sha256: of the model that was cut, as one that was trained again has the same size.
         loss: the stages' time over the whole model's, less one, at a batch of one.
         batch_s: seconds of the whole model by size of batch, as they are predicted; empty: nobody
             can say.

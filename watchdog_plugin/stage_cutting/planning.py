@@ -129,7 +129,7 @@ class Planner:
         return self._meter.node_seconds(self._path, nodes, self._whole, feeds, self._threads)
 
     def _measure(self, error: ConfigError) -> None:
-        """Go on with what is measured, as the profiles cannot say it."""
+        """Continue with what is measured, as the profiles cannot say it."""
         self.unpredicted, self._meter = str(error), Meter()
         self._known.clear()
         self._node_s = self._nodes_s()

@@ -2,7 +2,7 @@
 
 `carpool.lazy_batching.scheduler` decides what runs; here its batches are put together from rows,
 run, and taken apart again. If a stage raises for several requests, it is run for each of them
-alone, so that only those at fault fail, and the others go on together.
+alone, so that only those at fault fail, and the others continue together.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class LazyModel:
         latch.wait()
         outcomes = [_outcome(each) for each in members]
         for call, outcome in zip(singles, outcomes, strict=True):
-            if not isinstance(outcome, CarpoolError):  # each request is an execution of its own
+            if not isinstance(outcome, CarpoolError):  # each request is its own execution
                 self.on_run(call.rows, time.perf_counter_ns() - began)
         return outcomes
 

@@ -40,7 +40,7 @@ class Overtaken(Conflict):
 
 
 class Expired(CarpoolError):
-    """The API server has forgotten the version that a watch or a list was to go on from."""
+    """The API server has forgotten the version that a watch or a list was to continue from."""
 
 
 _BY_STATUS: Mapping[int, type[ClientFault]] = {

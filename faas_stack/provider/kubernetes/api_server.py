@@ -174,7 +174,7 @@ class ApiServer:
         Args:
             path: of what is asked for.
             params: of the query.
-            silence_s: how long nothing may come; None: for ever.
+            silence_s: how long nothing may come; None: forever.
             longest: bytes of a line that are kept; the rest of a longer one is dropped.
             opened: told that the API server has begun to answer.
 

@@ -210,7 +210,7 @@ class KubernetesOrchestrator:
         return PodLogs(self._api, function, query).lines()
 
     async def close(self) -> None:
-        """Follow the cluster no more; functions go on."""
+        """Follow the cluster no more; functions keep running."""
         if self._pulling:
             self._pulling.cancel()
         await self._namespaces.close()

@@ -1,6 +1,6 @@
 """Following a collection of objects: listed once, and from then on every change.
 
-A watch goes on from the last version that was seen. It may end at any event, with status 200 and
+A watch continues from the last version that was seen. It may end at any event, with status 200 and
 without an error: that means nothing. Where the API server has forgotten that version (410), or a
 watch says so in an event, the collection is listed again. What is in it stays known meanwhile.
 """
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_SPAN_S = 60  # one watch; with a bookmark near its end, it goes on from there
+_SPAN_S = 60  # one watch; with a bookmark near its end, it continues from there
 _SILENCE_S = _SPAN_S + 15.0  # longer without an event: the connection is dead
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _HEALTHY_S = 0.05, 10.0, 5.0
 
@@ -61,7 +61,7 @@ class Watch(Generic[T]):
         self.failed = ""
 
     async def first(self) -> list[T]:
-        """All there is now; `follow` goes on from here.
+        """All there is now; `follow` continues from here.
 
         Raises:
             CarpoolError: the API server refuses, or cannot be reached.
@@ -76,7 +76,7 @@ class Watch(Generic[T]):
         changed: Callable[[T], object],
         gone: Callable[[T], object],
     ) -> None:
-        """Tell of every change, for ever, whatever goes wrong.
+        """Tell of every change, forever, whatever goes wrong.
 
         Args:
             listed: told all there is, when changes may have been missed.

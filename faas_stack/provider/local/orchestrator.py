@@ -72,7 +72,7 @@ class LocalOrchestrator:
     Args:
         backend: what runs them.
         store: their secrets.
-        grace_s: how long a replica that is taken away may go on with its requests.
+        grace_s: how long a replica that is taken away may continue with its requests.
         patience_s: how long a request waits for a replica to become ready.
         journal: where to write down what there should be, if instances outlive the provider.
 
@@ -144,7 +144,7 @@ class LocalOrchestrator:
         for entry in list(self._journal.entries()) if self._journal else ():
             try:
                 self._promise(entry)
-            except CarpoolError as error:  # the machine shrank; what runs already goes on
+            except CarpoolError as error:  # the machine shrank; what runs already continues
                 log.warning("%s", error)
                 each = self.backend.size(self._as_run(entry.deployment))
                 self.backend.ledger.record(_owner(entry.deployment), Promise(each, entry.replicas))

@@ -167,7 +167,7 @@ class ProcessBackend:
         return instance
 
     async def stop(self, instance: Instance) -> None:
-        """End ``instance`` in good order, within the grace period."""
+        """End ``instance`` cleanly, within the grace period."""
         assert isinstance(instance, SupervisedInstance)  # noqa: S101 - it came from start()
         await instance.stop(self._grace_s)
         self._instances.discard(instance)
@@ -189,7 +189,7 @@ class ProcessBackend:
         return Partitions.open(self.run_dir.name, capacity, gpus)
 
     async def _isolate(self) -> None:
-        """Instances get a network of their own where that is possible, else no watchdog."""
+        """Instances get their own network where that is possible, else no watchdog."""
         isolated = network_namespace.command((sys.executable, "-I", "-S", "-c", ""))
         probe = await asyncio.create_subprocess_exec(
             *isolated, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE

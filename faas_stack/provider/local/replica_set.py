@@ -123,7 +123,7 @@ class ReplicaSet:
         return replica
 
     def leave(self) -> None:
-        """Release the replicas, which go on."""
+        """Release the replicas, which keep running."""
         for replica in self.replicas:
             replica.close()
         self.log.close()

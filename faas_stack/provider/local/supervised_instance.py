@@ -141,7 +141,7 @@ class SupervisedInstance:
         await self._supervisor.leave()
 
     async def _run(self) -> str:
-        """One run, from its start to its end; what became of it."""
+        """One run, from its start to its end; its outcome."""
         self._was_ready = False
         self._silence = Silence()
         self._unanswered = 0

@@ -120,7 +120,7 @@ class Correction:
         """Batches came back.
 
         Args:
-            model: What the function is planned with, uncorrected; another one begins anew.
+            model: What the function is planned with, uncorrected; another one starts again.
             size: Cores of the instance, and percent of a GPU.
             batches: How many.
             item_count: With how many items together.
@@ -164,11 +164,11 @@ class Correction:
         return self._alarm
 
     def to_dict(self) -> list[float]:
-        """What must survive a restart."""
+        """State that must survive a restart."""
         return [round(self.factor, 3), round(self.base_s, 5)]
 
     def absorb(self, data: Sequence[float]) -> None:
-        """Go on from what `to_dict` gave; what is measured from now on outweighs it."""
+        """Continue from the result of `to_dict`; what is measured from now on outweighs it."""
         factor, base_s = data
         self.factor, self.base_s = self._prior = _bounded(factor, base_s)
 

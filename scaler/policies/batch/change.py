@@ -17,7 +17,7 @@ __all__ = ["in_force", "loading_cost"]
 def in_force(
     load: FunctionLoad, instance_sizes: Sequence[InstanceSize]
 ) -> tuple[InstanceSize, int, float] | None:
-    """The size of instance, batch and window of the plan in force; None if it has no such."""
+    """The size of instance, batch and window of the current plan; None if it has no such."""
     plan = load.plan
     if plan is None or len(plan.classes) != 1 or not plan.routes:
         return None

@@ -15,7 +15,7 @@ phase of the arrivals. With ``P_n(t)`` and ``I_n(t)`` as in `map_counts`, B, T f
   ``E F P_{k-1}(T)`` with k < B and ``E F I_{B-2}(T) D1`` full, less those that would have been full
   before v, ``E I_{B-1}(min(v, T)) D1``, which are of the first kind.
 
-With r left over, j more come: ``P_j(v)`` where they fill the batch; else it goes on waiting until
+With r left over, j more come: ``P_j(v)`` where they fill the batch; else it continues to wait until
 the window of the oldest is over, whose age is known in the mean.
 
 With one instance v is the execution that has just begun, and the chain is exact but for these ages.

@@ -1,4 +1,4 @@
-"""One function's round under BATCH: what is best, whether the plan in force stays, what has room.
+"""One function's round under BATCH: what is best, whether the current plan stays, what has room.
 
 A task is of one load and one objective; all that it finds out it keeps, so that asking again at the
 same load costs nothing.
@@ -146,7 +146,7 @@ class BatchTask:
         )
 
     def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
-        """What is in force, if it will do and a change would not pay, and why."""
+        """The current state, if it will do and a change would not pay, and why."""
         found, best = in_force(load, self._instance_sizes), self._choices[0]
         if found is None:
             return None, ""

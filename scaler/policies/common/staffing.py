@@ -1,6 +1,6 @@
 """How much more than the mean rate instances must be able to take, so that few requests are late.
 
-Requests come at random, so instances that can take just the mean rate are behind for ever. A
+Requests come at random, so instances that can take just the mean rate are behind forever. A
 request is late if it waits longer than the slack, what its objective leaves beside the execution.
 With Poisson arrivals at ``R``, executions of ``t`` seconds and ``n`` slots (requests that run at
 the same time), that is when some stretch of time before it brought more requests than slots became

@@ -1,6 +1,6 @@
 """Groups as a proposal, and back from a plan: a size of instance for each, and its applications.
 
-A group is a function of its own in HarmonyBatch (IWQoS'24); here it is a class of the plan, to
+A group is its own function in HarmonyBatch (IWQoS'24); here it is a class of the plan, to
 which the routes of its applications lead, each with its own longest wait. Routes that lead to one
 class share batches, and no others do.
 """

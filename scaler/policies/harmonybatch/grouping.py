@@ -2,7 +2,7 @@
 
 * `two_stages` is HarmonyBatch's Algorithm 1 (IWQoS'24). First each is alone. Stage one goes
   through them and adds up the rates of neighbours on CPUs; beyond the knee, the rate from which a
-  GPU is cheaper, it merges them if that is cheaper, and goes on behind them. Stage two merges
+  GPU is cheaper, it merges them if that is cheaper, and continues behind them. Stage two merges
   neighbours of which one at least is on a GPU, for as long as that is cheaper.
 * `best_cuts` tries every division of the order by dynamic programming.
 

@@ -79,7 +79,7 @@ class Neighbours:
         """The cheapest division, by estimates as they are, and then by more hopeful ones too.
 
         Args:
-            thoroughly: Whether to go on with more hopeful ones, which takes about as long again.
+            thoroughly: Whether to continue with more hopeful ones, which takes about as long again.
         """
         self._tried = _TRIED if thoroughly else 1
         rates, costs, _ = self.estimated()

@@ -2,7 +2,7 @@
 
 A round keeps the instances there are. Where the rate is beyond what they can take, more are added
 (the paper's case i); where it is below ``theta``, the least efficient are released until it is not
-(case iii); else they stay and only share the rate anew (case ii).
+(case iii); else they stay and only share the rate again (case ii).
 
 What is added is found by one of two searches:
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Infless"]
 
-_STILL = 0.9  # of the least rate at which batches fill: above it they go on waiting
+_STILL = 0.9  # of the least rate at which batches fill: above it they continue to wait
 
 
 class Infless:

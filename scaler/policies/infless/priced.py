@@ -12,7 +12,7 @@ the price at which cores and GPUs run out together, so that as few servers as po
 
 Then every function's cover at that price (`covering`), and its placing: large shares of GPUs first,
 so that what needs none fills the cores left beside them, each instance by best fit. What found no
-room is covered anew, by the sizes that still have some, first the cheapest to take all of it with.
+room is covered again, by the sizes that still have some, first the cheapest to take all of it with.
 
 The price is found without looking at single servers, so some rate may be left over while there is
 room of another kind. Then dearer cores are tried, and the best attempt counts.

@@ -9,7 +9,7 @@ pass to correct it.
 To be in time and not just on average, a margin is added to every prediction. It rises when an
 answer comes later than prediction plus margin, by one execution time at most, and falls slowly
 otherwise, at a rate that leaves about the wanted share of batches within it. It also halves every
-few seconds, so that after an overload it does not go on refusing requests at low load.
+few seconds, so that after an overload it does not keep refusing requests at low load.
 
 Interactive and background requests have a margin each: the background waits for places that others
 leave, so how wrong its predictions are says nothing about the others.

@@ -1,1 +1,1 @@
-"""The docker backend: every instance is a container of its own."""
+"""The docker backend: every instance is its own container."""

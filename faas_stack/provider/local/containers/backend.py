@@ -170,7 +170,7 @@ class DockerBackend:
         return instance
 
     async def stop(self, instance: Instance) -> None:
-        """End ``instance`` in good order, within the grace period, and remove its container."""
+        """End ``instance`` cleanly, within the grace period, and remove its container."""
         await self._instances[instance.name].stop(self._options.grace_s)
         del self._instances[instance.name]
         assignment = self.ledger.assignment(instance.name)
@@ -186,7 +186,7 @@ class DockerBackend:
         self._mounts.keep_only(set(self._instances))
 
     async def close(self) -> None:
-        """Release the containers, which go on."""
+        """Release the containers, which keep running."""
         for instance in list(self._instances.values()):
             await instance.leave()
         self._engine.close()
@@ -261,7 +261,7 @@ class DockerBackend:
             if shares and isinstance(runner, ContainerRunner):
                 try:
                     await self._engine.confine(runner.container, cores)
-                except CarpoolError as error:  # it is made anew with these
+                except CarpoolError as error:  # it is made again with these
                     log.warning("%s stays on its cores: %s", name, error)
 
 

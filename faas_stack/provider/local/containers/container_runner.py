@@ -1,6 +1,6 @@
 """An instance as a container: created, started, its log followed, removed before the next one.
 
-Theory of operation: the first run goes on with the container of an earlier provider, if there is
+Theory of operation: the first run continues with the container of an earlier provider, if there is
 one and it runs. Every other run gets a new container, of a new name, so that none sees what
 another wrote, and one that the engine cannot remove is in nobody's way. The end of the log is the
 end of the container. While the engine does not answer, nothing is known of the container, so
@@ -46,7 +46,7 @@ class ContainerRunner:
         name: of the instance; names of its containers begin with it.
         engine: where they run.
         network: where they are called.
-        document: makes what the engine is asked for, anew for each run.
+        document: makes what the engine is asked for, again for each run.
         log: where to put what they print.
         adopted: the container of an earlier provider; empty if there is none.
     """
@@ -74,7 +74,7 @@ class ContainerRunner:
         return ""
 
     async def start(self) -> str:
-        """Go on with a container that runs, or start a new one."""
+        """Continue with a container that runs, or start a new one."""
         try:
             container = await self._engine.find(self.container) if self.container else None
             if container is None or not container.running:
