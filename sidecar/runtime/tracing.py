@@ -40,6 +40,9 @@ __all__ = ["Tracing"]
 
 _W3C = TraceContextTextMapPropagator()
 _W3C_NAMES = (b"traceparent", b"tracestate")
+# Read once: with the clocks read each time, equal times would differ by what passes between the two
+# readings, and spans would begin before their parents.
+_BOOT_NS = time.time_ns() - time.monotonic_ns()
 
 
 class Tracing:
@@ -164,4 +167,4 @@ def _headers(span: Span) -> tuple[tuple[str, str], ...]:
 
 def _ns(at: float) -> int:
     """A monotonic time as nanoseconds since the epoch."""
-    return time.time_ns() - int((time.monotonic() - at) * 1e9)
+    return _BOOT_NS + int(at * 1e9)
