@@ -50,6 +50,7 @@ class ExecLogin(httpx.Auth):
         self._command = (str(login.command), *(login.args or ()))
         self._env = {**os.environ, **own, _QUESTION: json.dumps(asked)}
         self._token = ""
+        self._running = asyncio.Lock()
 
     def sync_auth_flow(
         self, request: httpx.Request
@@ -67,10 +68,13 @@ class ExecLogin(httpx.Auth):
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """As `sync_auth_flow`; cancelled, it ends the program."""
-        if self._token and (yield self._shown(request)).status_code != _REFUSED:
+        """As `sync_auth_flow`; cancelled, it ends the program. It runs once for all who wait."""
+        shown = self._token
+        if shown and (yield self._shown(request)).status_code != _REFUSED:
             return
-        self._read(await self._run_async())
+        async with self._running:
+            if self._token == shown:
+                self._read(await self._run_async())
         yield self._shown(request)
 
     def _shown(self, request: httpx.Request) -> httpx.Request:

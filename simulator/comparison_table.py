@@ -65,8 +65,8 @@ ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 MEANINGS = {
     "requests": "All requests; each is done, failed, expired or refused.",
     "done": "Answered.",
-    "expired": "The objective passed before an instance took the request.",
-    "refused": "The queue was full.",
+    "expired": "The deadline, 15/16 of the objective, passed before an instance took the request.",
+    "refused": "On arrival: the queue was full, or the answer would have been too late.",
     "SLO missed": "Share that missed its objective, or was not done.",
     "latency mean, ms": "Of the requests done, from arrival to answer.",
     "p50, ms": "Median latency of the requests done.",

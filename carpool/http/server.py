@@ -86,6 +86,7 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._unix_path = ""
         self.quiet: asyncio.Future[None] | None = None
+        self._awaited: Connection | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._swept = math.inf
         self._late = False
@@ -246,7 +247,10 @@ class Server:
             self.quiet.set_result(None)
 
     def _busy(self) -> bool:
-        return any(connection.unfinished for connection in self.connections)
+        awaited = self._awaited  # mostly still so: all are looked at only once it has ended
+        if awaited is None or awaited not in self.connections or not awaited.unfinished:
+            self._awaited = next((each for each in self.connections if each.unfinished), None)
+        return self._awaited is not None
 
     def _tick(self) -> None:
         self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()

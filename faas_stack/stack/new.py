@@ -121,8 +121,9 @@ def _weights(model: Path) -> list[Path]:
 
 def _is_beside(model: Path, weights: Path) -> bool:
     """Whether it is there, in the model's folder or below, so that it can be copied along."""
-    folder = model.parent.resolve()
-    return weights.is_file() and weights.resolve().is_relative_to(folder)
+    folder = model.parent  # by name: in caches of downloaded models files are links to elsewhere
+    inside = weights.is_relative_to(folder) and ".." not in weights.relative_to(folder).parts
+    return inside and weights.is_file()
 
 
 def _entry(args: argparse.Namespace) -> str:

@@ -96,14 +96,15 @@ class Prices:
 def lacking_price(prices: Prices, size: Resources) -> str:
     """The price without which a size cannot be compared with others; empty: it has all it needs.
 
-    Where time has no price at all, sizes are compared in resource units. Where it has one, a share
-    of a GPU needs its own, and so does whatever would cost nothing.
+    Where time has no price at all, sizes are compared in resource units. Where it has one, a
+    resource without a price is free, but a size whose time costs nothing at all has no bill.
     """
     if not any((prices.cpu_core_s, prices.memory_gb_s, prices.gpu_gb_s, prices.gpu_percent_s)):
         return ""
-    if size.gpu and not (prices.gpu_gb_s if size.gpu_gb else prices.gpu_percent_s):
-        return "gpu_gb_s" if size.gpu_gb else "gpu_percent_s"
-    return "" if prices.per_second(size) else "cpu_core_s"
+    if prices.per_second(size):
+        return ""
+    of_gpu = "gpu_gb_s" if size.gpu_gb else "gpu_percent_s"
+    return "cpu_core_s" if size.cpu else of_gpu
 
 
 class Billing(Protocol):

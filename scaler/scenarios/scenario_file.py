@@ -96,7 +96,7 @@ class _Reader:
     def _check_prices(
         self, prices: Prices, functions: Sequence[Function], nodes: Sequence[Node]
     ) -> None:
-        """Some resources with a price and others without make no bill."""
+        """Instances that cost something and others that cost nothing make no bill."""
         with_gpus = not nodes or any(node.gpus for node in nodes)
         lacking = {
             name: function.name

@@ -20,9 +20,11 @@ __all__ = ["Compression", "accepted", "compress"]
 
 _WINDOW_BITS = {"gzip": 31, "deflate": 15}  # as zlib tells the two apart
 _LEVEL = 1  # a third of the time of the usual level, for a tenth more bytes
-_AT_ONCE_BYTES = 32 * 1024  # takes less than a millisecond, as a thread's start and end would
+_AT_ONCE_BYTES = 8 * 1024  # takes as long as a thread to start and end; a batch has many such
 _COMPRESSED = ("image/", "audio/", "video/", "application/zip", "application/gzip")
 _VARY = ("vary", "accept-encoding")
+_UNDER_WAY_BYTES = 64 * 1024 * 1024  # what is beyond that is passed on as it is
+_AS_THEY_ARE = frozenset(("content-encoding", "content-range"))
 
 
 def accepted(value: bytes | None) -> str:
@@ -50,6 +52,7 @@ class Compression:
 
     def __init__(self, from_bytes: int) -> None:
         self._from_bytes = from_bytes
+        self._under_way_bytes = 0
 
     @classmethod
     def of(cls, from_bytes: int) -> Self | None:
@@ -67,20 +70,25 @@ class Compression:
         """Answer now or soon, if that is for the compression to do; whether it is."""
         if len(body) < self._from_bytes or exchange.method == "HEAD":
             return False
-        if content_type.startswith(_COMPRESSED) or "content-encoding" in dict(headers):
+        if content_type.startswith(_COMPRESSED) or not _AS_THEY_ARE.isdisjoint(dict(headers)):
             return False
         coding = accepted(exchange.header(b"accept-encoding"))
         plain = partial(exchange.reply, status, body, content_type, (*headers, _VARY))
-        coded = (*headers, ("content-encoding", coding), _VARY)
+        coded = (*map(_weak, headers), ("content-encoding", coding), _VARY)
         if not coding:
             plain()
         elif len(body) <= _AT_ONCE_BYTES:
             exchange.reply(status, compress(body, coding), content_type, coded)
+        elif self._under_way_bytes + len(body) > _UNDER_WAY_BYTES:
+            plain()
         else:
+            exchange.on_gone = None  # the request is over, and counted
+            self._under_way_bytes += len(body)
             loop = asyncio.get_running_loop()
             made = loop.run_in_executor(None, compress, body, coding)
 
             def ended(future: asyncio.Future[bytes]) -> None:
+                self._under_way_bytes -= len(body)
                 if future.cancelled() or future.exception():
                     plain()
                 else:
@@ -88,6 +96,12 @@ class Compression:
 
             made.add_done_callback(ended)
         return True
+
+
+def _weak(header: tuple[str, str]) -> tuple[str, str]:
+    """A header of an answer whose bytes are others now: its tag is no strong one any more."""
+    name, value = header
+    return (name, f"W/{value}") if name == "etag" and value.startswith('"') else header
 
 
 def _weight(part: str) -> tuple[str, float]:

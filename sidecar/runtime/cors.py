@@ -21,7 +21,6 @@ _ANY = b"*"
 _NOTHING: tuple[tuple[str, str], ...] = ()
 _EXPOSED = ("access-control-expose-headers", "*")
 _ASKED_METHOD = b"access-control-request-method"
-_NOT_FOR_PAGES = ("/_/", "/metrics")
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 _NAMES = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z, ]{1,2048}").fullmatch
 _REMEMBERED_S = 7200  # the longest that browsers agree on
@@ -46,10 +45,11 @@ class Cors:
 
     def __call__(self, exchange: Exchange) -> None:
         """The HTTP application."""
-        if exchange.method == "OPTIONS" and exchange.header(_ASKED_METHOD) is not None:
+        own = exchange.target.startswith("/_/") or exchange.target == "/metrics"  # for no page
+        if not own and exchange.method == "OPTIONS" and exchange.header(_ASKED_METHOD) is not None:
             self._preflight(exchange)
             return
-        if not exchange.target.startswith(_NOT_FOR_PAGES):
+        if not own:
             self._admit(exchange)
         self._app(exchange)
 

@@ -50,6 +50,7 @@ _LOAD = setting_types.duration("a duration such as 2s", lambda v: v >= 0)
 _SHARE = setting_types.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1)
 _ACCURACY = setting_types.decimal("a share from 0 to 1", lambda v: 0 <= v <= 1)
 _SCALE = setting_types.decimal("a number above 0", lambda v: v > 0)
+_ABOVE = setting_types.decimal("a price above 0", lambda v: v > 0)
 _PRICE = setting_types.decimal("a price of at least 0", lambda v: v >= 0)
 _COUNT = setting_types.integer("a whole number of at least 1", lambda v: v >= 1)
 _PARTS = setting_types.integer("a whole number from 1 to 1000", lambda v: 1 <= v <= 1000)  # noqa: PLR2004
@@ -137,8 +138,8 @@ def _values(flags: argparse.Namespace) -> dict[str, Any]:
         "accuracy": _ACCURACY,
         "scale": _SCALE,
         "load": _LOAD,
-        "core_hour": _PRICE,
-        "gpu_hour": _PRICE,
+        "core_hour": _ABOVE,
+        "gpu_hour": _ABOVE,
         "million_calls": _PRICE,
         "parts": _PARTS,
         "seed": _SEED,
@@ -175,10 +176,12 @@ def _question(flags: argparse.Namespace, values: dict[str, Any]) -> Question:
     function = asking.with_objective(
         Function(flags.function, name, model, math.inf, *limits, (app,)), values["slo"]
     )
+    gpu_s, gpu_gb = values["gpu_hour"] / _S_PER_HOUR, asking.gpu_gb(function)
     prices = Prices(
         flags.billing,
         cpu_core_s=values["core_hour"] / _S_PER_HOUR,
-        gpu_percent_s=values["gpu_hour"] / _S_PER_HOUR / _PERCENT,
+        gpu_gb_s=gpu_s / gpu_gb if gpu_gb else 0.0,
+        gpu_percent_s=gpu_s / _PERCENT,
         call=values["million_calls"] / _MILLION if flags.billing == "pay-per-use" else 0.0,
         currency=flags.currency,
     )

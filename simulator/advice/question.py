@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from scaler.scenarios.scenario import Function
     from simulator.advice.parts import Part
 
-__all__ = ["MODELS", "Question", "model_entry", "read_load", "read_model", "with_objective"]
+__all__ = ["MODELS", "Question", "gpu_gb", "model_entry", "read_load", "read_model"]
+__all__ += ["with_objective"]
 
 MODELS = "a table FILE.csv, coefficients or variants FILE.json, FILE.onnx, or a line as 30ms+6ms"
 _LINE = re.compile(r"([^+]+)\+([^+]+)")
@@ -146,6 +147,15 @@ def model_entry(text: str, load_s: float) -> dict[str, Any]:
     path = shipped.find_file(Path(text)).resolve()
     kind = _kind(path)
     return {kind: str(path)} | ({} if kind == "variants" else {"load_s": load_s})
+
+
+def gpu_gb(function: Function) -> float:
+    """Gigabytes of a whole GPU, where shares of it are sold by its memory; else 0."""
+    model = function.model
+    if isinstance(model, VariantSet):
+        return 0.0
+    sizes = (model.resources(*each) for each in model.configurations(function.max_batch))
+    return next((100 * size.gpu_gb / size.gpu for size in sizes if size.gpu_gb), 0.0)
 
 
 def with_objective(function: Function, slo_s: float | None) -> Function:

@@ -79,14 +79,15 @@ def best(found: Mapping[str, Verdict]) -> Verdict | None:
 def better(chosen: Verdict, other: Verdict, beside: Estimate) -> bool:
     """Whether another setting is to be taken.
 
-    It is where it alone meets the objective, or is better beyond what chance explains.
+    It is where it alone meets the objective, or is better beyond what chance explains; on fewer
+    parts than the chosen one's nobody can tell.
 
     Args:
         chosen: What would be taken without it.
         other: With the other setting.
         beside: The cost of the other one, times the chosen one's.
     """
-    if other.failure:
+    if other.failure or other.parts < chosen.parts:
         return False
     if chosen.meets:
         return other.meets and beside.high < 1

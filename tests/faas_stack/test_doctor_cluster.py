@@ -71,7 +71,7 @@ def findings(folder: Path, facts: ClusterState | None, text: str = "") -> list[t
             {"unpinned": ("n",)},
             "constraints: [cpu=pinned]",
             "cluster-pinning",
-            "cpuManagerPolicy: static; n have none",
+            "cpuManagerPolicy: static; n do not have it",
         ),
     ],
 )

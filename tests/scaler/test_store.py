@@ -120,7 +120,7 @@ def test_a_later_version_is_not_touched(path: Path) -> None:
         database.execute("PRAGMA user_version = 99")
         database.commit()
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="from a later Carpool"):
+    with pytest.raises(ConfigError, match="of a later Carpool"):
         Store(path)
     assert before == path.read_bytes()
 

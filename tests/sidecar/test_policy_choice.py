@@ -102,16 +102,16 @@ def test_the_mend_names_the_setting() -> None:
 @pytest.mark.parametrize(
     ("params", "names", "detail"),
     [
-        ({"size": 8, "max_batch_size": 8}, ["max_batch_size"], "size is there too"),
+        ({"size": 8, "max_batch_size": 8}, ["max_batch_size"], "size is set too"),
         (
             {"max_batch_size": 8, "preferred_batch_size": [4]},
             ["preferred_batch_size"],
-            "max_batch_size is there too",
+            "max_batch_size is set too",
         ),
         (
             {"batch_timeout_micros": 1, "max_queue_delay_microseconds": 1, "wait_s": 1},
             ["batch_timeout_micros", "max_queue_delay_microseconds"],
-            "wait_s is there too",
+            "wait_s is set too",
         ),
         ({"max_batch_size": 0}, ["max_batch_size"], "at least 1"),
         ({"max_batch_size": True}, ["max_batch_size"], "at least 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import stdev
 
 import pytest
 
@@ -49,3 +50,11 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         found = ratio(above, below)
         inside += found.low <= 3.0 <= found.high
     assert 920 <= inside <= 980
+
+
+def test_many_observations_have_a_narrow_interval_and_no_narrower() -> None:
+    """Student's t of 11, 30 and 120 degrees of freedom, by the tables."""
+    for freedom, expected in ((11, 2.201), (30, 2.042), (120, 1.980)):
+        values = [float(at % 2) for at in range(freedom + 1)]
+        found = half_interval(values) / stdev(values) * math.sqrt(len(values))
+        assert found == pytest.approx(expected, abs=0.003)

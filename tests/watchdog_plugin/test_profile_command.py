@@ -186,7 +186,7 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
             " SELECT RAISE(ABORT, 'database or disk is full'); END"
         )
     argv = [str(model), "--batch", "1", "--cpu", "1", "--budget", "1ms", "--json"]
-    with pytest.raises(ConfigError, match=r"disk is full.*make room"):
+    with pytest.raises(ConfigError, match=r"disk is full.*free disk space"):
         command.main([*argv, "--database", str(database)])
     told = json.loads(capsys.readouterr().out)
     assert told["rows"][0]["latency_ms"] > 0

@@ -251,7 +251,7 @@ class Carpool:
         served = self._served.setdefault(load.name, {})
         served[serving] = load.now_s
         running = _running(load)
-        for size in [s for s, at_s in served.items() if at_s <= load.now_s - self._params.kept_s]:
+        for size in [s for s, at_s in served.items() if at_s < load.now_s - self._params.kept_s]:
             del served[size]
         return Counter({size: running[size] for size in served if size != chosen and running[size]})
 

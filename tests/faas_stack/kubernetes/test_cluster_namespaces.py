@@ -64,7 +64,7 @@ def test_one_that_lost_its_label_is_not_changed(tmp_path: Path) -> None:
                 with pytest.raises(NotFound, match="no namespace 'team' of functions"):
                     await change
             assert {} == cluster.objects[PATH]["metadata"]["labels"]
-            with pytest.raises(Conflict, match="it stays"):
+            with pytest.raises(Conflict, match="cannot be removed"):
                 await store.remove("openfaas-fn")
 
     uvloop.run(scene())

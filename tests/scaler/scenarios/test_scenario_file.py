@@ -327,18 +327,18 @@ def test_files_of_real_models_and_loads_are_read(data: Data, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("prices", "lacking"),
     [
-        ("{cpu_core_s: 9.0e-5}", "gpu_percent_s"),
         ("{gpu_percent_s: 7.0e-6}", "cpu_core_s"),
-        ("{gpu_gb_s: 1.0e-4, call: 1.0e-6}", "gpu_percent_s"),
+        ("{gpu_gb_s: 1.0e-4, call: 1.0e-6}", "cpu_core_s"),
     ],
 )
 def test_some_prices_and_others_not(folder: Path, prices: str, lacking: str) -> None:
-    """Instances with a price and others without cannot be compared: the lacking one is named."""
+    """Instances that cost and others that do not cannot be compared: the lacking price is named."""
     line, table = "{linear: {base_ms: 50, per_item_ms: 20}}", "{table: profiles/resnet-50.csv}"
     text = f"prices: {prices}\n{LEAST.replace(line, table)}"
     rows = folder / "profiles" / "resnet-50.csv"
     rows.write_text(f"{rows.read_text()}3,0,1,99\n")
     with pytest.raises(ConfigError, match=f"prices.{lacking} = '0': expected a price above 0"):
         read(folder, text)
-    for enough in ("{cpu_core_s: 9.0e-5, gpu_percent_s: 7.0e-6}", "{call: 1.0e-6}", "{}"):
+    both = "{cpu_core_s: 9.0e-5, gpu_percent_s: 7.0e-6}"
+    for enough in (both, "{cpu_core_s: 9.0e-5}", "{call: 1.0e-6}", "{}"):
         read(folder, text.replace(prices, enough))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from sidecar.runtime.compression import accepted
+from sidecar.runtime.compression import _weak, accepted
 from tests.ports import free_port
 from tests.waiting import wait_until
 
@@ -38,6 +38,15 @@ if TYPE_CHECKING:
 def test_what_a_caller_accepts(value: bytes | None, expected: str) -> None:
     """Gzip before deflate; what has no weight, or none that can be read, is not used."""
     assert expected == accepted(value)
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"), [('"1"', 'W/"1"'), ('W/"1"', 'W/"1"'), ("none", "none")]
+)
+def test_other_bytes_have_a_weak_tag(tag: str, expected: str) -> None:
+    """A strong one says that the bytes are the same, whatever the coding."""
+    assert ("etag", expected) == _weak(("etag", tag))
+    assert ("x-etag", tag) == _weak(("x-etag", tag))
 
 
 @pytest.mark.parametrize("size", [1000, 200_000], ids=["at once", "on another thread"])

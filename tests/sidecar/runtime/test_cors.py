@@ -20,10 +20,10 @@ ASKED = (
 )
 
 
-async def preflight(running: Sidecar, origin: str) -> Response:
+async def preflight(running: Sidecar, origin: str, path: str = "/any") -> Response:
     """A browser's question."""
     headers = [("origin", origin), *ASKED]
-    return await running.pool.request("OPTIONS", "/any", headers, timeout_s=HANG_S)
+    return await running.pool.request("OPTIONS", path, headers, timeout_s=HANG_S)
 
 
 def test_pages_of_the_origins_may_call(sidecar: Start) -> None:
@@ -49,8 +49,13 @@ def test_pages_of_the_origins_may_call(sidecar: Start) -> None:
             assert (200, None) == (answer.status, answer.header(ALLOWED))
             about = await running.pool.request("GET", "/metrics", [("origin", PAGE)])
             assert (200, None) == (about.status, about.header(ALLOWED))
+            for path in ("/metrics", "/_/ready"):
+                assert (await preflight(running, PAGE, path)).header(ALLOWED) is None
+            assert PAGE.encode() == (await preflight(running, PAGE, "/metrics-of")).header(ALLOWED)
+            report = await running.pool.request("GET", "/metrics-of", [("origin", PAGE)])
+            assert PAGE.encode() == report.header(ALLOWED)
             done = await running.metric('batch_requests_total{state="done"}')
-            assert 3 == done  # those that the handler answered: no question was among them
+            assert 4 == done  # those that the handler answered: no question was among them
 
     asyncio.run(run())
 

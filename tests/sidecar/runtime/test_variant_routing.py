@@ -64,7 +64,7 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
         sidecar(tmp_path, "front") as front,
     ):
         early = await ask(front, accuracy="0.5")
-        assert (503, b"no plan yet" in early.body) == (early.status, True)
+        assert (503, b"no plan with variants yet" in early.body) == (early.status, True)
         await small.until_ready()
         await large.until_ready()
         follow(scripted, tmp_path, {})

@@ -204,6 +204,7 @@ def test_bad_traces_are_named_with_what_was_expected(text: str, said: str, tmp_p
         (["--model", "30ms+6ms", "--function", "A b"], "--function"),
         (["--model", "30ms+6ms", "--out", "no/such/folder/out.yaml"], "a folder that exists"),
         (["--model", "30ms+6ms", "--scale", "1e9"], "requests"),
+        (["--model", "30ms+6ms", "--gpu-hour", "0"], "--gpu-hour"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_run(

@@ -92,6 +92,8 @@ def test_other_settings_are_taken_only_beyond_chance() -> None:
     assert not better(found["usual"], found["other"], Estimate(0.9, math.nan))  # of one part
     assert not better(found["usual"], found["late"], Estimate(0.9, 0.05))
     assert better(found["late"], found["other"], Estimate(1.5, 0.1))
+    calm = dataclasses.replace(found["other"], parts=1)
+    assert not better(found["late"], calm, Estimate(0.9, 0.05))  # of other parts nothing is known
     unsure = verdicts({"one": rows("one", 1.0, 0.0115, spread=0.01)}, 0.01)["one"]
     assert better(unsure, found["other"], Estimate(1.5, 0.1))  # it meets the objective
 
