@@ -326,6 +326,7 @@ BODIES: dict[str, Body] = {
     "a name that is not UTF-8": Body("net", 200, _ask(_ROW), "POST /v2/models/%ff%fe/infer"),
     # -- an author's code ------------------------------------------------------------------------
     "what an author's JSON is not": Body("author", 400, b"{", "POST /"),
+    "what an author's JSON is 2000 deep": Body("author", 400, _nested(2000).encode(), "POST /"),
     "what preprocess cannot read": Body("hooks", 400, b"{", "POST /"),
     "what preprocess raises on": Body("hooks", 500, b'{"raise": 1}', "POST /"),
     "what preprocess makes a wrong shape of": Body("hooks", 500, b"[1]", "POST /"),

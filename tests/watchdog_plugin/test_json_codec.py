@@ -61,7 +61,25 @@ def test_what_has_no_json_form_is_a_type_error(dumps: Callable[[object], bytes])
         dumps({"a": object()})
 
 
-@pytest.mark.parametrize("text", [b"{", b"NaN", b"[Infinity]", b"", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
+@pytest.mark.parametrize("around", [lambda value: [value], lambda value: {"a": value}])
+def test_what_is_nested_too_deeply_has_no_json_form(
+    dumps: Callable[[object], bytes], around: Callable[[object], object]
+) -> None:
+    """At the same depth, whatever encodes it; brackets in text are none."""
+    value: object = "[[[{{{" * 100
+    for _ in range(254):
+        value = around(value)
+    assert value == json.loads(dumps(value))
+    for deep in (around(value), [1, around(value), float("nan")]):
+        with pytest.raises(TypeError):
+            dumps(deep)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"{", b"NaN", b"[Infinity]", b"", b"\xff", b"[" * 100_000, b"[" * 1025 + b"]" * 1025],
+)
 @pytest.mark.parametrize("decode", [json_codec._decode, json_codec._standard_loads], ids=ids)
 def test_what_is_not_json_says_so(
     decode: Callable[[bytes], object], text: bytes, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,8 @@
 
 The one place that knows which. Both give the same answers: NaN, infinities and halves of surrogate
 pairs are no JSON on the way in, NaN and infinities become ``null`` on the way out, NumPy arrays and
-scalars are written as JSON lists and numbers.
+scalars are written as JSON lists and numbers. What is nested deeper than orjson takes is no JSON in
+either: how deep the standard library goes depends on the version of Python.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ __all__ = ["NAME", "NotJsonError", "dumps", "loads"]
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]").search
+_DEEPEST_READ, _DEEPEST_WRITTEN = 1024, 254  # lists and objects in one another, as orjson has it
+_NESTS = (dict, list, tuple)
 
 
 class NotJsonError(ValueError):
@@ -58,19 +62,42 @@ def _no_constant(name: str) -> object:
     raise ValueError(msg)
 
 
+def _check_depth(value: object, text: str, deepest: int) -> None:
+    """Refuse what is nested deeper, as the standard library does what is too deep for it."""
+    if text.count("[") + text.count("{") <= deepest:
+        return
+    level: list[Any] = [[value]]
+    for _ in range(deepest + 1):
+        entries = chain.from_iterable(e.values() if isinstance(e, dict) else e for e in level)
+        level = [entry for entry in entries if isinstance(entry, _NESTS)]
+        if not level:
+            return
+    raise RecursionError
+
+
 def _standard_loads(data: Buffer) -> Any:  # noqa: ANN401  JSON is any of six types
     text = str(data, "utf-8")
     value = json.loads(text, parse_constant=_no_constant)
+    _check_depth(value, text, _DEEPEST_READ)
     if _SURROGATE(text):
         json.dumps(value, ensure_ascii=False).encode()  # raises if it is half of a pair
     return value
 
 
+def _standard_text(value: object) -> str:
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(_finite(value), separators=(",", ":"))
+
+
 def _standard_dumps(value: object) -> bytes:
     try:
-        text = json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(_finite(value), separators=(",", ":"))
+        text = _standard_text(value)
+        _check_depth(value, text, _DEEPEST_WRITTEN)
+    except RecursionError as error:
+        msg = f"lists and objects are nested more than {_DEEPEST_WRITTEN} deep"
+        raise TypeError(msg) from error
     return text.encode()
 
 
@@ -91,7 +118,7 @@ else:
         """``value`` as JSON; NaN and infinities become ``null``.
 
         Raises:
-            TypeError: something in it has no JSON form.
+            TypeError: something in it has no JSON form, or is nested too deeply.
         """
         return orjson.dumps(value, default=_plain, option=_OPTIONS)
 

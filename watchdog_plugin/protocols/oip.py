@@ -74,7 +74,7 @@ class Inference(NamedTuple):
         inputs = [_without_values(tensor) for tensor in body["inputs"]]
         try:
             text = json_codec.dumps({**body, "inputs": inputs, "id": None})
-        except (TypeError, ValueError, RecursionError):  # nested deeper than can be written
+        except (TypeError, ValueError):  # nested deeper than can be written
             return object()
         return self.name, text, None if self.tail is None else len(self.tail)
 
