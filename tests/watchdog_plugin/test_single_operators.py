@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.onnx_latency import read_operators
 from carpool.predictor.profile import Alone, Refused, Setting
 from carpool.predictor.profile_file import default_database
+from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import predict_command, single_operators
+from watchdog_plugin.profiling.session import ProfiledSession
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
 
 if TYPE_CHECKING:
@@ -94,6 +97,19 @@ def test_text_is_refused_and_not_tried_again(
     second = json.loads(capsys.readouterr().out)
     assert 0 == second["measuring_s"]
     assert {"Equal": "predicted", "Cast": "known"} == _source_of_each(second)
+
+
+def test_a_session_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that the runtime refuses nor one whose times nobody asks for."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(LoadError) as refused:  # which holds the session
+        ProfiledSession(b"no model", tmp_path, 1, operators=True)
+    assert (LoadError, []) == (refused.type, list(tmp_path.iterdir()))
+    model, inputs = single_operators._chain(1)
+    with ProfiledSession(model, tmp_path, 1, operators=True) as session:
+        session.run_s(inputs)
+        assert list(tmp_path.iterdir())
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_being_asked_to_measure_tries_refused_operators_again(

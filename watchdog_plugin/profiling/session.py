@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import onnxruntime as ort
@@ -81,7 +81,7 @@ def feeds(model: ModelProto, batch: int) -> dict[str, Array]:
 
 
 class ProfiledSession:
-    """A model in memory.
+    """A model in memory. Closed, or asked for `operator_times`, it leaves no file behind.
 
     Args:
         model: Its bytes.
@@ -128,10 +128,22 @@ class ProfiledSession:
         try:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
+            self.close()
             raise LoadError(_explained(error)) from error
         self.load_s = time.perf_counter() - began
         self.cpu_s: list[float] = []
         self._bound: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the file of operators' times, if it is still there."""
+        if self._directory:
+            self._directory.cleanup()
 
     def run_s(self, inputs: Mapping[str, Array]) -> float:
         """Seconds of one run.

@@ -194,15 +194,17 @@ class _Operator:
             model = single_node(self._whole, self._node, self._case(settings[0]))
             data = model.SerializeToString()
         visits: list[tuple[Setting, list[int]]] = []
-        with _spread_out(threads) as cores:
-            session = ProfiledSession(
+        with (
+            _spread_out(threads) as cores,
+            ProfiledSession(
                 data, _NOWHERE, threads, operators=True, optimise=False, cores=cores
-            )
+            ) as session,
+        ):
             for setting in settings:
                 if visits and time.monotonic() > end_s:
                     break
                 visits.append((setting, self._visit(session, setting)))
-        times = [sum(operator.seconds for operator in run) for run in session.operator_times()]
+            times = [sum(operator.seconds for operator in run) for run in session.operator_times()]
         if threads == 1:  # waiting for a core is not part of an operator's time
             times = [min(pair) for pair in zip(times, session.cpu_s, strict=True)]
         for setting, runs in visits:
