@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -27,8 +28,23 @@ __all__ = ["Engine", "answers", "running"]
 ROOT = Path(os.environ.get("CARPOOL_TEST_DOCKER", f"{tempfile.gettempdir()}/carpool-test-docker"))
 
 
+def _host() -> str:
+    return os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+
+
+def _listens(host: str) -> bool:
+    """Whether a socket of this machine can be connected to; other addresses are not tried."""
+    scheme, _, path = host.partition("://")
+    if scheme != "unix":
+        return True
+    with socket.socket(socket.AF_UNIX) as tried:
+        return tried.connect_ex(path) == 0
+
+
 def answers() -> bool:
     """Whether the engine that the environment names is there."""
+    if not _listens(_host()):  # the SDK would leave a socket open, each time
+        return False
     try:
         client = from_env(timeout=30)
     except DockerException:
@@ -69,7 +85,7 @@ def running() -> Iterator[Engine]:
     """An engine; its address is in DOCKER_HOST meanwhile."""
     if answers():
         _without_reaper_if_missing()
-        yield Engine(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+        yield Engine(_host())
         return
     dockerd = require_tool("dockerd")
     if os.geteuid() != 0:
