@@ -62,7 +62,9 @@ def test_what_has_no_json_form_is_a_type_error(dumps: Callable[[object], bytes])
 
 
 @pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
-@pytest.mark.parametrize("around", [lambda value: [value], lambda value: {"a": value}])
+@pytest.mark.parametrize(
+    "around", [lambda value: [value], lambda value: {"a": value}], ids=["lists", "objects"]
+)
 def test_what_is_nested_too_deeply_has_no_json_form(
     dumps: Callable[[object], bytes], around: Callable[[object], object]
 ) -> None:
