@@ -46,6 +46,9 @@ def main(argv: list[str]) -> int:
     for trace in flags.trace or _TRACES:
         path = _SCENARIOS / f"{_TRACES[trace]}.yaml"
         results = {policy: _run(path, policy, flags.horizon) for policy in _POLICIES}
+        if not results["cores"]["done"]:
+            print(f"{trace}: no request within {flags.horizon:g} s", file=sys.stderr)
+            continue
         for policy, each in results.items():
             print(_line(trace, policy, each, results), flush=True)
     return 0
