@@ -29,6 +29,11 @@ _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|Ki|Mi|Gi)?B?")
 _BYTES_PER_MB = 10**6
 _ADDRESS = "HOST:PORT, as in 127.0.0.1:8080, or unix:/path"
+_ORIGIN = re.compile(
+    r"(?P<host>(?P<scheme>https?)://(?:[-a-z0-9.]+|\[[0-9a-f:.]+\]))(?::(?P<port>[0-9]{1,5}))?"
+)
+_OWN_PORTS = {"http": 80, "https": 443}
+_MOST_PORT = 65535
 _MAX_TEXT = 64  # characters of a number; what is longer is not one a person wrote
 
 
@@ -148,16 +153,30 @@ def addresses() -> SettingType:
 
 
 def origins() -> SettingType:
-    """Origins of web pages, separated by commas; ``*`` stands for all."""
-    origin = re.compile(r"\*|https?://[-A-Za-z0-9.\[\]:]+")
+    """Origins of web pages, separated by commas; ``*`` stands for all.
+
+    They are read as browsers send them: in lower case, without a scheme's own port.
+    """
 
     def read(text: str) -> tuple[str, ...]:
-        return tuple([part.strip() for part in text.split(",") if part.strip()])
+        parts = [part.strip() for part in text.split(",")]
+        return tuple([_as_sent(part) or part for part in parts if part])
 
     def accepts(value: object) -> bool:
-        return isinstance(value, tuple) and all(origin.fullmatch(each) for each in value)
+        return isinstance(value, tuple) and all(each and each == _as_sent(each) for each in value)
 
     return SettingType("origins such as https://app.example.com, or *", read, accepts, ",".join)
+
+
+def _as_sent(origin: str) -> str | None:
+    """An origin as browsers send it; None if it is none."""
+    if origin == "*":
+        return origin
+    parts = _ORIGIN.fullmatch(origin.lower())
+    if parts is None or int(parts["port"] or 0) > _MOST_PORT:
+        return None
+    host, port = parts["host"], int(parts["port"] or 0)
+    return host if port == _OWN_PORTS[parts["scheme"]] or not parts["port"] else f"{host}:{port}"
 
 
 def name(expected: str) -> SettingType:

@@ -113,6 +113,29 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
     assert read == FunctionSettings.from_env(read.to_env())
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("https://App.Example.com", "https://app.example.com"),
+        ("HTTPS://app.example.com:443", "https://app.example.com"),
+        ("http://127.0.0.1:080", "http://127.0.0.1"),
+        ("https://app.example.com:80", "https://app.example.com:80"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+    ],
+)
+def test_origins_are_read_as_browsers_send_them(written: str, sent: str) -> None:
+    """Compared letter by letter later, so written otherwise they would match no page."""
+    read = FunctionSettings.from_labels({}, {"com.carpool.cors.origins": written})
+    assert (sent,) == read.cors_origins
+
+
+@pytest.mark.parametrize("written", ["app.example.com", "https://a/", "http://a:70000", "null"])
+def test_what_no_browser_sends_is_no_origin(written: str) -> None:
+    """Refused with its name, rather than never matched."""
+    with pytest.raises(ConfigError, match="origins such as"):
+        FunctionSettings.from_labels({}, {"com.carpool.cors.origins": written})
+
+
 def test_the_older_name_of_a_choice_is_read() -> None:
     """A stack file with ``shed: dark`` means the same as before."""
     assert "observe" == FunctionSettings.from_labels({"com.carpool.shed": "dark"}).shed

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.errors import Overloaded
 from faas_stack.provider.local.containers.engine import Engine
 from tests.waiting import HANG_S, wait_until
 
@@ -120,6 +121,29 @@ def test_a_log_that_is_not_followed_any_more_leaves_no_socket(
     gc.disable()
     try:
         asyncio.run(follow())
+        wait_until(lambda: sockets() <= before, what="the end of all sockets")
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("engine")
+def test_an_engine_that_is_away_leaves_no_socket(tmp_path: Path) -> None:
+    """Neither once it has gone nor where none has been."""
+    before = sockets()
+
+    async def ask() -> None:
+        connected = await Engine.connect()
+        (tmp_path / "engine.sock").rename(tmp_path / "away.sock")
+        for _ in range(3):
+            with pytest.raises(Overloaded, match="does not answer"):
+                await connected.find("fn")
+            with pytest.raises(Overloaded, match="no Docker Engine answers"):
+                await Engine.connect()
+        connected.close()
+
+    gc.disable()
+    try:
+        asyncio.run(ask())
         wait_until(lambda: sockets() <= before, what="the end of all sockets")
     finally:
         gc.enable()

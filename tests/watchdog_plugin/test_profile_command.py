@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import tempfile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -148,6 +149,23 @@ def test_a_budget_that_is_spent_leaves_one_visit_of_each_setting(tmp_path: Path)
     assert 1 == len(said)
     assert said[0].startswith("round 1, ")
     assert all(measured.whole_s for measured in seen)
+
+
+def test_a_run_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model may take its largest batch, which is tried first, and refuse a smaller one."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    second = numpy_helper.from_array(np.array(1), "second")
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["x", "second"], ["y"], axis=0)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+        [second],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(LoadError, match="fails on inputs") as refused:  # which holds the sessions
+        measure(model, tmp_path, Grid([1, 2], [1]), lambda _: None, operators=True)
+    assert (LoadError, []) == (refused.type, list(tmp_path.iterdir()))
 
 
 def test_more_threads_than_cores_are_not_measured(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median_grouped
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 import onnxruntime as ort
@@ -102,7 +103,10 @@ def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
 
 
 class _Pair:
-    """The sessions for one number of threads: one timed as a whole, one by operators."""
+    """The sessions for one number of threads: one timed as a whole, one by operators.
+
+    As a context it leaves no file behind, whatever fails in it.
+    """
 
     def __init__(self, model: bytes, folder: Path, threads: int, *, operators: bool) -> None:
         self._whole = ProfiledSession(model, folder, threads, operators=False)
@@ -130,7 +134,14 @@ class _Pair:
             self._run_parts(measured, 1, kept=False)
         self._run_parts(measured, min(runs, _RUNS_OF_OPERATORS), kept=True)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._parts:
+            self._parts.close()
+
+    def hand_over_times(self) -> None:
         """Hand the times of operators to the settings they belong to."""
         times = self._parts.operator_times() if self._parts else []
         taken: defaultdict[int, int] = defaultdict(int)
@@ -207,10 +218,14 @@ def measure(
     began_s = time.monotonic()
     data = model.SerializeToString()
     load_s, memory_mb = _first(data, folder, settings)
-    pairs = {threads: _Pair(data, folder, threads, operators=operators) for threads in grid.threads}
-    _rounds(settings, pairs, grid, began_s, say)
-    for pair in pairs.values():
-        pair.close()
+    with ExitStack() as opened:
+        pairs = {
+            threads: opened.enter_context(_Pair(data, folder, threads, operators=operators))
+            for threads in grid.threads
+        }
+        _rounds(settings, pairs, grid, began_s, say)
+        for pair in pairs.values():
+            pair.hand_over_times()
     return settings, load_s, memory_mb
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import requests
 from docker.client import from_env
 from docker.errors import APIError, DockerException
+from docker.transport import unixconn
 from docker.utils import parse_repository_tag
 from urllib3.exceptions import HTTPError
 
@@ -66,6 +68,24 @@ class Container(NamedTuple):
     addresses: Mapping[str, str]
     labels: Mapping[str, str]
     mounts: Mapping[str, str]
+
+
+class _Connection(unixconn.UnixHTTPConnection):  # type: ignore[misc]
+    """A connection of the SDK, whose own leaves its socket open where nothing listens."""
+
+    def connect(self) -> None:
+        """Connect, or leave nothing behind."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(self.timeout)
+            sock.connect(self.unix_socket)
+        except OSError:
+            sock.close()
+            raise
+        self.sock = sock
+
+
+unixconn.UnixHTTPConnection = _Connection  # its adapter takes no class of ours
 
 
 class Engine:
@@ -229,12 +249,12 @@ def _client() -> APIClient:
 
 def _not_ours() -> str:
     """What to do where the engine's socket is there and may not be opened by this process."""
-    socket = Path(os.environ.get("DOCKER_HOST", _SOCKET).removeprefix("unix://"))
-    if not socket.is_socket() or os.access(socket, os.R_OK | os.W_OK):
+    path = Path(os.environ.get("DOCKER_HOST", _SOCKET).removeprefix("unix://"))
+    if not path.is_socket() or os.access(path, os.R_OK | os.W_OK):
         return ""
-    group = socket.stat().st_gid
+    group = path.stat().st_gid
     return (
-        f"{socket} is open to group {group}, and this process (user {os.geteuid()}) is not in it: "
+        f"{path} is open to group {group}, and this process (user {os.geteuid()}) is not in it: "
         f"set DOCKER_GID={group} for the compose stack, elsewhere add the user to that group"
     )
 
