@@ -17,11 +17,12 @@ from carpool.http.client_connection import AnswerTooLarge, ClientConnection, Con
 from carpool.http.exchange import UNKNOWN_LENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator
 
+    from carpool.http.exchange import Headers
     from carpool.wire import Buffer
 
-    Request = tuple[str, str, Iterable[tuple[str, str]], Buffer]
+    Request = tuple[str, str, Headers, Buffer]
 
 __all__ = [
     "ANSWER_BYTES",
@@ -148,6 +149,8 @@ class Pool:
         self._connect_s = connect_s
         self.answer_bytes = answer_bytes
         self._where = addresses.parse(address)
+        host = "localhost" if self._where.path else str(self._where)
+        self._host = f"host: {host}\r\n".encode("latin-1", "replace")
         self._idle_s = idle_s
         self._idle: list[ClientConnection] = []
         self._busy: set[ClientConnection] = set()
@@ -157,11 +160,13 @@ class Pool:
         self,
         method: str,
         target: str,
-        headers: Iterable[tuple[str, str]] = (),
+        headers: Headers = (),
         body: Buffer = b"",
         timeout_s: float | None = None,
     ) -> Response:
         """Send one request and wait for its whole answer.
+
+        Header lines in bytes name no host, and end with a line break each.
 
         Raises:
             ConnectionFailed: no answer came.
@@ -171,9 +176,7 @@ class Pool:
         async with asyncio.timeout(timeout_s), self._exchange(method, target, headers, body) as c:
             return await _whole(c, self.answer_bytes)
 
-    def begin(
-        self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Buffer
-    ) -> PendingRequest:
+    def begin(self, method: str, target: str, headers: Headers, body: Buffer) -> PendingRequest:
         """Send one request now, without waiting for the event loop, if a connection is idle.
 
         It does not count towards ``max_connections`` then. Otherwise it is sent as its answer is
@@ -191,7 +194,7 @@ class Pool:
         self,
         method: str,
         target: str,
-        headers: Iterable[tuple[str, str]] = (),
+        headers: Headers = (),
         body: Buffer = b"",
     ) -> AsyncIterator[StreamedResponse]:
         """Send one request; the answer's head is there on entry, its body is read in pieces.
@@ -222,7 +225,7 @@ class Pool:
 
     @asynccontextmanager
     async def _exchange(
-        self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Buffer
+        self, method: str, target: str, headers: Headers, body: Buffer
     ) -> AsyncIterator[ClientConnection]:
         head = self._head(method, target, headers, len(body))
         async with self._slots:
@@ -234,20 +237,19 @@ class Pool:
             finally:
                 self.give_back(connection)
 
-    def _head(
-        self, method: str, target: str, headers: Iterable[tuple[str, str]], size: int
-    ) -> bytes:
-        lines = [f"{method} {target} HTTP/1.1\r\n"]
-        named = False
-        for name, value in headers:
-            lines.append(f"{name}: {value}\r\n")
-            named = named or name.lower() == "host"
-        if not named:
-            lines.append("host: localhost\r\n" if self._where.path else f"host: {self._where}\r\n")
+    def _head(self, method: str, target: str, headers: Headers, size: int) -> bytes:
+        lines = [f"{method} {target} HTTP/1.1\r\n".encode("latin-1", "replace")]
+        if isinstance(headers, bytes):
+            lines += headers, self._host
+        else:
+            headers = tuple(headers)
+            names = {name.lower() for name, _ in headers}
+            text = "".join([f"{name}: {value}\r\n" for name, value in headers])
+            lines += text.encode("latin-1", "replace"), b"" if "host" in names else self._host
         if size or method not in ("GET", "HEAD", "OPTIONS"):
-            lines.append(f"content-length: {size}\r\n")
-        lines.append("\r\n")
-        return "".join(lines).encode("latin-1", "replace")
+            lines.append(b"content-length: %d\r\n" % size)
+        lines.append(b"\r\n")
+        return b"".join(lines)
 
     def _reuse(self) -> ClientConnection | None:
         oldest = asyncio.get_running_loop().time() - self._idle_s

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable
 
+    Headers = Iterable[tuple[str, str]] | bytes  # or their lines as sent, each with its end
+
 __all__ = ["UNKNOWN_LENGTH", "Exchange", "Link", "ServerState", "encode_answer"]
 
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
@@ -37,14 +39,20 @@ def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
 
 def encode_answer(answer: errors.Answer, date: bytes) -> bytes:
     """``answer`` as bytes, for a connection that stays open."""
-    lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in answer.headers]
     first = _first_lines(answer.status, "application/json", date)
     return b"%b%bcontent-length: %d\r\n\r\n%b" % (
         first,
-        b"".join(lines),
+        _encoded(answer.headers),
         len(answer.body),
         answer.body,
     )
+
+
+def _encoded(headers: Headers) -> bytes:
+    if isinstance(headers, bytes):
+        return headers
+    lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
+    return b"".join(lines)
 
 
 class ServerState(Protocol):
@@ -178,7 +186,7 @@ class Exchange:
         status: int,
         body: bytes | memoryview = b"",
         content_type: str = "application/json",
-        headers: Iterable[tuple[str, str]] = (),
+        headers: Headers = (),
         *,
         length: int | None = None,
     ) -> None:
@@ -195,7 +203,7 @@ class Exchange:
         if self.answered or self._streaming:
             return
         if self.added:
-            headers = (*headers, *self.added)
+            headers = _encoded(headers) + _encoded(self.added)
         size = len(body)
         if self.method == "HEAD" or status in _NO_BODY:
             told = size if length is None or status in _NO_BODY else length
@@ -215,10 +223,10 @@ class Exchange:
         status, body, own = errors.answer(error)
         self.reply(status, body, headers=(*headers, *own))
 
-    def start(self, status: int, headers: Iterable[tuple[str, str]] = ()) -> None:
+    def start(self, status: int, headers: Headers = ()) -> None:
         """Begin a streamed answer; ``write`` its chunks, then ``end``."""
         self._streaming = True
-        self._send(self._head(status, None, (*headers, *self.added), None))
+        self._send(self._head(status, None, _encoded(headers) + _encoded(self.added), None))
 
     def write(self, chunk: bytes) -> None:
         """Send a part of a streamed answer now."""
@@ -242,11 +250,11 @@ class Exchange:
         self,
         status: int,
         content_type: str | None,
-        headers: Iterable[tuple[str, str]],
+        headers: Headers,
         size: int | None,
     ) -> bytes:
-        parts = [_first_lines(status, content_type, self._connection.server.date)]
-        parts += [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
+        first = _first_lines(status, content_type, self._connection.server.date)
+        parts = [first, _encoded(headers)]
         if size is not None and status not in _NO_BODY:
             parts.append(b"content-length: %d\r\n" % size)
         elif size is None and self.chunked:

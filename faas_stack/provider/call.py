@@ -8,31 +8,24 @@ from piece to piece instead. Nothing here sends anything, or looks at a clock.
 from __future__ import annotations
 
 import math
+import random
 import time
-import uuid
 from typing import TYPE_CHECKING
 
-from carpool import durations
 from carpool.errors import DeadlineMissed
 from faas_stack.provider.call_limit import GRACE_S
+from faas_stack.provider.call_template import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from carpool.errors import CarpoolError
     from carpool.http.server import Exchange
+    from faas_stack.provider.call_template import CallTemplate, Pairs
     from faas_stack.provider.replica import Replica
 
-__all__ = ["HOP_BY_HOP", "PREFIX", "Call", "Headers", "named_by_connection"]
+__all__ = ["Call"]
 
-PREFIX = "/function/"
-HOP_BY_HOP = frozenset(
-    b"connection keep-alive te trailer transfer-encoding upgrade".split()  # codespell:ignore te
-)
 _INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
-_STREAMS = (b"text/event-stream", b"application/x-ndjson")
-
-Headers = list[tuple[str, str]]
+_random = random.Random()  # noqa: S311 - nothing secret
 
 
 class Call:
@@ -40,40 +33,35 @@ class Call:
 
     Attributes:
         exchange: with the client.
-        target, headers: for the replica.
-        added: those of the headers that the client is told, too.
+        template: what it is passed on with.
         replica: the one that has the call; None between two, and before the first.
         overdue: why the call was ended, if it took too long.
     """
 
     __slots__ = (
+        "_added",
         "_answering",
         "_deadline",
         "_limit_s",
-        "_own_s",
+        "_own",
         "_retried",
         "_retrying",
         "_timed",
-        "added",
         "exchange",
-        "headers",
         "overdue",
         "replica",
-        "target",
+        "template",
     )
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, template: CallTemplate, own: Pairs) -> None:
         self.exchange = exchange
-        path, question, query = exchange.target[len(PREFIX) :].partition("?")
-        self.target = f"/{path.partition('/')[2]}{question}{query}"
-        self.added = _call_id(exchange)
-        self.headers = _request_headers(exchange) + self.added
+        self.template = template
+        self._own, self._added = _own_headers(exchange, own)
         self.replica: Replica | None = None
         self.overdue: DeadlineMissed | None = None
         self._timed = exchange.header(b"x-start-time") is not None
-        self._own_s = _own_limit_s(exchange)
         self._limit_s = math.inf
-        self._deadline = exchange.received + self._own_s + GRACE_S
+        self._deadline = exchange.received + template.own_s + GRACE_S
         self._answering = self._retried = self._retrying = False
 
     def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
@@ -92,15 +80,19 @@ class Call:
             self._deadline = min(self._deadline, now + limit_s)
         if not self._timed:
             self._timed = True
-            start = ("x-start-time", str(time.time_ns()))
-            self.added.append(start)
-            self.headers.append(start)
+            start = (b"x-start-time", b"%d" % time.time_ns())
+            self._added.append(start)
+            self._own.append(start)
 
     @property
-    def streams(self) -> bool:
-        """Whether the client asks for an answer in pieces."""
-        accept = self.exchange.header(b"accept") or b""
-        return any(media_type in accept for media_type in _STREAMS)
+    def header_lines(self) -> bytes:
+        """For the replica, as sent."""
+        return self.template.lines + lines(self._own)
+
+    @property
+    def added_lines(self) -> bytes:
+        """Those of the headers added here that the client is told, too."""
+        return lines(self._added)
 
     def piece_sent(self, now: float) -> None:
         """The client was sent a piece of the answer: there is time for another one."""
@@ -124,8 +116,8 @@ class Call:
         return False
 
     def _within(self) -> str:
-        if self._deadline == self.exchange.received + self._own_s + GRACE_S:
-            return f"the {self._own_s:g} s that X-Timeout gives it"
+        if self._deadline == self.exchange.received + self.template.own_s + GRACE_S:
+            return f"the {self.template.own_s:g} s that X-Timeout gives it"
         return f"{self._limit_s:g} s, the maximum by its own time limits"
 
     def repeats(self) -> bool:
@@ -149,51 +141,29 @@ class Call:
         if self._answering:
             self.exchange.abort()
         else:
-            self.exchange.fail(error, [_INTERNAL, *self.added])
+            told = [(name.decode(), value.decode()) for name, value in self._added]
+            self.exchange.fail(error, [_INTERNAL, *told])
         return error.status
 
 
-def _request_headers(exchange: Exchange) -> Headers:
-    dropped = HOP_BY_HOP | named_by_connection(exchange.headers)
-    names = set()
-    headers: Headers = []
-    for name, value in exchange.headers:
-        if name in dropped or name.startswith(b"proxy-") or name in (b"content-length", b"host"):
-            continue
-        if name == b"x-timeout" and _timeout_s(value) == math.inf:
-            continue  # it would remove the watchdog's own limit
-        names.add(name)
-        headers.append((name.decode("latin-1"), value.decode("latin-1")))
-    if b"x-forwarded-host" not in names and (host := exchange.header(b"host")):
-        headers.append(("x-forwarded-host", host.decode("latin-1")))
+def _own_headers(exchange: Exchange, own: Pairs) -> tuple[Pairs, Pairs]:
+    """What is passed on beyond the template, and what of it the client is told, too."""
+    names = [name for name, _ in own]
     if b"x-forwarded-for" not in names and (peer := exchange.peer):
-        headers.append(("x-forwarded-for", peer))
-    return headers
+        own.append((b"x-forwarded-for", peer.encode("latin-1")))
+    added = []
+    if exchange.header(b"x-call-id") is None:
+        added.append((b"x-call-id", _call_id()))
+    return own + added, added
 
 
-def _call_id(exchange: Exchange) -> Headers:
-    """As the gateway adds it to request and answer, if it has not."""
-    known = exchange.header(b"x-call-id") is not None
-    return [] if known else [("x-call-id", str(uuid.uuid4()))]
-
-
-def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    """Headers that ``Connection`` declares to be for this hop only."""
-    values = [value for name, value in headers if name == b"connection"]
-    return frozenset(word.strip().lower() for value in values for word in value.split(b","))
-
-
-def _own_limit_s(exchange: Exchange) -> float:
-    """What the caller gives it, ``inf`` where it says nothing."""
-    value = exchange.header(b"x-timeout")
-    limit_s = _timeout_s(value) if value else None
-    return math.inf if limit_s is None else limit_s
-
-
-def _timeout_s(value: bytes) -> float | None:
-    """The limit that ``X-Timeout`` sets, ``inf`` for none; None where the watchdog ignores it."""
-    try:
-        limit_s = durations.parse(value.decode("latin-1").strip())
-    except durations.DurationError:
-        return None
-    return limit_s if limit_s > 0 else math.inf
+def _call_id() -> bytes:
+    """A random UUID, without a system call for each: it tells calls apart, and guards nothing."""
+    bits = _random.getrandbits
+    return b"%08x-%04x-4%03x-%04x-%012x" % (
+        bits(32),
+        bits(16),
+        bits(12),
+        0x8000 | bits(14),
+        bits(48),
+    )

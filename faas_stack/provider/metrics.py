@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from sidecar.runtime.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +25,7 @@ __all__ = ["CONTENT_TYPE", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LABELS = ("code", "method", "path")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"))
 
 
@@ -77,6 +80,34 @@ class _Connections:
         return ()
 
 
+class _Requests:
+    """Counts requests by status, method and route: plain additions, rendered when it is scraped."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[tuple[int, str, str], Histogram] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "provider_http_requests",
+            "Requests by route, method and status code.",
+            labels=_LABELS,
+        )
+        durations = HistogramMetricFamily(
+            "provider_http_request_duration_seconds",
+            "Time from the complete request to its response.",
+            labels=_LABELS,
+        )
+        for (code, method, path), seconds in self.seconds.items():
+            labels = (str(code), method, path)
+            buckets, total_s = seconds.cumulative()
+            requests.add_metric(labels, buckets[-1][1])
+            durations.add_metric(labels, buckets, sum_value=total_s)
+        yield from (requests, durations)
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
 class Metrics:
     """Counts requests by route, and renders.
 
@@ -91,30 +122,16 @@ class Metrics:
         self._registry.register(_Replicas(orchestrator))
         for collector in orchestrator.collectors:
             self._registry.register(collector)
-        self._requests = Counter(
-            "provider_http_requests",
-            "Requests by route, method and status code.",
-            _LABELS,
-            registry=self._registry,
-        )
-        self._seconds = Histogram(
-            "provider_http_request_duration_seconds",
-            "Time from the complete request to its response.",
-            _LABELS,
-            registry=self._registry,
-        )
-        self._children: dict[tuple[int, str, str], tuple[Counter, Histogram]] = {}
+        self._requests = _Requests()
+        self._registry.register(self._requests)
 
     def observe(self, code: int, method: str, path: str, seconds: float) -> None:
         """One request was answered; ``path`` is a route, never what a client typed."""
         key = code, method if method in _METHODS else "other", path
-        children = self._children.get(key)
-        if children is None:
-            labels = (str(key[0]), key[1], path)
-            children = self._requests.labels(*labels), self._seconds.labels(*labels)
-            self._children[key] = children
-        children[0].inc()
-        children[1].observe(seconds)
+        durations = self._requests.seconds.get(key)
+        if durations is None:
+            durations = self._requests.seconds[key] = Histogram(_SECONDS)
+        durations.observe(seconds)
 
     def render(self) -> bytes:
         """The exposition text."""

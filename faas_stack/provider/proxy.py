@@ -19,11 +19,18 @@ from typing import TYPE_CHECKING, Any
 from carpool import errors, wire
 from carpool.errors import CarpoolError, FunctionFault, NotFound, Overloaded
 from carpool.http.client import ConnectionFailed
-from faas_stack.provider.call import HOP_BY_HOP, PREFIX, Call, Headers, named_by_connection
+from faas_stack.provider.call import Call
+from faas_stack.provider.call_template import (
+    HOP_BY_HOP,
+    PREFIX,
+    CallTemplates,
+    lines,
+    named_by_connection,
+)
 from faas_stack.provider.deployment import split_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from carpool.http.client import Pool, Response, StreamedResponse
     from carpool.http.server import Exchange
@@ -39,6 +46,7 @@ log = logging.getLogger(__name__)
 _METHODS = frozenset(("POST", "PUT", "PATCH", "DELETE", "GET", "OPTIONS", "HEAD"))
 _INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
 _OURS = frozenset((b"content-length", b"content-type", b"date"))  # the edge writes these itself
+_NOT_PASSED = _OURS | HOP_BY_HOP
 _CLIENT_LEFT = 499  # in metrics only: nobody is there to be answered
 _TRIES = 5  # replicas that did not begin with a call, before the client is told
 _SWEEP_S = 0.5
@@ -53,6 +61,7 @@ class Proxy:
     def __init__(self, orchestrator: Orchestrator[Any], metrics: Metrics) -> None:
         self._orchestrator = orchestrator
         self._metrics = metrics
+        self._templates = CallTemplates()
         self._calls: dict[asyncio.Task[None], Call] = {}
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -62,7 +71,8 @@ class Proxy:
             allowed = ("allow", ", ".join(sorted(_METHODS)))
             exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=[allowed])
             return
-        call, loop = Call(exchange), asyncio.get_running_loop()
+        call = Call(exchange, *self._templates.split(exchange))
+        loop = asyncio.get_running_loop()
         task = loop.create_task(self._answer(call))
         self._calls[task] = call
         task.add_done_callback(self._calls.pop)
@@ -85,7 +95,7 @@ class Proxy:
         exchange, function = call.exchange, None
         status = _CLIENT_LEFT
         try:
-            function = self._find(exchange)
+            function = self._find(call.template.name)
             function.invocations += 1
             status = await self._forward(function, call)
         except CarpoolError as error:
@@ -105,8 +115,7 @@ class Proxy:
             if function:
                 function.answers[status] += 1
 
-    def _find(self, exchange: Exchange) -> Function:
-        name = exchange.target[len(PREFIX) :].partition("?")[0].partition("/")[0]
+    def _find(self, name: str) -> Function:
         if not name:
             message = "the path names no function: /function/NAME"
             raise errors.BadRequest(message)
@@ -145,8 +154,8 @@ class Proxy:
 
     async def _send(self, pool: Pool, call: Call, *, last: bool) -> int:
         exchange = call.exchange
-        request = exchange.method, call.target, call.headers, exchange.body
-        if call.streams:
+        request = exchange.method, call.template.target, call.header_lines, exchange.body
+        if call.template.streams:
             async with pool.stream(*request) as streamed:
                 _check_begun(streamed, last=last)
                 await _pass_on(streamed, call)
@@ -154,7 +163,7 @@ class Proxy:
         response = await pool.request(*request)
         _check_begun(response, last=last)
         content_type = _content_type(response, exchange)
-        headers = _answer_headers(response.headers) + call.added
+        headers = _answer_lines(response.headers) + call.added_lines
         exchange.reply(
             response.status, response.body, content_type, headers, length=response.told_length
         )
@@ -183,9 +192,10 @@ async def _pass_on(streamed: StreamedResponse, call: Call) -> None:
     """Copy an answer piece by piece, no faster than the client reads."""
     exchange = call.exchange
     content_type = _content_type(streamed, exchange)
-    headers = _answer_headers(streamed.headers) + call.added
+    headers = _answer_lines(streamed.headers) + call.added_lines
     loop = asyncio.get_running_loop()
-    exchange.start(streamed.status, [("content-type", content_type), *headers])
+    first = f"content-type: {content_type}\r\n".encode("latin-1")
+    exchange.start(streamed.status, first + headers)
     call.piece_sent(loop.time())
     try:
         async for chunk in streamed.chunks():
@@ -199,14 +209,13 @@ async def _pass_on(streamed: StreamedResponse, call: Call) -> None:
     exchange.end()
 
 
-def _answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    kept = list(headers)
-    dropped = HOP_BY_HOP | _OURS | named_by_connection(kept)
-    return [
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in kept
-        if name not in dropped and not name.startswith(b"proxy-")
-    ]
+def _answer_lines(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    named = named_by_connection(headers)
+    return lines(
+        pair
+        for pair in headers
+        if pair[0] not in _NOT_PASSED and pair[0] not in named and not pair[0].startswith(b"proxy-")
+    )
 
 
 def _content_type(answer: Response | StreamedResponse, exchange: Exchange) -> str:
