@@ -97,13 +97,20 @@ def missing_rights(case: Case) -> Iterator[Problem]:
 
 
 def pinning_without_manager(case: Case) -> Iterator[Problem]:
-    """Where functions ask for cores of their own, kubelets have the static CPU manager."""
-    unpinned = case.around.cluster.unpinned if case.around.cluster else ()
-    for found in case.contexts if unpinned else ():
-        if _PINNED in found.function.constraints:
+    """Where functions ask for cores of their own, they limit memory and kubelets are static."""
+    if case.around.cluster is None:
+        return
+    unpinned = case.around.cluster.unpinned
+    for found in case.contexts:
+        if _PINNED not in found.function.constraints:
+            continue
+        name = f"functions.{found.function.name}.constraints"
+        if unpinned:
             expected = (
                 f"a kubelet with cpuManagerPolicy: static; {', '.join(unpinned)} do not have it"
             )
             fix = "set it in the kubelet's configuration, or remove the constraint"
-            name = f"functions.{found.function.name}.constraints"
             yield Problem(name, _PINNED, expected, fix)
+        if not size_of(found).memory_mb:
+            expected = "a memory limit, too: only pods of the class Guaranteed get cores"
+            yield Problem(name, _PINNED, expected, "set com.carpool.memory or limits.memory")

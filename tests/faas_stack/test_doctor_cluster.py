@@ -69,9 +69,15 @@ def findings(folder: Path, facts: ClusterState | None, text: str = "") -> list[t
         ),
         (
             {"unpinned": ("n",)},
-            "constraints: [cpu=pinned]",
+            "constraints: [cpu=pinned]\n    limits: {memory: 1Gi}",
             "cluster-pinning",
             "cpuManagerPolicy: static; n do not have it",
+        ),
+        (
+            {},
+            "constraints: [cpu=pinned]\n    limits: {cpu: '2'}",
+            "cluster-pinning",
+            "a memory limit, too",
         ),
     ],
 )
@@ -90,6 +96,7 @@ def test_each_trap_is_found(
         ({"autoscalers": (Autoscaler("ScaledObject", "other", "so", "fn"),)}, f"labels: {SCALED}"),
         ({"autoscalers": (Autoscaler("ScaledObject", "openfaas-fn", "so", "fn"),)}, ""),
         ({"unpinned": ("n",)}, ""),
+        ({}, "constraints: [cpu=pinned]\n    labels: {com.carpool.memory: 1GB}"),
         ({"namespaces": {"other": "does not exist"}}, ""),
         ({"nodes": (Node("n", 4.0, 1, 8000.0, 4),)}, 'labels: {com.carpool.gpu: "40"}'),
     ],

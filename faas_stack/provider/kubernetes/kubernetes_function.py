@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["REASON", "KubernetesFunction"]
 
 REASON = "kubernetes.reason"  # an annotation that status adds: faas-cli describe shows it
+_BLOCKED = "the update waits for capacity for one more replica"
+_ONLY_ONE = f"{_BLOCKED}; scale to 0 and back to do without"
 _CONNECT_S = 3.0  # to a pod whose node is lost, nobody would answer for minutes
 
 
@@ -65,11 +67,24 @@ class KubernetesFunction(Function):
 
     @property
     def reason(self) -> str:
-        """Why it has fewer ready pods than it should; empty if it has all, or nothing is known."""
-        if self.available >= self.replicas:
+        """Why it has fewer ready pods than it should, or is not updated; empty if neither is so."""
+        if self.available >= self.replicas and not self.blocked:
             return ""
         told = (f"{pod.name}: {pod.reason}" for pod in self.pods if pod.reason and not pod.leaving)
-        return self.stored.refusal or next(told, "")
+        why = self.stored.refusal or next(told, "")
+        if not self.blocked:
+            return why
+        return f"{_BLOCKED if self.replicas > 1 else _ONLY_ONE}; {why}"
+
+    @property
+    def blocked(self) -> bool:
+        """Whether an update waits for room that only the pods before it have."""
+        if len(self._pods) <= self.replicas:  # an update starts one more
+            return False
+        newest = self.stored.revision
+        live = [pod for pod in self.pods if not pod.leaving]
+        unplaced = any(pod.unplaced and pod.revision == newest for pod in live)
+        return unplaced and any(pod.ready and pod.revision != newest for pod in live)
 
     @property
     def remarks(self) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ __all__ = [
     "taken_annotations",
     "taken_labels",
     "token_secret",
+    "without_bounds",
 ]
 
 MANAGED = {"app.kubernetes.io/managed-by": "carpool"}
@@ -39,6 +40,7 @@ _PREFIX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _KEY = re.compile(rf"({_PREFIX}/)?{_PART}")
 _VALUE = re.compile(rf"({_PART})?")
 _OURS = ("com.carpool/", "app.kubernetes.io/managed-by", FUNCTION)
+_BOUND = re.compile(r"com\.(carpool|openfaas)\.scale\.(min|max)")
 
 
 def object_name(service: str) -> str:
@@ -71,6 +73,11 @@ def taken_labels(labels: Mapping[str, str]) -> dict[str, str]:
 def taken_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """Those of a function's annotations that Kubernetes takes as annotations."""
     return {k: v for k, v in annotations.items() if _is_key(k) and not k.startswith(_OURS)}
+
+
+def without_bounds(texts: Mapping[str, str]) -> dict[str, str]:
+    """Labels or annotations without those that bound the number of replicas."""
+    return {key: text for key, text in texts.items() if not _BOUND.fullmatch(key)}
 
 
 def _is_key(key: str) -> bool:

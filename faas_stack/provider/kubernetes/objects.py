@@ -7,7 +7,7 @@ annotation of it. So providers keep nothing, and any number of them serve the sa
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from faas_stack.provider.kubernetes.names import (
     taken_annotations,
     taken_labels,
     token_secret,
+    without_bounds,
 )
 from faas_stack.provider.kubernetes.pod_template import pod_spec
 from faas_stack.provider.kubernetes.quantities import gpu_remark
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from faas_stack.provider.kubernetes.options import KubernetesOptions
 
-__all__ = ["StoredFunction", "dependents", "manifest", "read_function"]
+__all__ = ["StoredFunction", "as_update", "dependents", "manifest", "read_function"]
 
 Object = dict[str, Any]
 _DOCUMENTS = 4096  # that are remembered as read
@@ -60,6 +61,8 @@ class StoredFunction:
         rounded: how its share of a GPU was rounded, if it was.
         nodes: labels of the nodes that it may be on.
         logins: the Secrets that its image is pulled with.
+        revision: of its newest pods.
+        gives_way: whether an update may end a pod before its successor is ready.
     """
 
     id: str
@@ -72,6 +75,8 @@ class StoredFunction:
     rounded: str = ""
     nodes: tuple[tuple[str, str], ...] = ()
     logins: tuple[str, ...] = ()
+    revision: str = ""
+    gives_way: bool = False
 
 
 def manifest(
@@ -94,14 +99,15 @@ def manifest(
         ConfigError: something in it cannot be read.
     """
     scaled = options.scaler is not None and takes_part(deployment)
-    run = as_run(deployment, options.scaler.address) if options.scaler and scaled else deployment
+    pod = _of_one_pod(deployment)
+    run = as_run(pod, options.scaler.address) if options.scaler and scaled else pod
     found_by = {FUNCTION: deployment.service, ID: identity}
     labels = {**taken_labels(deployment.labels), **MANAGED, **found_by}
     document = {"service": deployment.service, **deployment.to_json()}
     template = {
         "metadata": {
-            "labels": labels,
-            "annotations": {**taken_annotations(deployment.annotations), REVISION: deployment.uid},
+            "labels": without_bounds(labels),
+            "annotations": {**taken_annotations(pod.annotations), REVISION: deployment.uid},
         },
         "spec": pod_spec(run, options, token_secret(deployment.service) if scaled else "", logins),
     }
@@ -129,6 +135,29 @@ def manifest(
             "template": template,
         },
     }
+
+
+def as_update(deployment: Deployment, live: Mapping[str, Any]) -> Deployment:
+    """``deployment`` in place of what a Deployment keeps.
+
+    One that differs only in the bounds on the number of replicas has the same revision, so that
+    its pods stay. One that does not differ replaces them, as in OpenFaaS.
+    """
+    before = read_function(live)
+    only_bounds = before.deployment != deployment and (
+        _of_one_pod(before.deployment) == _of_one_pod(deployment)
+    )
+    return replace(deployment, uid=before.revision) if only_bounds else deployment
+
+
+def _of_one_pod(deployment: Deployment) -> Deployment:
+    """What is the same for any number of replicas."""
+    return replace(
+        deployment,
+        labels=without_bounds(deployment.labels),
+        annotations=without_bounds(deployment.annotations),
+        settings=replace(deployment.settings, scale_min=1, scale_max=None),
+    )
 
 
 def dependents(
@@ -185,7 +214,9 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
     """
     metadata, spec = stored["metadata"], stored["spec"]
     conditions = stored.get("status", {}).get("conditions", ())
-    pod = spec.get("template", {}).get("spec", {})
+    template = spec.get("template", {})
+    pod = template.get("spec", {})
+    rolling = spec.get("strategy", {}).get("rollingUpdate", {})
     return StoredFunction(
         id=metadata["labels"][ID],
         uid=metadata["uid"],
@@ -204,6 +235,8 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
         rounded=metadata["annotations"].get(ROUNDED, ""),
         nodes=tuple(sorted(pod.get("nodeSelector", {}).items())),
         logins=tuple(each["name"] for each in pod.get("imagePullSecrets", ())),
+        revision=template.get("metadata", {}).get("annotations", {}).get(REVISION, ""),
+        gives_way=rolling.get("maxUnavailable", 0) != 0,
     )
 
 

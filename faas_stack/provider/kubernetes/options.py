@@ -35,6 +35,8 @@ class KubernetesOptions:
         gpu_slots: how many such shares a GPU has.
         scheduler: which of the cluster's schedulers places functions' pods; empty: its default.
         patience_s: how long a call waits for a replica to become ready.
+        capacity_patience_s: how long an update waits for room for one more replica, until one of
+            several makes room.
         scaler: what decides how many instances functions with a scaling policy have; None: nobody.
         prepull: whether every node keeps the images of functions that may be on it.
     """
@@ -46,5 +48,6 @@ class KubernetesOptions:
     gpu_slots: int = 1
     scheduler: str = ""
     patience_s: float = 60.0
+    capacity_patience_s: float = 60.0  # an autoscaler's node may come
     scaler: ClusterScaler | None = None
     prepull: bool = False

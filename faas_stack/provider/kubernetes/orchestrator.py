@@ -15,17 +15,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool.backoff import Backoff
 from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound, Overloaded
+from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems, nearest
 from faas_stack.provider.function import initial_replicas
 from faas_stack.provider.kubernetes.api_errors import AlreadyExists, Overtaken
 from faas_stack.provider.kubernetes.api_server import METADATA, collection
+from faas_stack.provider.kubernetes.blocked_updates import BlockedUpdates
 from faas_stack.provider.kubernetes.cluster_namespaces import ClusterNamespaces
 from faas_stack.provider.kubernetes.cluster_secrets import ClusterSecrets
 from faas_stack.provider.kubernetes.image_pulls import ImagePulls
 from faas_stack.provider.kubernetes.names import ID, MANAGED, object_name
 from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS, PODS
 from faas_stack.provider.kubernetes.namespaces import Namespaces
-from faas_stack.provider.kubernetes.objects import dependents, manifest, read_function
+from faas_stack.provider.kubernetes.objects import (
+    as_update,
+    dependents,
+    manifest,
+    read_function,
+)
 from faas_stack.provider.kubernetes.pod_logs import PodLogs
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
 from faas_stack.provider.kubernetes.scale_in import Candidate, deletion_costs
@@ -72,7 +79,8 @@ class KubernetesOrchestrator:
         self.collectors = [WatchMetrics(self._namespaces)]
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._image_pulls = ImagePulls(api, self._namespaces, options)
-        self._pulling: asyncio.Task[None] | None = None
+        self.blocked_updates = BlockedUpdates(api, self._namespaces, options.capacity_patience_s)
+        self._tasks = TaskSet()
 
     @property
     def behind(self) -> bool:
@@ -91,9 +99,9 @@ class KubernetesOrchestrator:
             CarpoolError: it cannot be reached, or refuses.
         """
         await self._namespaces.open()
+        self._tasks.start(self.blocked_updates.run())
         if self._options.prepull:
-            work = self._image_pulls.run()
-            self._pulling = asyncio.get_running_loop().create_task(work)
+            self._tasks.start(self._image_pulls.run())
 
     def find(self, name: str, namespace: str) -> KubernetesFunction:
         """The function of that name.
@@ -211,8 +219,7 @@ class KubernetesOrchestrator:
 
     async def close(self) -> None:
         """Follow the cluster no more; functions keep running."""
-        if self._pulling:
-            self._pulling.cancel()
+        self._tasks.cancel()
         await self._namespaces.close()
         await self._api.close()
 
@@ -245,7 +252,8 @@ class KubernetesOrchestrator:
         live = await self._live(deployment)
         replicas = max(live["spec"].get("replicas", 1), self._initial_replicas(deployment))
         identity = live["metadata"]["labels"][ID]
-        document = manifest(deployment, replicas, identity, self._options, logins)
+        update = as_update(deployment, live)
+        document = manifest(update, replicas, identity, self._options, logins)
         document["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
         return await self._api.replace(_path(deployment), document)
 

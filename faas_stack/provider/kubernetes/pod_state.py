@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from faas_stack.provider.container_environment import PORT
-from faas_stack.provider.kubernetes.names import ID
+from faas_stack.provider.kubernetes.names import ID, REVISION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,8 @@ class PodState:
         reason: why it is not ready, as far as Kubernetes says; or empty.
         restarts: how often its container was started again.
         deletion_cost: what was said of whether to remove it first.
+        revision: of the deployment that it was made from.
+        unplaced: whether no node has room for it.
     """
 
     name: str
@@ -55,6 +57,8 @@ class PodState:
     reason: str = ""
     restarts: int = 0
     deletion_cost: str = ""
+    revision: str = ""
+    unplaced: bool = False
 
 
 def read_pod(pod: Mapping[str, Any]) -> PodState:
@@ -70,6 +74,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodState:
     leaving = "deletionTimestamp" in metadata or status.get("phase") in ("Succeeded", "Failed")
     ready = conditions.get("Ready", {}).get("status") == "True"
     waiting = container.get("state", {}).get("waiting", {})
+    annotations = metadata.get("annotations", {})
     return PodState(
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -80,7 +85,9 @@ def read_pod(pod: Mapping[str, Any]) -> PodState:
         failing=waiting.get("reason") in _HOPELESS,
         reason="" if ready else _reason(conditions, container, waiting),
         restarts=container.get("restartCount", 0),
-        deletion_cost=metadata.get("annotations", {}).get(DELETION_COST, ""),
+        deletion_cost=annotations.get(DELETION_COST, ""),
+        revision=annotations.get(REVISION, ""),
+        unplaced=conditions.get("PodScheduled", {}).get("reason") == "Unschedulable",
     )
 
 

@@ -1,0 +1,80 @@
+"""Updates that wait for room which only the pods before them have: one of several makes it.
+
+An update starts a new pod before an old one is told to end. On a full cluster there is no room for
+the new one, and the update would wait for ever. A cluster's autoscaler gets a while to add a node;
+then the Deployment may have one pod fewer than it should, until the next update. A function of one
+replica is left alone: it would have none. All providers see the same pods, so any of them does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from carpool.errors import CarpoolError
+from faas_stack.provider.kubernetes.api_server import collection
+from faas_stack.provider.kubernetes.names import object_name
+from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS
+
+if TYPE_CHECKING:
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+    from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
+    from faas_stack.provider.kubernetes.namespaces import Namespaces
+
+__all__ = ["BlockedUpdates"]
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 1.0  # at what is known, which asks nobody
+
+
+class BlockedUpdates:
+    """Lets updates go on for which there is no room.
+
+    Args:
+        api: of the cluster.
+        namespaces: of functions.
+        patience_s: how long one waits for room that comes by itself.
+    """
+
+    def __init__(self, api: ApiServer, namespaces: Namespaces, patience_s: float) -> None:
+        self._api = api
+        self._namespaces = namespaces
+        self._patience_s = patience_s
+        self._since: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_S)
+
+    async def look(self) -> None:
+        """Let those go on that have waited long enough; what fails is tried at the next look."""
+        now, functions = (
+            time.monotonic(),
+            [
+                function
+                for namespace in self._namespaces
+                for function in namespace.functions.values()
+                if function.replicas > 1 and not function.stored.gives_way and function.blocked
+            ],
+        )
+        self._since = {f.stored.uid: self._since.get(f.stored.uid, now) for f in functions}
+        for function in functions:
+            if now - self._since[function.stored.uid] >= self._patience_s:
+                await self._make_room(function)
+
+    async def _make_room(self, function: KubernetesFunction) -> None:
+        name, namespace = function.deployment.service, function.deployment.namespace
+        path = collection(DEPLOYMENTS, namespace, object_name(name))
+        try:
+            live = await self._api.get(path)
+            live["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1
+            await self._api.replace(path, live)
+        except CarpoolError as error:  # another change has come between, or it is no more
+            log.debug("carpool: function %s: %s", name, error)
+        else:
+            log.warning("carpool: function %s is updated with one replica fewer: no room", name)

@@ -1,0 +1,145 @@
+"""Updates on a full cluster: over HTTP, against a scripted cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+
+from faas_stack.provider.kubernetes.names import REVISION
+from faas_stack.provider.kubernetes.options import KubernetesOptions
+from tests.faas_stack.kubernetes.scripted_cluster import ScriptedCluster, orchestrated
+from tests.faas_stack.kubernetes.test_orchestrator import FN, PODS, deployment, pod
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
+    from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
+
+    Scene = Callable[[ScriptedCluster, KubernetesOrchestrator], Awaitable[None]]
+
+FULL = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "Insufficient cpu",
+}
+
+
+def play(folder: Path, scene: Scene, patience_s: float = 0.0) -> None:
+    """Run a scene on a cluster that has no room for a moment and longer."""
+
+    async def run() -> None:
+        cluster = ScriptedCluster()
+        options = KubernetesOptions(capacity_patience_s=patience_s)
+        async with orchestrated(cluster, folder, options) as orchestrator:
+            await orchestrator.deploy(deployment())
+            await wait_until_async(lambda: PODS in cluster.watchers, what="the watch")
+            await scene(cluster, orchestrator)
+
+    uvloop.run(run())
+
+
+async def half_updated(
+    cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator, replicas: int
+) -> KubernetesFunction:
+    """All replicas are ready, and there is no room for the first of a new image."""
+    function = orchestrator.find("fn", "openfaas-fn")
+    await orchestrator.scale("fn", "openfaas-fn", replicas)
+    for number in range(replicas):
+        put(cluster, f"old-{number}", function)
+    await wait_until_async(lambda: function.available == replicas, what="the pods")
+    await orchestrator.update(deployment(image="img:2"))
+    put(cluster, "new", function, FULL)
+    await wait_until_async(lambda: len(function.pods) > replicas, what="the new pod")
+    return function
+
+
+def put(
+    cluster: ScriptedCluster, name: str, function: KubernetesFunction, *conditions: dict[str, Any]
+) -> None:
+    """A pod of the newest revision, ready without other conditions."""
+    found = pod(name)
+    found["metadata"]["labels"]["com.carpool/id"] = function.stored.id
+    found["metadata"]["annotations"] = {REVISION: function.stored.revision}
+    if conditions:
+        found["status"] = {"conditions": list(conditions)}
+    cluster.put(f"{PODS}/{name}", found)
+
+
+def may_lack(cluster: ScriptedCluster) -> int:
+    """How many pods may be missing during an update."""
+    most = cluster.objects[FN]["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"]
+    assert isinstance(most, int)
+    return most
+
+
+def test_one_of_several_makes_room(tmp_path: Path) -> None:
+    """And only for this update: the next one begins with all replicas again."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        function = await half_updated(cluster, orchestrator, 2)
+        assert "waits for capacity for one more replica; new: Unschedulable" in function.reason
+        await wait_until_async(lambda: may_lack(cluster) == 1, what="room")
+        await orchestrator.update(deployment(image="img:3"))
+        assert 0 == may_lack(cluster)
+
+    play(tmp_path, scene)
+
+
+def test_an_only_replica_is_kept(tmp_path: Path) -> None:
+    """It is said what could be done, though the function has all the replicas it should have."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        function = await half_updated(cluster, orchestrator, 1)
+        status = function.status()
+        assert (1, 1) == (status["replicas"], status["availableReplicas"])
+        assert "scale to 0 and back" in status["annotations"]["kubernetes.reason"]
+        for _ in range(3):
+            await orchestrator.blocked_updates.look()
+        assert 0 == may_lack(cluster)
+
+    play(tmp_path, scene)
+
+
+def test_a_node_may_come(tmp_path: Path) -> None:
+    """What makes room by itself gets its time; without pods that wait there is nothing to do."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        function = await half_updated(cluster, orchestrator, 2)
+        assert function.blocked
+        await orchestrator.blocked_updates.look()
+        assert 0 == may_lack(cluster)
+        put(cluster, "new", function)
+        await wait_until_async(lambda: not function.blocked, what="room")
+        assert "" == function.reason
+
+    play(tmp_path, scene, patience_s=3600.0)
+
+
+@pytest.mark.parametrize("prefix", ["com.carpool", "com.openfaas"])
+def test_other_bounds_replace_no_pod(tmp_path: Path, prefix: str) -> None:
+    """An update that changes nothing of a pod has the revision before; any other has a new one."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        templates = [cluster.objects[FN]["spec"]["template"]]
+        bounds = {f"{prefix}.scale.min": "2", f"{prefix}.scale.max": "9"}
+        for labels in (bounds, bounds, {**bounds, "topic": "cats"}):
+            await orchestrator.update(deployment(labels=labels))
+            templates.append(cluster.objects[FN]["spec"]["template"])
+        first, bounded, again, other = templates
+        assert first == bounded
+        assert len({revision(each) for each in (first, again, other)}) == 3
+        function = orchestrator.find("fn", "openfaas-fn")
+        assert (2, {**bounds, "topic": "cats"}) == (function.replicas, function.deployment.labels)
+
+    play(tmp_path, scene)
+
+
+def revision(template: dict[str, Any]) -> str:
+    """What Kubernetes replaces pods by."""
+    return str(template["metadata"]["annotations"][REVISION])
