@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from carpool.errors import BadRequest
 from watchdog_plugin.protocols.tensors import DTYPES, TensorSpec
-from watchdog_plugin.protocols.values import read_data
+from watchdog_plugin.protocols.values import _CODES, _checked, _packed, read_data
 
 FP32 = TensorSpec("x", "FP32", ("batch", 2))
 
@@ -116,6 +116,51 @@ def test_several_requests_are_read_as_each_or_not_at_all(
     expected = np.concatenate(alone)
     assert (expected.dtype, expected.shape) == (together.dtype, together.shape)
     assert expected.tolist() == together.tolist()
+
+
+GRIDS = st.integers(1, 3).flatmap(
+    lambda width: st.lists(
+        st.lists(st.one_of(VALUES, st.integers(-3, 300), st.floats(-2, 2)), max_size=width),
+        min_size=1,
+        max_size=3,
+    )
+)
+LARGE = st.sampled_from([2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 1e39, 1e-50, -0.0, True, 1.5])
+
+
+@given(
+    st.sampled_from(sorted(_CODES)),
+    st.one_of(
+        st.lists(DATA, min_size=1, max_size=4),
+        st.lists(GRIDS, min_size=1, max_size=3),
+        st.lists(st.lists(LARGE, min_size=2, max_size=2), min_size=1, max_size=3),
+        SAME_KIND.filter(bool),
+    ),
+)
+def test_one_pass_gives_what_a_closer_look_gives(datatype: str, data: list[Any]) -> None:
+    """To the bit, or nothing."""
+    wanted = TensorSpec("x", datatype, ("batch", 2))
+    packed = _packed(wanted, data)
+    if packed is None:
+        return
+    expected = _checked(wanted, data)
+    assert (expected.dtype, expected.shape) == (packed.dtype, packed.shape)
+    assert expected.tobytes() == packed.tobytes()
+
+
+@pytest.mark.parametrize("datatype", sorted(_CODES))
+@pytest.mark.parametrize("data", [[[1, 2]], [[1, 2], [3, 4]], [[[1, 2]], [[3, 4]]]])
+def test_plain_numbers_are_converted_in_one_pass(datatype: str, data: list[Any]) -> None:
+    """Flat or nested, of one request or of several."""
+    assert _packed(TensorSpec("x", datatype, ("batch", 2)), data) is not None
+
+
+@pytest.mark.parametrize("width", [3, 16, 40])
+def test_wide_and_narrow_rows_are_alike(width: int) -> None:
+    """Whether rows are converted together or one by one."""
+    data = [[[row * width + at for at in range(width)] for row in (0, 1)] for _ in range(2)]
+    array = read_data(TensorSpec("x", "FP32", ("batch", width)), data)
+    assert (np.arange(4 * width).reshape(4, width) % (2 * width)).tolist() == array.tolist()
 
 
 @pytest.mark.parametrize("datatype", sorted(DTYPES))

@@ -20,7 +20,7 @@ from watchdog_plugin.answers import Answer
 from watchdog_plugin.content_coding import TooMuchTogetherError
 from watchdog_plugin.item import ItemError, Reply, read_head
 from watchdog_plugin.onnx.padding import PaddingWaste
-from watchdog_plugin.protocols import oip, oip_binary, v1
+from watchdog_plugin.protocols import json_codec, oip, oip_binary, v1
 from watchdog_plugin.protocols.oip import Inference, OpenInference
 from watchdog_plugin.protocols.oip_binary import Tails
 from watchdog_plugin.protocols.statistics import Times
@@ -28,7 +28,7 @@ from watchdog_plugin.protocols.tensors import Call
 from watchdog_plugin.protocols.v1 import Instances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from watchdog_plugin.handler_contract import HandlerModule
     from watchdog_plugin.item import Item
@@ -146,6 +146,7 @@ class OnnxFunction:
         self._instances = Instances(model.signature, self._postprocess)
         # Most items of a batch share one head, and batches repeat the same few.
         self._way = SmallCache(self._find_way)
+        self._is_plain = SmallCache(self._find_plain)
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Run the model on zeros.
@@ -159,14 +160,7 @@ class OnnxFunction:
         """Read every item; what cannot be read is answered with the reason."""
         work = _Work([item.remaining_s for item in items])
         alike: dict[tuple[Reader, Hashable], tuple[list[int], list[Any]]] = {}
-        for place, item in enumerate(items):
-            try:
-                opened = self._way(item.head)(item)
-            except TooMuchTogetherError:
-                raise  # it is the batch's: the sidecar divides it
-            except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
-                opened = _unread(error)
-                work.failed += not isinstance(error, NotFound)
+        for place, opened in enumerate(self._open_alike(items) or self._open_each(work, items)):
             if isinstance(opened, Answer):
                 work.answers[place] = opened
                 continue
@@ -179,6 +173,34 @@ class OnnxFunction:
         work.times.append(time.perf_counter_ns())
         return work
 
+    def _open_alike(self, items: Sequence[Item]) -> Sequence[Opened]:
+        """All items, if they have one head and are plain JSON; none if one of them cannot be read.
+
+        It is what `_open_each` does for nearly all batches, in a fraction of the time.
+        """
+        heads = {item.head for item in items}
+        try:
+            if len(heads) > 1 or not all(map(self._is_plain, heads)):
+                return ()
+            return [self._opened(json_codec.loads(item.body)) for item in items]
+        except Exception:  # noqa: BLE001  whose fault it is shows one by one
+            return ()
+
+    def _open_each(self, work: _Work, items: Sequence[Item]) -> Iterator[Opened | Answer]:
+        """The items one by one; what cannot be read is answered with the reason."""
+        head: bytes | None = None
+        for item in items:
+            try:
+                if item.head is not head:  # most have one
+                    way = self._way(item.head)
+                    head = item.head
+                yield way(item)
+            except TooMuchTogetherError:
+                raise  # it is the batch's: the sidecar divides it
+            except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
+                work.failed += not isinstance(error, NotFound)
+                yield _unread(error)
+
     def run(self, work: _Work) -> None:
         """Run the model over the items that could be read."""
         work.times.append(time.perf_counter_ns())
@@ -188,10 +210,11 @@ class OnnxFunction:
 
     def encode(self, work: _Work) -> list[Answer]:
         """One answer an item, in order."""
-        made = [answer for call in work.calls for answer in call.answers]
-        for place, answer, outcome in zip(work.places, made, work.outcomes, strict=True):
-            answered = _answered(answer, outcome)
-            work.answers[place] = answers.within(self._answer_max_bytes, answered, 400)
+        answerers = [answer for call in work.calls for answer in call.answers]
+        made = list(map(_answered, answerers, work.outcomes))
+        if max([len(answer.body) for answer in made], default=0) > self._answer_max_bytes:
+            made = [answers.within(self._answer_max_bytes, answer, 400) for answer in made]
+        work.answers.update(zip(work.places, made, strict=True))
         self._count(work)
         return [work.answers[place] for place in range(len(work.answers))]
 
@@ -251,11 +274,19 @@ class OnnxFunction:
             return lambda _: about
         return functools.partial(self._open_json, json_length)
 
+    def _find_plain(self, head: bytes) -> bool:
+        """Whether items of this head are opened by `_open_json`, and their bodies are just JSON."""
+        way, headers = self._way(head), read_head(head).headers
+        plain = oip_binary.HEADER not in headers and "content-encoding" not in headers
+        return plain and isinstance(way, functools.partial) and way.func == self._open_json
+
     def _open_inference(self, name: str, json_length: str | None, item: Item) -> Opened:
         return self._inference(Inference(name, *oip_binary.open_body(item, json_length)))
 
     def _open_json(self, json_length: str | None, item: Item) -> Opened:
-        body, tail = oip_binary.open_body(item, json_length)
+        return self._opened(*oip_binary.open_body(item, json_length))
+
+    def _opened(self, body: Any, tail: memoryview | None = None) -> Opened:  # noqa: ANN401  JSON
         if isinstance(body, dict) and "instances" in body:
             if tail is not None:
                 Tails([tail]).end()

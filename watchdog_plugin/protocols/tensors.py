@@ -132,6 +132,9 @@ class Signature:
         self.row_bytes = sum(spec.row_bytes for spec in self.outputs.values() if spec.any_rows)
         # Requests of one function repeat the same few shapes; misfits raise and are not kept.
         self._rows_of = functools.lru_cache(maxsize=1024)(self._check_shapes)
+        self._only = next(iter(self.inputs.values())) if len(self.inputs) == 1 else None
+        self._only_dtype = self._only and self._only.dtype
+        self._only_has_rows = self._only is not None and self._only.has_rows
 
     def input(self, name: object) -> TensorSpec:
         """The input called ``name``.
@@ -170,11 +173,16 @@ class Signature:
         Raises:
             ItemError: 500, it is not the model's inputs by name, datatype or shape.
         """
+        only = self._only
+        if only is not None and type(value) is np.ndarray and value.dtype == self._only_dtype:
+            array = value[None] if self._only_has_rows else value
+            if self._takes((array.shape,)):
+                return {only.name: array}
         if not isinstance(value, Mapping):
-            if len(self.inputs) != 1:
+            if only is None:
                 msg = f"preprocess gave one value, expected a dict of {self.described()}"
                 raise ItemError(msg, 500)
-            value = {next(iter(self.inputs)): value}
+            value = {only.name: value}
         if value.keys() != self.inputs.keys():
             names = ", ".join(map(shown, itertools.islice(value, 8))) or "nothing"
             msg = f"preprocess gave {names}, expected a dict of {self.described()}"
@@ -186,6 +194,12 @@ class Signature:
             msg = f"preprocess gave the wrong shape: {error}"
             raise ItemError(msg, 500) from error
         return arrays
+
+    def _takes(self, shapes: tuple[Shape, ...]) -> bool:
+        try:
+            return self._rows_of(shapes) > 0
+        except BadRequest:
+            return False
 
     def _check_shapes(self, shapes: tuple[Shape, ...]) -> int:
         symbols: dict[str, int] = {}

@@ -77,7 +77,9 @@ class Instances:
         inputs = {
             name: read_data(self._signature.input(name), data) for name, data in columns.items()
         }
-        answer = partial(_answer, len(rows), self._postprocess)
+        answer: Callable[[Arrays], Answer] = _only_output
+        if self._postprocess is not None or len(self._signature.outputs) > 1:
+            answer = partial(_rows_answer, len(rows), self._postprocess)
         return Call(inputs, self._signature.rows(inputs, len(bodies)), [answer] * len(bodies))
 
     def _columns(self, requests: list[list[Any]]) -> dict[Any, list[list[Any]]]:
@@ -94,9 +96,14 @@ class Instances:
         raise BadRequest(msg)
 
 
-def _answer(count: int, postprocess: Callable[[Arrays], object] | None, outputs: Arrays) -> Answer:
-    if postprocess is None and len(outputs) == 1:
-        return answers.json_answer({"predictions": next(iter(outputs.values()))})
+def _only_output(outputs: Arrays) -> Answer:
+    (array,) = outputs.values()
+    return answers.json_answer({"predictions": array})
+
+
+def _rows_answer(
+    count: int, postprocess: Callable[[Arrays], object] | None, outputs: Arrays
+) -> Answer:
     rows = ({name: out[index] for name, out in outputs.items()} for index in range(count))
     predictions = list(rows) if postprocess is None else [postprocess(row) for row in rows]
     return answers.json_answer({"predictions": predictions})
