@@ -6,7 +6,7 @@ know which of them plans. While nobody is known to lead they are told to try aga
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import errors
@@ -16,6 +16,7 @@ from carpool.sync import PATH
 from carpool.task_set import TaskSet
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable
 
     from carpool.http.server import Exchange
@@ -54,7 +55,9 @@ class Forwarding:
         if self._syncs_alone and exchange.target != PATH:
             message = f"no route {exchange.path!r}: only {PATH} is served here"
             raise NotFound(message)
-        exchange.on_gone = self._tasks.start(self._answer(exchange)).cancel
+        task = self._tasks.start(self._answer(exchange))
+        task.add_done_callback(partial(_ended, exchange))
+        exchange.on_gone = task.cancel
 
     def close(self) -> None:
         """Close all connections."""
@@ -83,11 +86,13 @@ class Forwarding:
         except (AnswerTooLarge, ConnectionFailed, TimeoutError) as error:
             _try_again(exchange, f"does not answer ({error or 'in time'})")
             return
-        except asyncio.CancelledError:  # this one leads now, or ends
-            _try_again(exchange, "is now another one")
-            raise
         kind = (found.header(b"content-type") or b"application/json").decode("latin-1")
         exchange.reply(found.status, found.body, kind, _decoded(found.headers, _NOT_PASSED))
+
+
+def _ended(exchange: Exchange, task: asyncio.Task[None]) -> None:
+    if task.cancelled():  # this one leads now, or ends; the task may not even have begun
+        _try_again(exchange, "is now another one")
 
 
 def _timeout_s(exchange: Exchange) -> float:

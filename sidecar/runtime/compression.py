@@ -11,6 +11,8 @@ import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from carpool.http.exchange import UNKNOWN_LENGTH
+
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
 
@@ -66,9 +68,16 @@ class Compression:
         body: memoryview,
         content_type: str,
         headers: Headers,
+        length: int | None = None,
     ) -> bool:
-        """Answer now or soon, if that is for the compression to do; whether it is."""
-        if len(body) < self._from_bytes or exchange.method == "HEAD":
+        """Answer now or soon, if that is for the compression to do; whether it is.
+
+        HEAD is told what GET is, except for the length of what is not compressed for it;
+        ``length``: as of `Exchange.reply`.
+        """
+        head = exchange.method == "HEAD"
+        size = len(body) if length is None else length
+        if size < self._from_bytes:
             return False
         if content_type.startswith(_COMPRESSED) or not _AS_THEY_ARE.isdisjoint(dict(headers)):
             return False
@@ -76,7 +85,9 @@ class Compression:
         plain = partial(exchange.reply, status, body, content_type, (*headers, _VARY))
         coded = (*map(_weak, headers), ("content-encoding", coding), _VARY)
         if not coding:
-            plain()
+            plain(length=length)
+        elif head:
+            exchange.reply(status, b"", content_type, coded, length=UNKNOWN_LENGTH)
         elif len(body) <= _AT_ONCE_BYTES:
             exchange.reply(status, compress(body, coding), content_type, coded)
         elif self._under_way_bytes + len(body) > _UNDER_WAY_BYTES:

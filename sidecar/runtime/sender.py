@@ -165,9 +165,10 @@ class Sender:
                 wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
                 headers = (*headers, *explanation, wait)
             exchange, content_type = request.payload.exchange, head.content_type
-            if compression and compression.replies(exchange, status, body, content_type, headers):
+            answer, length = (exchange, status, body, content_type, headers), head.length
+            if compression and compression.replies(*answer, length):
                 continue
-            exchange.reply(status, body, content_type, headers, length=head.length)
+            exchange.reply(status, body, content_type, headers, length=length)
 
     def _broken(
         self,

@@ -49,6 +49,19 @@ def deep(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_statistics_have_as_many_sizes_as_batches_can_have(deep: Path) -> None:
+    """A long request is several executions; how long requests are is up to callers."""
+    engine = load(deep, handler_lazy_rules=STAGED)
+    for count in (1, 4, 5, 11, 11):
+        assert 200 == ask(engine, [[0.5] * 16] * count)[0]
+    line = wire.build_head("GET /v2/models/model/stats", ())
+    (answer,) = engine.answer([Item(memoryview(b""), line, math.inf)]).answers
+    (stats,) = json.loads(bytes(answer.body))["model_stats"]
+    counts = {each["batch_size"]: each["compute_infer"]["count"] for each in stats["batch_stats"]}
+    assert {1: 2, 3: 2, 4: 6} == counts
+    assert (32, 10) == (stats["inference_count"], stats["execution_count"])
+
+
 def test_many_batches_at_once_each_get_their_own_answers(deep: Path) -> None:
     """Those of the whole model, in whichever company they ran."""
     lazy, whole = load(deep, handler_lazy_rules=STAGED), load(deep, "graph")

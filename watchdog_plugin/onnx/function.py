@@ -140,7 +140,7 @@ class OnnxFunction:
         self.concurrency = model.concurrency
         self._preprocess = _guarded("preprocess", author.preprocess)
         self._postprocess = _guarded("postprocess", author.postprocess)
-        self._protocol = OpenInference(model.signature, name, variant, repository)
+        self._protocol = OpenInference(model.signature, name, variant, repository, answer_max_bytes)
         self._statistics = self._protocol.statistics
         model.on_run = self._statistics.executed
         self._instances = Instances(model.signature, self._postprocess)
@@ -188,10 +188,10 @@ class OnnxFunction:
 
     def _open_each(self, work: _Work, items: Sequence[Item]) -> Iterator[Opened | Answer]:
         """The items one by one; what cannot be read is answered with the reason."""
-        head: bytes | None = None
+        head, way = b"", None
         for item in items:
             try:
-                if item.head is not head:  # most have one
+                if way is None or item.head is not head:  # most have one
                     way = self._way(item.head)
                     head = item.head
                 yield way(item)
@@ -328,7 +328,7 @@ def _answered(answer: Callable[[Arrays], Answer], outcome: Arrays | CarpoolError
         return answers.failure(outcome.status, outcome)
     try:
         return answer(outcome)
-    except ItemError as error:
+    except (ItemError, BadRequest) as error:
         return answers.failure(error.status, error)
     except Exception as error:  # noqa: BLE001  an author's values raise what they like
         reason = logs.describe(error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from carpool.errors import BadRequest, shown
+from watchdog_plugin import answers
 from watchdog_plugin.protocols.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -34,15 +36,25 @@ def check(spec: TensorSpec, count: object) -> int:
     return count
 
 
-def largest(spec: TensorSpec, array: Array, count: int) -> tuple[TensorSpec, Array]:
+def largest(
+    spec: TensorSpec, array: Array, count: int, answer_max_bytes: int
+) -> tuple[TensorSpec, Array]:
     """The ``count`` largest values of each row, as texts ``VALUE:INDEX``, and what they are.
 
     Of equal values the one with the lower index comes first. Rows have fewer, if there are fewer.
+
+    Raises:
+        BadRequest: the texts alone are larger than an answer may be; none of them is made then.
     """
     rows = array.reshape(len(array), -1)
-    order = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
-    texts = np.empty(order.shape, object)
     form = "{:f}:{}" if rows.dtype.kind == "f" else "{}:{}"
-    for at, index in np.ndenumerate(order):
-        texts[at] = form.format(rows[at[0], index], index)
+    shape = len(rows), min(count, rows.shape[1])
+    least = math.prod(shape) * len(form.format(0, 0))
+    if least > answer_max_bytes:
+        what = f"{math.prod(shape)} classes of output {spec.name!r} have at least"
+        raise BadRequest(answers.too_large(least, answer_max_bytes, what))
+    texts = np.empty(shape, object)
+    for at, row in enumerate(rows):  # sorting takes several times the memory of what is sorted
+        order = np.argsort(-row.astype(np.float64), kind="stable")[:count]
+        texts[at] = [form.format(row[index], index) for index in order]
     return TensorSpec(spec.name, "BYTES", (None, None)), texts

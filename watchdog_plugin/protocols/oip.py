@@ -96,6 +96,7 @@ class OpenInference:
         variant: which of a model's variants this is: its version, by which a request may name it,
             and a name that it answers to as well; empty: there are none.
         repository: of the function's models, to which this one is added.
+        answer_max_bytes: of one item.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class OpenInference:
         name: str,
         variant: str = "",
         repository: Repository | None = None,
+        answer_max_bytes: int = answers.LARGEST_BYTES,
     ) -> None:
+        self._answer_max_bytes = answer_max_bytes
         self._signature = signature
         self._name = name
         self._variant = variant
@@ -173,7 +176,8 @@ class OpenInference:
         wanted = self._wanted(body)
         rows = self._signature.rows(inputs, len(requests))
         heads = [head | _id(request.body) for request in requests]
-        return Call(inputs, rows, [partial(_infer_answer, head, wanted) for head in heads])
+        limit = self._answer_max_bytes
+        return Call(inputs, rows, [partial(_infer_answer, head, wanted, limit) for head in heads])
 
     def _read(self, tensors: Sequence[Any], tails: Tails) -> tuple[TensorSpec, Array]:
         """One input of all requests; only their values differ."""
@@ -296,13 +300,17 @@ def _flag(parameters: dict[str, Any], name: str, *, default: bool) -> bool:
     return value
 
 
-def _infer_answer(head: dict[str, Any], wanted: Sequence[_Wanted], outputs: Arrays) -> Answer:
+def _infer_answer(
+    head: dict[str, Any], wanted: Sequence[_Wanted], answer_max_bytes: int, outputs: Arrays
+) -> Answer:
     tensors = []
     payloads = []
     for spec, as_bytes, classes in wanted:
         array = outputs[spec.name]
         if classes:
-            spec, array = classification.largest(spec, array, classes)  # noqa: PLW2901
+            spec, array = classification.largest(  # noqa: PLW2901
+                spec, array, classes, answer_max_bytes
+            )
         tensor = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
         if as_bytes:
             payload = oip_binary.payload(spec, array)

@@ -100,9 +100,11 @@ class LazyModel:
         ]
         latch.wait()
         outcomes = [_outcome(each) for each in members]
-        for call, outcome in zip(singles, outcomes, strict=True):
-            if not isinstance(outcome, CarpoolError):  # each request is its own execution
-                self.on_run(call.rows, time.perf_counter_ns() - began)
+        took_ns = time.perf_counter_ns() - began
+        for part, outcome in zip(parts, outcomes, strict=True):
+            if not isinstance(outcome, CarpoolError):
+                for _, rows in part:  # each is its own execution, of at most `batch_max` rows
+                    self.on_run(rows, took_ns)
         return outcomes
 
     def _submit(

@@ -149,6 +149,20 @@ async def test_whoever_waits_for_a_leader_that_is_silent_is_answered_once_anothe
         assert 201 == (await ask(here, "POST", PATH)).status
 
 
+@on_a_loop
+async def test_a_request_that_is_no_sooner_passed_on_than_another_leads_is_answered() -> None:
+    """Its task is cancelled before its first step."""
+    edge = Edge()
+    edge.forward(lambda: "127.0.0.1:1")
+
+    def takes_over(exchange: Exchange) -> None:
+        edge.all(exchange)
+        edge.serve(leader, leader)
+
+    async with listening(takes_over) as here:
+        assert (503, b"1") == await asyncio.wait_for(_refusal(here), HANG_S)
+
+
 async def _refusal(address: str) -> tuple[int, bytes | None]:
     found = await ask(address, "GET", "/v1/functions")
     return found.status, found.header(b"retry-after")

@@ -74,6 +74,28 @@ def test_large_answers_are_compressed(sidecar: Start, size: int) -> None:
     asyncio.run(run())
 
 
+def test_head_is_told_what_get_is(sidecar: Start) -> None:
+    """But for the length, which only compressing would tell."""
+
+    async def run() -> None:
+        async with sidecar(carpool_compress_from="1000") as running:
+
+            async def head(size: int, accepts: str) -> dict[bytes, bytes]:
+                text, headers = b"x" * size, [("accept-encoding", accepts)]
+                answer = await running.pool.request("HEAD", "/", headers, text)
+                assert (200, b"") == (answer.status, answer.body)
+                return dict(answer.headers)
+
+            coded = await head(2000, "gzip")
+            assert (b"gzip", b"accept-encoding") == (coded[b"content-encoding"], coded[b"vary"])
+            assert b"content-length" not in coded
+            plain = await head(2000, "br")
+            assert (b"2000", b"accept-encoding") == (plain[b"content-length"], plain[b"vary"])
+            assert not {b"content-encoding", b"vary"} & (await head(999, "gzip")).keys()
+
+    asyncio.run(run())
+
+
 def test_without_the_setting_nothing_is(sidecar: Start) -> None:
     """Whatever the caller accepts."""
 

@@ -1,0 +1,41 @@
+"""Triton's classification extension."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from carpool.errors import BadRequest
+from watchdog_plugin.protocols.classification import largest
+from watchdog_plugin.protocols.tensors import TensorSpec
+
+FLOATS = TensorSpec("y", "FP32", ("batch", None))
+NUMBERS = TensorSpec("y", "INT64", ("batch", None))
+
+
+def test_the_largest_of_each_row_come_first() -> None:
+    """Of equal ones the lower index; all there are, if more are asked for."""
+    rows = np.array([[0.5, 2, 2], [9, -1, 3]], np.float32)
+    spec, texts = largest(FLOATS, rows, 2, 1000)
+    assert [["2.000000:1", "2.000000:2"], ["9.000000:0", "3.000000:2"]] == texts.tolist()
+    assert ("y", "BYTES") == (spec.name, spec.datatype)
+    whole = largest(NUMBERS, rows.astype(np.int64), 1 << 40, 1000)[1]
+    assert [["2:1", "2:2", "0:0"], ["9:0", "3:2", "-1:1"]] == whole.tolist()
+
+
+def test_more_than_an_answer_may_have_is_not_made() -> None:
+    """Neither texts nor their order, which take many times the memory of the values."""
+    rows = np.zeros((1, 1_000_000), np.float32)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            BadRequest, match="1000000 classes of output 'y' have at least 10000000"
+        ):
+            largest(FLOATS, rows, 1 << 40, 9_999_999)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 3 * rows.nbytes
+    assert (1, 5) == largest(FLOATS, rows, 5, 9_999_999)[1].shape
