@@ -25,6 +25,7 @@ from benchmarks import (
     selection,
     shares,
     simulator,
+    start,
     variants,
 )
 from carpool.errors import CarpoolError
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
     "selection": selection.main,
     "shares": shares.main,
     "simulator": simulator.main,
+    "start": start.main,
     "variants": variants.main,
 }
 

@@ -97,6 +97,12 @@ class Running:
             self._log.close()
 
     @property
+    def pid(self) -> int:
+        """Of the process that was started."""
+        assert self._process
+        return self._process.pid
+
+    @property
     def used(self) -> Usage:
         """What its processes have used so far."""
         assert self._process

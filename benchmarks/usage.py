@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Usage", "cpu_s", "of_tree"]
+__all__ = ["Process", "Usage", "cpu_s", "of_tree", "processes"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PARENT, _USER, _SYSTEM = 1, 11, 12  # fields of /proc/PID/stat after the command's name
@@ -21,11 +21,41 @@ class Usage(NamedTuple):
     processes: int
 
 
+class Process(NamedTuple):
+    """A process by its command line, and its memory: proportional, and all that it maps."""
+
+    command: str
+    pss_mb: float
+    rss_mb: float
+
+
 def of_tree(root: int) -> Usage:
     """The usage of process ``root`` and all its descendants.
 
     Memory is proportional (PSS): pages that processes share are counted once.
     """
+    tree = _tree(root)
+    ticks = sum(int(stat[_USER]) + int(stat[_SYSTEM]) for stat in tree.values())
+    memory_kb = sum(_memory_kb(pid, "Pss:") for pid in tree)
+    return Usage(ticks / _TICKS_PER_S, memory_kb / _KB, len(tree))
+
+
+def processes(root: int) -> list[Process]:
+    """Process ``root`` and all its descendants, with the memory that each holds now."""
+    return [
+        Process(_command(pid), *(_memory_kb(pid, key) / _KB for key in ("Pss:", "Rss:")))
+        for pid in _tree(root)
+    ]
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that process ``pid`` alone has used; 0 if there is none."""
+    stat = _stat(Path(f"/proc/{pid}"))
+    return (int(stat[_USER]) + int(stat[_SYSTEM])) / _TICKS_PER_S if stat else 0.0
+
+
+def _tree(root: int) -> dict[int, list[str]]:
+    """Fields of /proc/PID/stat of a process and its descendants."""
     stats = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (stat := _stat(folder)):
@@ -33,16 +63,14 @@ def of_tree(root: int) -> Usage:
     tree = {root}
     while grown := {p for p, s in stats.items() if int(s[_PARENT]) in tree} - tree:
         tree |= grown
-    alive = [pid for pid in tree if pid in stats]
-    ticks = sum(int(stats[pid][_USER]) + int(stats[pid][_SYSTEM]) for pid in alive)
-    memory_kb = sum(_memory_kb(pid) for pid in alive)
-    return Usage(ticks / _TICKS_PER_S, memory_kb / _KB, len(alive))
+    return {pid: stats[pid] for pid in tree if pid in stats}
 
 
-def cpu_s(pid: int) -> float:
-    """CPU seconds that process ``pid`` alone has used; 0 if there is none."""
-    stat = _stat(Path(f"/proc/{pid}"))
-    return (int(stat[_USER]) + int(stat[_SYSTEM])) / _TICKS_PER_S if stat else 0.0
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
+    except OSError:
+        return ""  # it ended meanwhile
 
 
 def _stat(folder: Path) -> list[str] | None:
@@ -52,9 +80,9 @@ def _stat(folder: Path) -> list[str] | None:
         return None  # it ended meanwhile
 
 
-def _memory_kb(pid: int) -> int:
+def _memory_kb(pid: int, key: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return sum(int(line.split()[1]) for line in lines if line.startswith(key))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from carpool import address, wire
 from carpool.errors import CarpoolError
+from carpool.process import ready_notice
 from watchdog_plugin import loading, logs
 from watchdog_plugin.batch_runner import BatchRunner, Concurrent, ModelLock, ModelThread
 from watchdog_plugin.lifecycle import Lifecycle
@@ -82,6 +83,7 @@ def _serve(settings: HandlerSettings) -> int:
         gc.freeze()  # what was loaded stays; no collection during a batch has to look at it
         alone = model_thread if function.on_main_thread else ModelLock()
         service.open(BatchRunner(function, Concurrent() if function.concurrency > 1 else alone))
+        ready_notice.tell()
         logs.say(f"ready on {server.address} after {seconds:.2f} s, JSON by {json_codec.NAME}")
         model_thread.run_forever()
     finally:

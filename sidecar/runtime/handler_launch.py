@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from carpool import durations
 from carpool.errors import ConfigError, Problem
 from carpool.free_port import free_port
+from carpool.process import ready_notice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ class Launch:
         env: its environment.
         address: where it takes batches.
         key: what a batch must show there; a secret.
-        scratch: a folder made for it, removed when it is stopped; empty if none.
+        scratch: a folder made for it, removed when it is stopped; where it says that it is ready.
         port: of loopback, which nobody may have when it starts: another's server there would be
             taken for it; 0: none.
     """
@@ -48,6 +49,11 @@ class Launch:
     key: str
     scratch: str = ""
     port: int = 0
+
+    @property
+    def notices(self) -> str:
+        """The socket on which it says that it is ready; empty if there is none."""
+        return self.env.get(ready_notice.VARIABLE, "") if self.scratch else ""
 
 
 def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False) -> Launch:
@@ -72,19 +78,20 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
     fixed = bool(watchdog or not plain or env.get("sidecar_handler_port"))
     options = replace(options, handler_port=(fixed and options.handler_port) or free_port())
     port = {"PORT": str(options.handler_port)} if plain else {}  # as gunicorn and others read it
-    if watchdog:
-        return _behind_watchdog(watchdog, options, {**env, **port}, key)
-    if options.watchdog == "on":
+    if options.watchdog == "on" and not watchdog:
         expected = "fwatchdog on the PATH"
         raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
+    scratch = tempfile.mkdtemp(prefix="carpool-")
+    env = {**env, **port, ready_notice.VARIABLE: f"{scratch}/ready.sock"}
+    if watchdog:
+        return replace(_behind_watchdog(watchdog, options, env, key), scratch=scratch)
+    argv = tuple(options.fprocess.split())
     if plain:
         address = f"127.0.0.1:{options.handler_port}"
-        argv = tuple(options.fprocess.split())
-        return Launch(argv, {**env, **port}, address, key, port=options.handler_port)
-    scratch = tempfile.mkdtemp(prefix="carpool-")
+        return Launch(argv, env, address, key, scratch, options.handler_port)
     address = f"unix:{scratch}/handler.sock"
     own = {"handler_listen": address, "handler_exit_on_term": "true"}
-    return Launch(tuple(options.fprocess.split()), {**env, **own}, address, key, scratch)
+    return Launch(argv, {**env, **own}, address, key, scratch)
 
 
 def _defaults(options: Options) -> dict[str, str]:

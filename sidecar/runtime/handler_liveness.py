@@ -103,6 +103,10 @@ class ProbedInstance:
         """Probe it until `close`."""
         self._task = self._loop.create_task(self._probe_forever())
 
+    def probe_soon(self) -> None:
+        """Probe it now rather than after the pause: it may have become ready."""
+        self._wake.set()
+
     def answered(self, exec_s: float) -> None:
         """It answered a batch after so many seconds."""
         self._longest_s = max(exec_s, _LONGEST_DECAY * self._longest_s)

@@ -6,6 +6,7 @@ killed first, with whatever it has started.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -18,10 +19,10 @@ from carpool.free_port import is_free
 from carpool.own_cgroup import own_place
 from carpool.process import exit_status, leftovers
 from carpool.process.child import ChildProcess, Command
+from carpool.process.ready_notice import ReadyNotices
 from carpool.process.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from sidecar.runtime.handler_launch import Launch
@@ -43,19 +44,35 @@ class HandlerProcess:
 
     Args:
         launch: what to start.
-        on_exit: called each time it ends, and told why: ``died`` or ``hung``.
+        on_exit: called each time it ends, and told why: ``died`` or ``hung``; None: what `observe`
+            is given is.
     """
 
-    def __init__(self, launch: Launch, on_exit: Callable[[str], None]) -> None:
+    def __init__(self, launch: Launch, on_exit: Callable[[str], None] | None = None) -> None:
         self._launch = launch
-        self._on_exit = on_exit
+        self._ends: list[str] = []  # before `observe`
+        self._on_exit = on_exit or self._ends.append
+        self._on_ready: Callable[[], None] = lambda: None
+        self._notices: ReadyNotices | None = None
+        self._begun = asyncio.Event()
         self._hung = ""
         self._deaths = 0
         self._tail = b""
         self._short_of_memory = False
         self._place = own_place()
+        self._killed_before = 0
         self._process = ChildProcess(self._end_rest)
         self._supervisor = Supervisor(self._run, self._process, self._on_end)
+
+    @property
+    def address(self) -> str:
+        """Where it takes batches."""
+        return self._launch.address
+
+    @property
+    def key(self) -> str:
+        """What a batch must show there."""
+        return self._launch.key
 
     @property
     def pid(self) -> int:
@@ -84,17 +101,50 @@ class HandlerProcess:
 
     def start(self) -> None:
         """Start it, and keep it running until `stop`."""
+        if self._launch.notices:
+            with contextlib.suppress(OSError):  # it is probed in any case
+                loop = asyncio.get_running_loop()
+                self._notices = ReadyNotices(self._launch.notices, self._heard, loop)
         self._supervisor.start()
+
+    def observe(self, on_exit: Callable[[str], None], on_ready: Callable[[], None]) -> None:
+        """Call these from now on, the first for earlier ends as well.
+
+        Args:
+            on_exit: as at the beginning.
+            on_ready: called when the process says by itself that it is ready, if it does.
+        """
+        self._on_exit, self._on_ready = on_exit, on_ready
+        for reason in self._ends:
+            on_exit(reason)
+
+    async def begun(self) -> None:
+        """Wait until the first run has begun, or could not."""
+        await self._begun.wait()
 
     async def stop(self, grace_s: float) -> None:
         """End it: SIGTERM, after ``grace_s`` SIGKILL to it and all that it has started."""
         await self._supervisor.stop(grace_s)
+        if self._notices:
+            self._notices.close()
         if self._launch.scratch:
             shutil.rmtree(self._launch.scratch, ignore_errors=True)
 
+    def _heard(self) -> None:
+        self._on_ready()
+
     async def _run(self) -> str:
         """One run, from its start to its end; what became of it."""
-        launch, killed_before = self._launch, self._place.killed_for_memory()
+        try:
+            not_started = await self._start()
+        finally:
+            self._begun.set()
+        return not_started or await self._ended()
+
+    async def _start(self) -> str:
+        """Start it; why that is not possible, else empty."""
+        launch = self._launch
+        self._killed_before = self._place.killed_for_memory()
         if launch.port and not is_free(launch.port):
             return self._not_started(
                 f"port {launch.port} is taken; choose another, or sidecar_handler_port=0"
@@ -104,9 +154,13 @@ class HandlerProcess:
             await self._process.start(command, self._relay)
         except OSError as error:
             return self._not_started(f"{launch.argv[0]!r}: {error.strerror}")
+        return ""
+
+    async def _ended(self) -> str:
+        """Wait for its end; what became of it."""
         how = exit_status.in_words(await self._process.ended())
         # Whichever of its processes was killed, this one has ended with it.
-        self._short_of_memory = self._place.killed_for_memory() > killed_before
+        self._short_of_memory = self._place.killed_for_memory() > self._killed_before
         why = f", {self._place.out_of_memory()}" if self._short_of_memory else ""
         return f"ended with {how}{why}"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from carpool import wire
 from carpool.errors import NotFound, Overloaded
+from carpool.process import ready_notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,11 @@ class Readiness:
         else:
             msg = f"{path}: expected /_/health, /_/ready or /metrics"
             raise NotFound(msg)
+
+    def tell_if_ready(self) -> None:
+        """Let the one that started this sidecar know, so that it need not wait for its probes."""
+        if not self._not_ready():
+            ready_notice.tell()
 
     def does_not_start(self) -> Overloaded:
         """The error that callers get while the function is failing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -162,6 +163,18 @@ async def test_available_only_when_ready(rig: Rig) -> None:
     await rig.ready("fn")
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
     assert (1, 1) == (status["replicas"], status["availableReplicas"])
+
+
+@story(STAGE)
+async def test_an_instance_that_says_that_it_is_ready_is_probed_at_once(rig: Rig) -> None:
+    """In each of its runs; what it says is not believed without a probe."""
+    await rig.deploy("fn")
+    (instance,) = rig.instances("fn")
+    assert instance.runner.on_ready == instance.probe_soon
+    said = asyncio.Event()
+    instance.runner.on_ready = said.set
+    os.kill(pid_of(instance), signal.SIGKILL)
+    await wait_until_async(said.is_set, what="what the next run says")
 
 
 @story(STAGE)

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from carpool.http.server import Exchange, serve
+from carpool.process import ready_notice
 
 CHILD = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 
@@ -116,6 +117,7 @@ async def main() -> int:
         await serve(lambda exchange: exchange.reply(200), listen="127.0.0.1:8081")
     instance = Instance()
     server = await serve(instance, listen=os.environ["sidecar_listen"])
+    ready_notice.tell()  # which is a hint alone: it may not be ready yet
     stop = asyncio.Event()
     if os.environ.get("deaf"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -57,6 +57,7 @@ def of(
         OPENFAAS_NAME=deployment.service,
         OPENFAAS_NAMESPACE=deployment.namespace,
         TMPDIR=str(scratch),
+        NOTIFY_SOCKET=f"{scratch}/n",
     )
     return env
 

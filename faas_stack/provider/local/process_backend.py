@@ -163,6 +163,7 @@ class ProcessBackend:
         partition = self._partitions.of(name, size, lambda: leftovers.marked(mark))
         runner = ProcessRunner(name, launch, partition, log)
         instance = SupervisedInstance(name, runner, log, changed)
+        runner.on_ready = instance.probe_soon
         self._instances.add(instance)
         return instance
 

@@ -6,20 +6,22 @@ may use of the machine is its partition's.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import shutil
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.own_cgroup import OUT_OF_MEMORY
-from carpool.process import exit_status, leftovers
+from carpool.process import exit_status, leftovers, ready_notice
 from carpool.process.child import ChildProcess, Command
 from carpool.process.lines import read_lines
+from carpool.process.ready_notice import ReadyNotices
 from faas_stack.partition.allocation import NoCapacity
 from faas_stack.provider.local.supervised_instance import StartFailed
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
@@ -37,6 +39,8 @@ class Launch:
         scratch: a private folder; the process listens on the socket ``s`` in it, and TMPDIR in
             ``env`` is this folder.
         prepare: makes that folder ready before each start, or raises `OSError`.
+
+    The process may say that it is ready on the socket that ``NOTIFY_SOCKET`` in ``env`` names.
     """
 
     argv: Sequence[str]
@@ -47,7 +51,11 @@ class Launch:
 
 
 class ProcessRunner:
-    """Runs one process at a time, all in one partition."""
+    """Runs one process at a time, all in one partition.
+
+    Attributes:
+        on_ready: called when the process says by itself that it is ready, if it does.
+    """
 
     def __init__(self, name: str, launch: Launch, partition: Partition, log: LogRing) -> None:
         self._name = name
@@ -56,6 +64,8 @@ class ProcessRunner:
         self._limits_logged = ""  # what the log says that it is confined to
         self._log = log
         self._process = ChildProcess(self._end_rest)
+        self._notices: ReadyNotices | None = None
+        self.on_ready: Callable[[], None] = lambda: None
 
     @property
     def pid(self) -> int:
@@ -77,6 +87,7 @@ class ProcessRunner:
         except OSError as error:
             message = f"cannot make {error.filename}: {error.strerror}"
             raise StartFailed(message) from error
+        self._listen()
         argv, env = self._enter()
         command = Command(argv, {**launch.env, **env}, launch.folder)
         try:
@@ -85,6 +96,16 @@ class ProcessRunner:
             message = f"cannot start {launch.argv[0]!r}: {error.strerror}"
             raise StartFailed(message) from error
         return f"unix:{launch.scratch}/s"
+
+    def _listen(self) -> None:
+        """Hear the process say that it is ready."""
+        if self._notices is None:
+            path, loop = self._launch.env[ready_notice.VARIABLE], asyncio.get_running_loop()
+            with contextlib.suppress(OSError):  # it is probed in any case
+                self._notices = ReadyNotices(path, self._heard, loop)
+
+    def _heard(self) -> None:
+        self.on_ready()
 
     async def ended(self) -> str:
         """Wait for the end of the entry command and of what it left behind."""
@@ -105,6 +126,8 @@ class ProcessRunner:
     async def clear(self) -> None:
         """Remove the private folder and the partition, and what may still run there."""
         self._end_rest()
+        if self._notices:
+            self._notices.close()
         await self._partition.leave()
         shutil.rmtree(self._launch.scratch, ignore_errors=True)
 

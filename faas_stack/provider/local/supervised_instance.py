@@ -126,6 +126,10 @@ class SupervisedInstance:
         self._set_ready(ready=False)
         self._probe_now.set()
 
+    def probe_soon(self) -> None:
+        """Probe it now rather than after the pause: it may have become ready."""
+        self._probe_now.set()
+
     async def stop(self, grace_s: float) -> None:
         """Ask it to end, after ``grace_s`` end it; returns when it is gone."""
         if await self._supervisor.stop(grace_s):

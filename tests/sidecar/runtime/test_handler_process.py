@@ -19,6 +19,8 @@ from sidecar.runtime.handler_launch import Launch
 from sidecar.runtime.handler_process import HandlerProcess
 from tests.waiting import wait_until, wait_until_async
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.mark.parametrize(
     ("was_ready", "waits"), [(True, ["0.1 s"] * 3), (False, ["0.1 s", "0.2 s", "0.4 s"])]
@@ -170,3 +172,25 @@ def test_output_that_is_not_read_stops_nothing() -> None:
     closed = io.TextIOWrapper(io.FileIO(writing, "w"))  # unbuffered
     with closed, patch.object(sys, "stderr", closed):
         uvloop.run(run())
+
+
+def test_a_process_is_heard_and_its_earlier_end_is_told(tmp_path: Path) -> None:
+    """Who observes it may come later than its first run, which begins without anybody."""
+
+    async def run() -> None:
+        script = "import os, sys; sys.path[:0] = [sys.argv[1]]; "
+        script += "from carpool.process.ready_notice import tell; tell(); os._exit(1)"
+        argv = (sys.executable, "-c", script, str(ROOT))
+        env = {**os.environ, "NOTIFY_SOCKET": f"{tmp_path}/ready.sock"}
+        handler = HandlerProcess(Launch(argv, env, "", "", str(tmp_path)))
+        handler.start()
+        await handler.begun()
+        await wait_until_async(lambda: handler.pid == 0, what="its end")
+        ends: list[str] = []
+        heard = asyncio.Event()
+        handler.observe(ends.append, heard.set)
+        await wait_until_async(lambda: heard.is_set() and len(ends) >= 2, what="the next run")
+        await handler.stop(1.0)
+
+    asyncio.run(run())
+    assert not tmp_path.exists()

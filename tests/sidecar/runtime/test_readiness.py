@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from carpool.process.ready_notice import ReadyNotices
 from tests.sidecar.runtime.conftest import error
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.gate import Gate
     from tests.sidecar.runtime.conftest import Start
 
@@ -69,5 +72,25 @@ def test_unknown_endpoints_of_ours_are_404(sidecar: Start) -> None:
             response = await running.pool.request("GET", "/_/helth")
             assert 404 == response.status
             assert "/_/health" in error(response.body)
+
+    asyncio.run(run())
+
+
+def test_a_sidecar_says_that_it_is_ready(sidecar: Start, gate: Gate, tmp_path: Path) -> None:
+    """To the one that started it, once its handler has answered; by systemd's protocol."""
+
+    async def run() -> None:
+        loop, path = asyncio.get_running_loop(), f"{tmp_path}/notices"
+        said = asyncio.Event()
+        notices = ReadyNotices(path, said.set, loop)
+        told = {"NOTIFY_SOCKET": path, "start_gate": str(gate.path)}
+        async with sidecar(ready=False, **told) as running:
+            await wait_until_async(running.listening, what="the sidecar")
+            assert 503 == await running.ready()
+            assert not said.is_set()
+            gate.open()
+            await wait_until_async(said.is_set, what="the notice")
+            assert 200 == await running.ready()
+        notices.close()
 
     asyncio.run(run())

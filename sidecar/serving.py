@@ -1,0 +1,201 @@
+"""Assembles a sidecar around the process of its function, and serves until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from carpool import wire
+from carpool.http.server import Limits, serve
+from sidecar.core.admission.shedding import Shedding
+from sidecar.core.batcher import Batcher
+from sidecar.core.policy_guard import PolicyGuard
+from sidecar.options import HEADS_BYTES
+from sidecar.policies.choice import build_policy
+from sidecar.policies.fixed import FixedWindow
+from sidecar.runtime import cors
+from sidecar.runtime.admin import Admin
+from sidecar.runtime.batch_loop import BatchLoop
+from sidecar.runtime.compression import Compression
+from sidecar.runtime.ingress import Ingress, fingerprint
+from sidecar.runtime.merging import FORMS
+from sidecar.runtime.metrics import Metrics
+from sidecar.runtime.recent_batches import RecentBatches
+from sidecar.runtime.request_log import RequestLog
+from sidecar.runtime.scaler_client import membership
+from sidecar.runtime.upstreams import FunctionUpstreams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.http.server import Server
+    from carpool.settings import FunctionSettings
+    from sidecar.options import Options
+    from sidecar.runtime.handler_liveness import ProbedInstance
+    from sidecar.runtime.handler_process import HandlerProcess
+    from sidecar.runtime.tracing import Tracing
+
+__all__ = ["serve_function"]
+
+log = logging.getLogger(__name__)
+
+_HOP_S = 1.0  # longer than the instance's own sidecar waits, which restarts a handler that hangs
+_DRAIN_MAX_S = 3600.0  # where batches may take as long as they like
+
+
+async def serve_function(
+    settings: FunctionSettings,
+    options: Options,
+    env: Mapping[str, str],
+    handler: HandlerProcess | None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain.
+
+    Args:
+        settings: of the function.
+        options: of the sidecar.
+        env: its environment.
+        handler: the function's process, which has been started and is stopped later; None: the
+            instances run elsewhere.
+
+    Raises:
+        ConfigError: the settings cannot be used.
+        OSError: the address cannot be bound.
+    """
+    tracing = _tracing(options)
+    metrics = Metrics(settings, [o for o in (RequestLog.of(options.log_requests), tracing) if o])
+
+    def policy_replaced(reason: str) -> None:
+        metrics.policy_failures += 1
+        log.error("policy %s failed and is replaced by fixed: %s", settings.batch_policy, reason)
+
+    fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
+    batcher = Batcher(
+        PolicyGuard(build_policy(settings), fallback, policy_replaced),
+        batch_max=settings.batch_max,
+        queue_max=settings.queue_max,
+        background_share=settings.background_share,
+        shedding=Shedding(settings.shedding, settings.shed_cap),
+        batch_bytes_max=options.body_max_bytes,
+        fingerprint=fingerprint,
+    )
+    upstreams = FunctionUpstreams(
+        batcher, options.answer_max_bytes + HEADS_BYTES, FORMS.get(settings.wire)
+    )
+    recent = RecentBatches(time.time)
+    ingress = Ingress(settings, time.time, upstreams.backoff, tracing)
+    batch_timeout_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
+    batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, batch_timeout_s)
+    batch_loop.compression = Compression.of(settings.compress_from_bytes)
+    _start_upstreams(batch_loop, upstreams, metrics, settings, options, handler)
+    member = None
+    if options.is_front:
+        member = membership.front(options, batch_loop, batcher, upstreams, metrics)
+    elif options.is_instance:
+        member = membership.instance(options, batch_loop, upstreams, metrics)
+    overhead_bytes = wire.OVERHEAD_BYTES if options.is_instance else 0
+    limits = Limits(body_bytes=options.body_max_bytes + overhead_bytes).behind_proxy()
+    app = cors.around(batch_loop, settings.cors_origins)
+    server = await serve(app, listen=options.listen, limits=limits)
+    _shed_early(batch_loop, server, settings, options)
+    log.info("listening on %s, policy %s", server.address, settings.batch_policy)
+    admin_server = None
+    if options.admin:
+        admin = Admin(
+            env.get("OPENFAAS_NAME", ""), options.admin_token, upstreams, recent, batch_loop.changed
+        )
+        admin_server = await serve(admin, listen=options.admin)
+        log.info("admin API on %s", admin_server.address)
+
+    metrics.watch_server(server)
+    if member:
+        member.join()
+    batch_loop.readiness.tell_if_ready()
+    gc.enable()
+    gc.freeze()  # what is here now stays; requests leave no cycles, so collections can be rare
+    gc.set_threshold(50_000)
+    await _asked_to_stop()
+    await _drain(batch_loop, server, member, options)
+    if admin_server:
+        await admin_server.stop()
+    upstreams.close()
+    if tracing:
+        await asyncio.to_thread(tracing.close)
+
+
+async def _drain(
+    batch_loop: BatchLoop, server: Server, member: membership.Membership | None, options: Options
+) -> None:
+    """Have clients go elsewhere, answer what was asked, and listen no more."""
+    log.info("draining")
+    batch_loop.drain()
+    server.retire()
+    if member:
+        await member.leave()
+    await asyncio.sleep(options.drain_delay_s)
+    server.close()
+    await server.drain(min(options.exec_timeout_s, _DRAIN_MAX_S))
+    await server.stop()
+
+
+async def _asked_to_stop() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+def _tracing(options: Options) -> Tracing | None:
+    """What traces requests, if a collector is named."""
+    if not options.traces:
+        return None
+    from sidecar.runtime.tracing import Tracing  # noqa: PLC0415 - only who traces needs the extra
+
+    return Tracing(options.traces, options.trace_share, options.function)
+
+
+def _shed_early(
+    batch_loop: BatchLoop, server: Server, settings: FunctionSettings, options: Options
+) -> None:
+    """Refuse before parsing; but not the batches of fronts, which have refused already."""
+    objective_s = settings.objective_s
+    if settings.shedding == "on" and objective_s is not None and not options.is_instance:
+        batch_loop.shed_early(server, objective_s, settings.batch_max)
+
+
+def _start_upstreams(
+    batch_loop: BatchLoop,
+    upstreams: FunctionUpstreams,
+    metrics: Metrics,
+    settings: FunctionSettings,
+    options: Options,
+    handler: HandlerProcess | None,
+) -> None:
+    """Serve with the instances behind this sidecar; those of a front are named later."""
+
+    def on_change(instance: ProbedInstance) -> None:
+        if handler and instance.up:
+            handler.became_ready()
+        batch_loop.changed()
+        batch_loop.readiness.tell_if_ready()
+
+    upstreams.on_change = on_change
+    if not handler:
+        upstreams.start(options.upstreams, settings.batch_max)
+        return
+    upstreams.key = handler.key
+    (local,) = upstreams.start([handler.address], settings.batch_max)
+
+    def ended(reason: str) -> None:
+        metrics.restarted(reason)
+        local.ended("its process ended")  # a restart between two probes would be missed
+        batch_loop.changed()
+
+    local.restart_with(handler.kill_hung, options.silence_max_s, lambda: handler.pid != 0)
+    batch_loop.readiness.failing = lambda: handler.failing
+    handler.observe(ended, local.probe_soon)
