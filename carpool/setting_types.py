@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import address, durations
+from carpool import address, durations, function_name
 from carpool.errors import ConfigError
 from carpool.validation import rules
 from carpool.validation.problems import Problems
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SettingType", "choice", "decimal", "document", "duration", "integer", "memory"]
 __all__ += ["addresses", "cores", "flag", "mebibytes", "name", "path", "socket_address", "text"]
-__all__ += ["lenient_duration", "origins", "time_limit"]
+__all__ += ["lenient_duration", "origins", "percents", "time_limit"]
 
 _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|Ki|Mi|Gi)?B?")
@@ -34,6 +34,7 @@ _ORIGIN = re.compile(
 )
 _OWN_PORTS = {"http": 80, "https": 443}
 _MOST_PORT = 65535
+_ALL = 100.0  # percent
 _MAX_TEXT = 64  # characters of a number; what is longer is not one a person wrote
 
 
@@ -177,6 +178,26 @@ def _as_sent(origin: str) -> str | None:
         return None
     host, port = parts["host"], int(parts["port"] or 0)
     return host if port == _OWN_PORTS[parts["scheme"]] or not parts["port"] else f"{host}:{port}"
+
+
+def percents(expected: str) -> SettingType:
+    """Percent by function, such as ``a=10%,b=2.5%``, at most 100 together."""
+    part = re.compile(rf"({function_name.PATTERN})=([0-9]+\.?[0-9]*)%?")
+
+    def read(text: str) -> dict[str, float]:
+        found = [part.fullmatch(each.strip()) for each in text.split(",")] if text.strip() else []
+        pairs = [(match[1], float(match[3])) for match in found if match]
+        if len(dict(pairs)) < len(found):
+            raise ValueError(text)  # one is ill-formed, or a name stands twice
+        return dict(pairs)
+
+    def accepts(value: object) -> bool:
+        return isinstance(value, dict) and sum(value.values()) <= _ALL
+
+    def write(value: dict[str, float]) -> str:
+        return ",".join(f"{name}={_plain(percent)}%" for name, percent in value.items())
+
+    return SettingType(expected, read, accepts, write)
 
 
 def name(expected: str) -> SettingType:

@@ -168,6 +168,17 @@ class FunctionSettings:
         unset="none",
         annotation_only=True,
     )
+    canary: Mapping[str, float] = setting(
+        "canary",
+        setting_types.percents(
+            "functions with their percent of the calls, at most 100 together, "
+            "such as classify-v2=10%"
+        ),
+        {},
+        "Other functions that answer a share of this one's calls, as [canaries or for "
+        "A/B tests](canary.md), separated by commas.",
+        unset="none",
+    )
 
     def __post_init__(self) -> None:
         """Check ranges and contradictions, so that every road to an instance is as strict."""

@@ -18,7 +18,7 @@ from scaler.control.controller import Controller
 from scaler.control.sync_pace import FOLLOWED_S, SOON_S, Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from carpool.latency.variant_set import VariantSet
     from carpool.sync import Announcement, FrontReport
@@ -29,6 +29,7 @@ __all__ = ["Functions"]
 
 _POLICY_LABEL = "com.carpool.scale.policy"
 _NOT_SCALED = "fixed"
+_CANARY_LABEL = "com.carpool.canary"
 _S_PER_MINUTE = 60
 
 
@@ -84,6 +85,7 @@ class Functions:
             owner, class_name = status.labels.get(FUNCTION_LABEL), status.labels.get(CLASS_LABEL)
             if owner and class_name:
                 classes.setdefault(owner, {})[class_name] = status
+        divided = _divided(listed.values())
         new, before = [], set(self._controls)
         for status in listed.values():
             policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)
@@ -94,6 +96,7 @@ class Functions:
         for name, controller in list(self._controls.items()):
             deployed = classes.pop(name, {})
             base = listed.get(name)
+            controller.divided = name in divided
             controller.observe(base, deployed, self.now())
             if base is None and not deployed:
                 del self._controls[name]
@@ -168,3 +171,13 @@ class Functions:
     def _surges(self, controller: Controller) -> bool:
         """Whether its rate has just jumped: each report tells more of it, and a plan may change."""
         return self.now() < controller.reports.surged_s + FOLLOWED_S
+
+
+def _divided(listed: Iterable[Status]) -> set[str]:
+    """Functions that have a share of the calls of one, and those whose calls are divided."""
+    names = set()
+    for status in listed:
+        shares = status.labels.get(_CANARY_LABEL) or status.annotations.get(_CANARY_LABEL)
+        if shares:
+            names |= {status.name, *(part.partition("=")[0].strip() for part in shares.split(","))}
+    return names

@@ -10,7 +10,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from faas_stack.doctor import capacity, cluster, executor, names, process, scaling, times
+from faas_stack.doctor import canaries, capacity, cluster, executor, names, process, scaling, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +58,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "alertmanager": scaling.another_scaler,
     "replicas": scaling.replicas_over,
     "functions": scaling.functions_over,
+    "canary": canaries.canary_missing,
     "gpu": scaling.gpus_missing,
     "room": capacity.too_little_room,
     "cluster-namespace": cluster.namespace_missing,

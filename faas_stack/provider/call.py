@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from carpool.errors import DeadlineMissed
 from faas_stack.provider.call_limit import GRACE_S
 from faas_stack.provider.call_template import lines
+from faas_stack.provider.canary import VERSION_HEADER
 
 if TYPE_CHECKING:
     from carpool.errors import CarpoolError
     from carpool.http.server import Exchange
     from faas_stack.provider.call_template import CallTemplate, Pairs
+    from faas_stack.provider.function import Function
     from faas_stack.provider.replica import Replica
 
 __all__ = ["Call"]
@@ -34,6 +36,9 @@ class Call:
     Attributes:
         exchange: with the client.
         template: what it is passed on with.
+        function: the one that has the call; None before it is known.
+        begun: whether a replica may have begun with it.
+        spare: whether another function may have it, if this one cannot begin with it.
         replica: the one that has the call; None between two, and before the first.
         overdue: why the call was ended, if it took too long.
     """
@@ -47,9 +52,12 @@ class Call:
         "_retried",
         "_retrying",
         "_timed",
+        "begun",
         "exchange",
+        "function",
         "overdue",
         "replica",
+        "spare",
         "template",
     )
 
@@ -57,12 +65,20 @@ class Call:
         self.exchange = exchange
         self.template = template
         self._own, self._added = _own_headers(exchange, own)
+        self.function: Function | None = None
+        self.begun = self.spare = False
         self.replica: Replica | None = None
         self.overdue: DeadlineMissed | None = None
         self._timed = exchange.header(b"x-start-time") is not None
         self._limit_s = math.inf
         self._deadline = exchange.received + template.own_s + GRACE_S
         self._answering = self._retried = self._retrying = False
+
+    def divided_to(self, function: Function, *, spare: bool) -> None:
+        """The client is told that this one of several functions has it."""
+        self.spare = spare
+        others = [pair for pair in self._added if pair[0] != VERSION_HEADER]
+        self._added = [*others, (VERSION_HEADER, function.deployment.service.encode())]
 
     def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
         """It goes to a replica: its time begins, unless the gateway has said when it did.
@@ -75,6 +91,7 @@ class Call:
             now: event-loop time, seconds.
         """
         self.replica = replica
+        self.begun = True
         if self._limit_s == math.inf:
             self._limit_s = limit_s
             self._deadline = min(self._deadline, now + limit_s)

@@ -31,7 +31,9 @@ HOP_BY_HOP = frozenset(
     b"connection keep-alive te trailer transfer-encoding upgrade".split()  # codespell:ignore te
 )
 _STREAMS = (b"text/event-stream", b"application/x-ndjson")
-_OWN = frozenset(b"x-call-id x-start-time x-forwarded-for traceparent tracestate".split())
+_OWN = frozenset(
+    b"x-call-id x-start-time x-forwarded-for x-carpool-user traceparent tracestate".split()
+)
 _REMEMBERED = 1024
 _REMEMBERED_BYTES = 2048  # of target and headers; larger ones do not repeat, and would fill memory
 

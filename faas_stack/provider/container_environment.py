@@ -27,7 +27,7 @@ def of(deployment: Deployment, resources: Resources, defaults: Mapping[str, str]
         defaults: further variables, which the deployment's settings and its own go before.
     """
     env = {**threads(resources), **defaults}
-    env.update(deployment.settings.to_env())
+    env.update(deployment.without_canary().settings.to_env())
     env.update(deployment.env_vars)
     if deployment.env_process:
         env["fprocess"] = deployment.env_process

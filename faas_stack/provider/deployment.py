@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool import function_name
 from carpool.errors import BadRequest, ConfigError
-from carpool.settings import FunctionSettings
+from carpool.settings import LABEL_PREFIX, FunctionSettings
 from carpool.validation import rules
 from carpool.validation.problems import Problems
 from faas_stack import function_settings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take", "text_map"]
 
 DEFAULT_NAMESPACE = "openfaas-fn"
+_CANARY = f"{LABEL_PREFIX}canary"
 _NAME = re.compile(function_name.PATTERN)
 _NAME_EXPECTED = "lower-case letters, digits and inner dashes, at most 63"
 
@@ -99,6 +100,9 @@ class Deployment:
             if not name or "=" in name:
                 expected = "a name that is not empty and has no '='"
                 problems.add("envVars", name, expected)
+        if percent := deployment.settings.canary.get(deployment.service):
+            expected = "other functions; what is left of the calls is this one's own"
+            problems.add(_CANARY, f"{deployment.service}={percent:g}%", expected)
         _check_texts(document, problems)
         if not deployment.image and not document.get("image"):
             problems.add("image", "", "an image name", "it is missing")
@@ -123,6 +127,27 @@ class Deployment:
             "annotations": dict(self.annotations),
             **{key: value for key, value in optional.items() if value},
         }
+
+    def without_canary(self) -> Deployment:
+        """What its replicas are of: who else answers its calls is the provider's to know."""
+        if not self.settings.canary:
+            return self
+        labels, annotations = (
+            {name: text for name, text in texts.items() if name != _CANARY}
+            for texts in (self.labels, self.annotations)
+        )
+        settings = replace(self.settings, canary={})
+        return replace(self, labels=labels, annotations=annotations, settings=settings)
+
+    def as_update_of(self, other: Deployment) -> Deployment:
+        """Itself, with the ``uid`` of ``other`` if its replicas may stay.
+
+        They may if it has other canaries, and is the same otherwise. One that is the same as a
+        whole replaces them, as the image of its name may be a new one.
+        """
+        divided = self.settings.canary != other.settings.canary
+        stays = divided and self.without_canary() == other.without_canary()
+        return replace(self, uid=other.uid) if stays else self
 
 
 def read_object(body: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from faas_stack.provider.call_limit import call_limit_s
+from faas_stack.provider.canary import Division
 from faas_stack.provider.scaler_access import is_front
 
 if TYPE_CHECKING:
@@ -28,22 +29,31 @@ class Function(ABC):
         deployment: as it was deployed.
         replicas: how many there should be.
         created: when it was deployed first.
+        division: among which functions its calls are divided; None: they are all its own.
         call_limit_s: how long a call may take, from its leaving for a replica.
         invocations: how often it was called.
         answers: how often it answered, by status.
+        fallbacks: how often it answered in place of a canary, by its name and why.
     """
 
     def __init__(self, deployment: Deployment, replicas: int, created: datetime) -> None:
+        self.division: Division | None = None
+        self._canary: Mapping[str, float] = {}
         self.become(deployment)
         self.replicas = replicas
         self.created = created
         self.invocations = 0
         self.answers: Counter[int] = Counter()
+        self.fallbacks: Counter[tuple[str, str]] = Counter()
 
     def become(self, deployment: Deployment) -> None:
         """Be another deployment from now on."""
         self.deployment = deployment
         self.call_limit_s = call_limit_s(deployment)
+        canary = deployment.settings.canary
+        if canary != self._canary:  # else what has been dealt still counts
+            self._canary = canary
+            self.division = Division(deployment.service, canary) if canary else None
 
     @property
     @abstractmethod

@@ -47,6 +47,11 @@ class _Replicas:
             "Calls of functions, by status code; 499: the client disconnected.",
             labels=(*labels, "code"),
         )
+        fallbacks = CounterMetricFamily(
+            "provider_canary_fallbacks",
+            "Calls that a function answered itself although it was its canary's turn.",
+            labels=(*labels, "canary", "reason"),
+        )
         for function in self._orchestrator.all():
             name = [f"{function.deployment.service}.{function.deployment.namespace}"]
             wanted.add_metric(name, function.replicas)
@@ -54,7 +59,9 @@ class _Replicas:
             in_flight.add_metric(name, sum(r.in_flight for r in function.running))
             for code, count in sorted(function.answers.items()):
                 answers.add_metric([*name, str(code)], count)
-        yield from (wanted, ready, in_flight, answers)
+            for said, count in sorted(function.fallbacks.items()):
+                fallbacks.add_metric([*name, *said], count)
+        yield from (wanted, ready, in_flight, answers, fallbacks)
 
     def describe(self) -> Iterable[Metric]:
         return ()

@@ -27,6 +27,7 @@ from faas_stack.provider.call_template import (
     lines,
     named_by_connection,
 )
+from faas_stack.provider.canaries import Canaries
 from faas_stack.provider.deployment import split_name
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Proxy:
         self._orchestrator = orchestrator
         self._metrics = metrics
         self._templates = CallTemplates()
+        self._canaries = Canaries(orchestrator)
         self._calls: dict[asyncio.Task[None], Call] = {}
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -92,12 +94,11 @@ class Proxy:
         self._sweeping = loop.call_later(_SWEEP_S, self._sweep_again) if self._calls else None
 
     async def _answer(self, call: Call) -> None:
-        exchange, function = call.exchange, None
-        status = _CLIENT_LEFT
+        exchange, status = call.exchange, _CLIENT_LEFT
         try:
             function = self._find(call.template.name)
-            function.invocations += 1
-            status = await self._forward(function, call)
+            serve = self._divide if function.division else self._forward
+            status = await serve(function, call)
         except CarpoolError as error:
             unavailable = Overloaded(str(error)) if isinstance(error, NotFound) else error
             status = call.fail(unavailable)
@@ -112,8 +113,8 @@ class Proxy:
         finally:
             seconds = asyncio.get_running_loop().time() - exchange.received
             self._metrics.observe(status, exchange.method, "/function/{name}", seconds)
-            if function:
-                function.answers[status] += 1
+            if call.function:
+                call.function.answers[status] += 1
 
     def _find(self, name: str) -> Function:
         if not name:
@@ -128,16 +129,35 @@ class Proxy:
         message = f"no function {function[:_SHOWN]!r} in namespace {namespace[:_SHOWN]!r}"
         raise Overloaded(message)
 
+    async def _divide(self, function: Function, call: Call) -> int:
+        canary = self._canaries.of(function, call)
+        if canary:
+            call.divided_to(canary, spare=True)
+            try:
+                return await self._forward(canary, call)
+            except CarpoolError as error:
+                if call.begun:
+                    raise
+                self._canaries.failed(function, canary, error)
+        call.divided_to(function, spare=False)
+        return await self._forward(function, call)
+
     async def _forward(self, function: Function, call: Call) -> int:
+        call.function = function
+        function.invocations += 1
         loop = asyncio.get_running_loop()
         for left in reversed(range(_TRIES)):
+            if call.spare and not function.available:
+                break
             replica: Replica = await self._orchestrator.acquire(function)
             try:
                 call.sent_to(replica, function.call_limit_s, loop.time())
-                return await self._send(replica.pool, call, last=not left)
+                return await self._send(replica.pool, call, last=not (left or call.spare))
             except _NotBegun:
+                call.begun = False
                 replica.instance.suspect()
             except ConnectionFailed as error:
+                call.begun = error.sent
                 replica.instance.suspect()
                 if error.sent and not (error.stale and call.repeats()):
                     message = f"the function closed the connection before it answered: {error}"

@@ -18,6 +18,7 @@ from carpool.errors import CarpoolError
 from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
 from faas_stack.provider import openapi
+from faas_stack.provider.canaries import refuse_chains
 from faas_stack.provider.deployment import Deployment, take
 from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.namespace_routes import NamespaceRoutes
@@ -155,7 +156,9 @@ class Routes:
 
     def _deployment(self, request: Request) -> Deployment:
         default = self._orchestrator.default_namespace
-        return Deployment.from_json(request.exchange.body, default)
+        deployment = Deployment.from_json(request.exchange.body, default)
+        refuse_chains(deployment, self._orchestrator.all(deployment.namespace))
+        return deployment
 
     async def _remove(self, request: Request) -> int:
         body = request.body()

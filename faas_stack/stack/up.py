@@ -27,6 +27,7 @@ from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider import credential_options, plugin_command
 from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.canaries import refuse_chains
 from faas_stack.provider.credential_options import Access
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.local.orchestrator import LocalOrchestrator
@@ -223,13 +224,15 @@ class _Session:
             raise ConfigError([Problem("--host, --port", where, expected, hint)]) from error
 
     async def _deploy(self, ready_s: float) -> None:
-        deployed = []
+        deployed: list[LocalFunction] = []
         if any(is_scaled(function) for function in self._stack.functions):
             address = await self._start_scaler()
             self._orchestrator.scaler = ScalerAccess(address, self._secrets)
         for function in self._stack.functions:
             request = json.dumps(deploy_request(function)).encode()
-            deployed.append(await self._orchestrator.deploy(Deployment.from_json(request)))
+            deployment = Deployment.from_json(request)
+            refuse_chains(deployment, deployed)
+            deployed.append(await self._orchestrator.deploy(deployment))
         waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
         ends: list[asyncio.Future[Any]] = [asyncio.gather(*waits)]
         ends[0].add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # is seen

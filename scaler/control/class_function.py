@@ -37,6 +37,7 @@ MADE_FROM_LABEL = "carpool.made-from"
 
 _LONGEST = 63
 _SCALING = ("com.carpool.scale.", "com.openfaas.scale.")
+_CANARY = "com.carpool.canary"
 _SIZE = ("com.carpool.cpu", "com.carpool.gpu", "com.carpool.memory", "com.carpool.batch.max")
 _COPIED = ("image", "namespace", "envProcess", "constraints", "secrets", "readOnlyRootFilesystem")
 
@@ -129,7 +130,8 @@ def class_function(base: Status, instance_class: InstanceClass) -> dict[str, Any
     for key in ("limits", "requests"):
         if base.document.get(key):
             document[key] = _resources(base.document[key], instance_class)
-    document["annotations"] = dict(base.annotations)
+    others = {name: text for name, text in base.annotations.items() if name != _CANARY}
+    document["annotations"] = others
     document["labels"] = _labels(base, instance_class)
     text = json.dumps(document, sort_keys=True)
     document["labels"][MADE_FROM_LABEL] = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -165,7 +167,7 @@ def _labels(base: Status, instance_class: InstanceClass) -> dict[str, str]:
     own = {
         name: text
         for name, text in base.labels.items()
-        if not name.startswith(_SCALING) and name not in _SIZE
+        if not name.startswith(_SCALING) and name not in (*_SIZE, _CANARY)
     }
     size = {
         "com.carpool.cpu": f"{instance_class.cpu:.6g}",

@@ -54,6 +54,7 @@ class Controller:
     Attributes:
         name: As the user calls it.
         settings: What its labels say.
+        divided: Whether it has a share of a function's calls, or others have one of its own.
         reports: What its sidecars say.
         timing: How long its batches take.
         plan: What should run; None before the first.
@@ -80,6 +81,7 @@ class Controller:
         self.unplaced_rps = 0.0
         self.wanted: Mapping[str, int] = {}
         self.settings = FunctionSettings()
+        self.divided = False
         self._reconciler = Reconciler(base.name, dependencies.patience_s)
         self._desired = DesiredReplicas()
         self._idle_times = IdleTimeTracker(dependencies.prewarm() if dependencies.prewarm else None)
@@ -117,7 +119,13 @@ class Controller:
         self._idle_times.reported(report.idle, beside_s, wall_s)
 
     def recounted(self, source: str, total: float | None, now_s: float, age_s: float = 0.0) -> None:
-        """Another source had counted so many requests some seconds ago; None: none at all."""
+        """Another source had counted so many requests some seconds ago; None: none at all.
+
+        A gateway counts by the names that are called, so its counts tell nothing where the calls
+        of one name are divided among several functions.
+        """
+        if self.divided:
+            return
         self._disagreements.recounted(source, total, self.reports.arrivals.total(), now_s, age_s)
 
     def present(self, now_s: float) -> dict[str, Instances]:

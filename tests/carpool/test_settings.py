@@ -77,6 +77,7 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         "executor": "lazy",
         "wire": "carpool",
         "compress.from": "1024",
+        "canary": "classify-v2=10%",
     }
     annotations = {
         "batch.params": '{"wait_s": 0.02}',
@@ -109,6 +110,7 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         executor="lazy",
         compress_from_bytes=1024,
         cors_origins=("https://app.example.com", "*"),
+        canary={"classify-v2": 10.0},
     )
     assert read == FunctionSettings.from_env(read.to_env())
 

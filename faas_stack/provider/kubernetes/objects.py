@@ -106,7 +106,7 @@ def manifest(
     document = {"service": deployment.service, **deployment.to_json()}
     template = {
         "metadata": {
-            "labels": without_bounds(labels),
+            "labels": {**taken_labels(pod.labels), **MANAGED, **found_by},
             "annotations": {**taken_annotations(pod.annotations), REVISION: deployment.uid},
         },
         "spec": pod_spec(run, options, token_secret(deployment.service) if scaled else "", logins),
@@ -140,8 +140,8 @@ def manifest(
 def as_update(deployment: Deployment, live: Mapping[str, Any]) -> Deployment:
     """``deployment`` in place of what a Deployment keeps.
 
-    One that differs only in the bounds on the number of replicas has the same revision, so that
-    its pods stay. One that does not differ replaces them, as in OpenFaaS.
+    One that differs only in its canaries or the bounds on the number of replicas has the same
+    revision, so that its pods stay. One that does not differ replaces them, as in OpenFaaS.
     """
     before = read_function(live)
     only_bounds = before.deployment != deployment and (
@@ -151,7 +151,8 @@ def as_update(deployment: Deployment, live: Mapping[str, Any]) -> Deployment:
 
 
 def _of_one_pod(deployment: Deployment) -> Deployment:
-    """What is the same for any number of replicas."""
+    """What is the same for any number of replicas, and however calls are divided."""
+    deployment = deployment.without_canary()
     return replace(
         deployment,
         labels=without_bounds(deployment.labels),

@@ -40,14 +40,13 @@ def of(
         scratch: its own folder, where it listens.
         more: further variables, which go before the deployment's own.
     """
-    settings = deployment.settings
     env = {key: os.environ[key] for key in _INHERITED if key in os.environ}
     env["PATH"] = search_path()
     env["PYTHONUNBUFFERED"] = "1"
     if _CHECKOUT:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), _CHECKOUT)))
     env.update(threads(Resources.of(deployment, pin_whole=True)))
-    env.update(settings.to_env())
+    env.update(deployment.without_canary().settings.to_env())
     env.update(deployment.env_vars)
     env.update(more)
     env.update(

@@ -179,9 +179,10 @@ class LocalOrchestrator:
             CarpoolError: the new one cannot run here; the old one stays.
         """
         self.find(deployment.service, deployment.namespace)
-        as_run = self._as_run(deployment)
-        await self.backend.check(as_run)
+        await self.backend.check(self._as_run(deployment))
         function = self.find(deployment.service, deployment.namespace)
+        deployment = deployment.as_update_of(function.deployment)
+        as_run = self._as_run(deployment)
         replicas = max(function.replicas, self._initial_replicas(deployment))
         self._keep(Entry(deployment, replicas, function.created))
         if as_run is deployment:

@@ -91,9 +91,9 @@ class ReplicaSet:
         self.reconcile()
 
     def update(self, deployment: Deployment, replicas: int) -> None:
-        """Replace what the replicas run, without a gap."""
+        """Replace what the replicas run, without a gap; nothing, if it has the same ``uid``."""
+        self._revision += deployment.uid != self._deployment.uid
         self._deployment = deployment
-        self._revision += 1
         self.scale(replicas)
 
     def reconcile(self) -> None:

@@ -12,7 +12,12 @@ from carpool.errors import ConfigError
 from carpool.sync import function_token
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.kubernetes.names import object_name, taken_labels
-from faas_stack.provider.kubernetes.objects import dependents, manifest, read_function
+from faas_stack.provider.kubernetes.objects import (
+    as_update,
+    dependents,
+    manifest,
+    read_function,
+)
 from faas_stack.provider.kubernetes.options import ClusterScaler, KubernetesOptions
 
 SCALER = ClusterScaler("scaler.carpool:8091", b"t0ken")
@@ -246,6 +251,19 @@ def test_a_document_is_read_once() -> None:
     other = read_function(stored(made(image="img:2")))
     elsewhere = read_function(stored(made(), namespace="team"))
     assert ("img:2", "team") == (other.deployment.image, elsewhere.deployment.namespace)
+
+
+def test_other_shares_of_a_canary_replace_no_pod() -> None:
+    """Its pods know nothing of them, and an update of them alone keeps their revision."""
+    label = "com.carpool.canary"
+    first = manifest(deployment(annotations={label: "new=10%"}), 2, "1d", KubernetesOptions())
+    for fields in ({"annotations": {label: "new=20%"}}, {"labels": {label: "new=20%"}}, {}):
+        second = as_update(deployment(**fields), stored(first))
+        document = manifest(second, 2, "1d", KubernetesOptions())
+        assert first["spec"]["template"] == document["spec"]["template"]
+        assert read_function(stored(document)).deployment.settings.canary == second.settings.canary
+    other = as_update(deployment(image="img:2"), stored(first))
+    assert other.uid != read_function(stored(first)).revision
 
 
 def test_two_updates_of_the_same_document_differ() -> None:

@@ -265,6 +265,15 @@ BASE = Status.of(
 )
 
 
+def test_shares_of_a_canary_are_not_of_its_classes() -> None:
+    """Calls are divided before they reach a front, and other shares make no other instances."""
+    label = {"com.carpool.canary": "g=10%"}
+    for kind in ("labels", "annotations"):
+        text = {**BASE.document[kind], **label}
+        divided = Status.of({**BASE.document, kind: text})
+        assert class_function(BASE, LARGE) == class_function(divided, LARGE)
+
+
 def test_a_class_is_the_users_function_in_another_size() -> None:
     """What the user said stays, but for size and scaling; the settings can be read again."""
     document = class_function(BASE, LARGE)

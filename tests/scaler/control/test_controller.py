@@ -16,6 +16,7 @@ from scaler.control.class_function import CLASS_LABEL, Status
 from scaler.control.controller import Controller
 from scaler.control.dependencies import Dependencies
 from scaler.control.plan_builder import with_windows
+from scaler.functions import Functions
 from scaler.prewarm.fixed import FixedKeepAlive
 
 LABELS = {
@@ -288,3 +289,22 @@ def test_a_second_count_that_differs_is_said() -> None:
         controller.observe(listed, {}, float(second))
         controller.step(float(second), float(second))
     assert any("the gateway counts 30/s where" in note for note in controller.notes)
+
+
+def test_a_gateways_count_tells_nothing_of_divided_calls() -> None:
+    """It counts by the name that was called; what reaches each function, its sidecars count."""
+    functions = Functions(Dependencies(models={"f": MODEL, "g": MODEL}))
+    seconds = 0.0
+    functions.now = lambda: seconds
+    shares = base(**{"com.carpool.canary": "g=10%"}).document
+    for second in range(90):
+        seconds = float(second)
+        called = Status.of({**shares, "invocationCount": 30.0 * second})
+        canary = Status.of({**base().document, "name": "g", "invocationCount": 1.0})
+        functions.observe({"f": called, "g": canary})
+        for controller in functions:
+            controller.follow(controller.first_plan(), 0.0)
+            controller.reported(report(apps=(AppReport("*", 10),)), seconds, seconds)
+            controller.step(seconds, seconds)
+    assert ["f", "g"] == [controller.name for controller in functions]
+    assert not [note for each in functions for note in each.notes if "counts" in note]

@@ -1,0 +1,36 @@
+"""docs/canary.md: the stack file that it shows is one, and divides calls as it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from faas_stack.provider.canary import VERSION_HEADER, Division
+from tests.faas_stack.doctor_case import Doctor
+
+if TYPE_CHECKING:
+    import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "canary.md").read_text(encoding="utf-8")
+
+
+def test_the_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The doctor has nothing to say of its canary, and of one that nobody has it does."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    functions = yaml.safe_load(block)["functions"]
+    doctor = Doctor(tmp_path, capsys)
+    assert [] == [f for f in doctor.says_of(functions) if f["check"] == "canary"]
+    del functions["classify-v2"]
+    (missing,) = [f for f in doctor.says_of(functions) if f["check"] == "canary"]
+    assert "classify-v2" == missing["value"]
+
+
+def test_what_it_says_of_shares_and_headers() -> None:
+    """Ten of any hundred, and the header as it is sent."""
+    division = Division("classify", {"classify-v2": 10.0})
+    assert 10 == [division.next(None) for _ in range(100)].count("classify-v2")
+    assert VERSION_HEADER.decode() in PAGE.lower()
+    assert "x-carpool-user" in PAGE.lower()
