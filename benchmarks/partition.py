@@ -36,7 +36,7 @@ from faas_stack.stack.assemble import BuildContext
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from faas_stack.provider.local.orchestrator import LocalFunction
+    from faas_stack.provider.local.local_function import LocalFunction
 
 __all__ = ["main"]
 

@@ -7,25 +7,20 @@ import json
 import os
 import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
 
-from carpool import basic_auth, durations
-from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool import durations
+from carpool.errors import ConfigError, Problem
+from faas_stack import system_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["main"]
 
-_GATEWAY = "http://127.0.0.1:8080"
-_CONNECT_S, _SILENT_S = 3.0, 15.0
-
-
-class _NoLogs(CarpoolError):
-    """The provider cannot be reached, or refuses."""
+_SILENT_S = 15.0
 
 
 def main(argv: list[str]) -> int:
@@ -59,16 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tail", type=int, default=0, metavar="N", help="only the last N lines")
     add("--since", metavar="TIME", help="only lines of this period, such as 5m")
     add("--instance", default="", help="only lines of this instance")
-    default = os.environ.get("OPENFAAS_URL") or _GATEWAY
-    add(
-        "-g",
-        "--gateway",
-        default=default,
-        metavar="URL",
-        help="gateway or provider (default: %(default)s)",
-    )
-    files = "folder with the credentials (default: those of a provider started on this machine)"
-    add("--basic-auth", type=Path, metavar="DIR", help=files)
+    system_api.add_flags(parser)
     add("--json", action="store_true", help="print each line as the provider's JSON")
     return parser
 
@@ -88,31 +74,19 @@ def _lines(args: argparse.Namespace, query: dict[str, str]) -> Iterator[str]:
     """The provider's lines.
 
     Raises:
-        _NoLogs: it cannot be reached, or refuses.
+        CarpoolError: it cannot be reached, or refuses.
     """
-    named = args.basic_auth
-    pair = basic_auth.credentials(named) if named else basic_auth.credentials_for(args.gateway)
+    pair = system_api.credentials(args)
     url = args.gateway.rstrip("/") + "/system/logs"
-    timeout_s = (_CONNECT_S, None if args.follow else _SILENT_S)
+    timeout_s = (system_api.CONNECT_S, None if args.follow else _SILENT_S)
     try:
         with requests.get(url, query, auth=pair, stream=True, timeout=timeout_s) as answer:
             if answer.status_code != requests.codes.ok:
-                raise _NoLogs(_refusal(args.gateway, answer))
+                raise system_api.Refused(args.gateway, answer)
             for line in answer.iter_lines(chunk_size=None):
                 yield line.decode("utf-8", "replace")
     except requests.RequestException as error:
-        message = f"no provider answers at {args.gateway} ({type(error).__name__})"
-        message += "; is `carpool up` running, and is --gateway right?"
-        raise _NoLogs(message) from error
-
-
-def _refusal(gateway: str, answer: requests.Response) -> str:
-    if answer.status_code == requests.codes.unauthorized:
-        return f"{gateway} asks for credentials: name their folder with --basic-auth"
-    try:
-        return str(answer.json()["error"])
-    except (ValueError, KeyError, TypeError):
-        return f"{gateway} answered {answer.status_code}: {answer.text[:200]}"
+        raise system_api.Unreachable(args.gateway, error) from error
 
 
 def _text(line: dict[str, str]) -> str:

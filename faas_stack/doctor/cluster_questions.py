@@ -22,7 +22,7 @@ from faas_stack.provider.kubernetes.names import FUNCTION, MANAGED, NAMESPACE_SE
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from faas_stack.provider.kubernetes.pod_template import pod_spec
 from faas_stack.provider.kubernetes.rules import NAMESPACE_RULES
-from faas_stack.stack.up import deploy_request
+from faas_stack.stack.deploy_request import deploy_request
 from scaler.kubernetes.nodes import nodes_of
 
 if TYPE_CHECKING:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["LogLine", "LogQuery", "LogRing"]
+__all__ = ["LogLine", "LogQuery", "LogRing", "last_words"]
 
 RING_LINES = 10_000
 RING_BYTES = 4 * 1024 * 1024
+_TAIL_LINES = 20
+_CANNOT_START = "handler: cannot start: "  # as `watchdog_plugin` says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +102,20 @@ class LogRing:
         """Those who wait continue; who waits from now on waits for what comes next."""
         self._news.set()
         self._news.clear()
+
+
+def last_words(failure: str, reason: str, lines: Iterable[LogLine]) -> str:
+    """A failure, why it came about, and what was printed last before it.
+
+    Args:
+        failure: what went wrong.
+        reason: why, unless the handler says itself why it cannot start.
+        lines: what was printed.
+    """
+    texts = [line.text for line in lines]
+    starts = [i for i, text in enumerate(texts) if text.startswith(_CANNOT_START)]
+    if starts:
+        reason, texts = texts[starts[-1]], texts[starts[-1] + 1 :]
+    because = f" ({reason})" if reason else ""
+    tail = [f"  {text}" for text in texts[-_TAIL_LINES:]]
+    return "\n".join((f"{failure}{because}; its last words:", *tail))

@@ -7,7 +7,7 @@ credentials, calls, metrics) is above this port.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,9 +20,21 @@ if TYPE_CHECKING:
     from faas_stack.provider.logs import LogLine, LogQuery
     from faas_stack.provider.replica import Replica
 
-__all__ = ["NamespaceStore", "Orchestrator", "Secrets"]
+__all__ = ["NamespaceStore", "Orchestrator", "Reloaded", "Secrets"]
 
 F = TypeVar("F", bound="Function")
+
+
+class Reloaded(NamedTuple):
+    """What became of a reload.
+
+    Attributes:
+        replicas: how many instances there should be.
+        finished: whether all of them are new ones and ready; else the replacement has begun.
+    """
+
+    replicas: int
+    finished: bool
 
 
 class Secrets(Protocol):
@@ -172,6 +184,21 @@ class Orchestrator(Protocol[F]):
         Raises:
             NotFound: there is none of that name.
             CarpoolError: the new one cannot run here; the old one stays.
+        """
+        ...
+
+    async def reload(self, name: str, namespace: str, ready_s: float) -> Reloaded:
+        """Replace a function's instances by ones that load its model anew, without a gap.
+
+        Args:
+            name: of the function.
+            namespace: of the function.
+            ready_s: how long they may take to become ready, where that is waited for.
+
+        Raises:
+            NotFound: there is no such function.
+            Conflict: it was updated meanwhile.
+            FunctionFault: the new ones do not become ready; the old ones serve on.
         """
         ...
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import carpool
-from carpool import errors
+from carpool import durations, errors
 from carpool.errors import CarpoolError
 from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
@@ -22,7 +22,7 @@ from faas_stack.provider.canaries import refuse_chains
 from faas_stack.provider.deployment import Deployment, take
 from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.namespace_routes import NamespaceRoutes
-from faas_stack.provider.request import Request
+from faas_stack.provider.request import Body, Request
 from faas_stack.provider.secret_routes import SecretRoutes
 from faas_stack.provider.targets import replica_metrics, targets
 from faas_stack.revision import revision
@@ -40,6 +40,7 @@ __all__ = ["Routes"]
 
 log = logging.getLogger(__name__)
 
+_READY = "120s"  # to load a model may take long
 _NAME = r"[-a-zA-Z_0-9.]+"
 
 
@@ -123,6 +124,7 @@ class Routes:
             },
             "/system/function/{name}": {"GET": self._status},
             "/system/scale-function/{name}": {"POST": self._scale},
+            "/system/reload-function/{name}": {"POST": self._reload},
             "/system/info": {"GET": self._info},
             "/system/namespaces": {"GET": self._namespaces},
             "/system/namespace/{name}": self._namespace_routes.answers,
@@ -178,6 +180,16 @@ class Routes:
         await self._orchestrator.scale(name, namespace, replicas)
         return 202
 
+    async def _reload(self, request: Request) -> int:
+        body, problems = request.body() if request.exchange.body else Body({}, request), Problems()
+        ready_s = _duration(take(body.document, "timeout", _READY, problems), problems)
+        problems.raise_if_any()
+        name, namespace = request.split(request.name, body.namespace)
+        began_s = asyncio.get_running_loop().time()
+        done = await self._orchestrator.reload(name, namespace, ready_s)
+        took_s = round(asyncio.get_running_loop().time() - began_s, 3)
+        return request.reply({"name": name, **done._asdict(), "seconds": took_s})
+
     # -- the provider -----------------------------------------------------------------------
 
     async def _info(self, request: Request) -> int:
@@ -220,3 +232,11 @@ class Routes:
     async def _read_logs(self, request: Request) -> int:
         self._logs.accept(request.exchange, request.query)
         return 200
+
+
+def _duration(text: str, problems: Problems) -> float:
+    try:
+        return durations.parse(text)
+    except durations.DurationError:
+        problems.add("timeout", text, "a duration such as 90s")
+        return 0.0

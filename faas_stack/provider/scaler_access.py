@@ -18,12 +18,21 @@ from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.secrets import SecretStore
 
-__all__ = ["ScalerAccess", "as_run", "is_front", "own_token", "takes_part", "token_file"]
+__all__ = [
+    "ScalerAccess",
+    "as_run",
+    "is_front",
+    "model_runners",
+    "own_token",
+    "takes_part",
+    "token_file",
+]
 
 _ADDRESS = "sidecar_scaler"
 _FUNCTION, _CLASS = (
@@ -37,6 +46,22 @@ _PLAN = {"sidecar_plan_folder": "tmp"}
 def is_front(deployment: Deployment) -> bool:
     """Whether its instances are a scaler's, and what is called is a front before them."""
     return deployment.settings.scale_policy != "fixed"
+
+
+def model_runners(
+    deployment: Deployment, others: Iterable[Deployment], *, scaled: bool
+) -> list[Deployment]:
+    """What runs a function's model: it, or with a scaler the instances that it is the front of.
+
+    Args:
+        deployment: of the function.
+        others: all of its namespace.
+        scaled: whether there is a scaler.
+    """
+    if not scaled or not is_front(deployment):
+        return [deployment]
+    name = deployment.service
+    return [x for x in others if x.env_vars.get(_CLASS) and x.env_vars.get(_FUNCTION) == name]
 
 
 def takes_part(deployment: Deployment) -> bool:

@@ -50,6 +50,10 @@ class WaitingCalls:
         self._change.set()
         self._change.clear()
 
+    async def change(self) -> None:
+        """Wait until something has changed."""
+        await self._change.wait()
+
     async def replica(self, patience_s: float) -> Replica:
         """The replica that a call gets, now or within ``patience_s`` seconds.
 

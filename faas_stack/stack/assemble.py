@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from faas_stack.stack.stack_file import StackFile, StackFunction
 
-__all__ = ["BuildContext", "assemble", "exclusive"]
+__all__ = ["SKIPPED", "BuildContext", "assemble", "exclusive"]
 
-_SKIPPED = ("build", "template")
+SKIPPED = ("build", "template")  # of a handler's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,13 @@ class BuildContext:
     fprocess: str
 
 
-def assemble(stack: StackFile, function: StackFunction) -> BuildContext:
+def assemble(stack: StackFile, function: StackFunction, folder: Path | None = None) -> BuildContext:
     """Write the build context of ``function``, replacing what an earlier call left.
+
+    Args:
+        stack: that the function is of.
+        function: what is assembled.
+        folder: where to; None: ``build/NAME``.
 
     Raises:
         ConfigError: the function is not built from a handler, or its files cannot be copied.
@@ -56,7 +61,7 @@ def assemble(stack: StackFile, function: StackFunction) -> BuildContext:
             "an image built elsewhere cannot run as a process",
         )
         raise ConfigError([problem])
-    folder = stack.folder / "build" / function.name
+    folder = folder or stack.folder / "build" / function.name
     template = function.template
     target = folder / template.handler_folder if template else folder
     try:
@@ -66,7 +71,7 @@ def assemble(stack: StackFile, function: StackFunction) -> BuildContext:
         if template:
             _copy(template.folder, folder)
         for entry in sorted(function.handler.iterdir()):
-            if entry.name not in _SKIPPED:
+            if entry.name not in SKIPPED:
                 _copy(entry, target / entry.name)
         for path in stack.copy:
             _copy(stack.folder / path, target / path)

@@ -10,18 +10,18 @@ from carpool import durations
 from carpool.errors import CarpoolError
 from faas_stack.interrupts import say
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+from faas_stack.provider.logs import last_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from faas_stack.provider.local.orchestrator import LocalFunction
+    from faas_stack.provider.local.local_function import LocalFunction
     from faas_stack.provider.logs import LogRing
 
 __all__ = ["as_json", "as_table", "until_ready"]
 
 _POLL_S = 0.02
-_TAIL_LINES = 20
 _HANDLER = "handler: "
 
 
@@ -42,9 +42,8 @@ async def until_ready(function: LocalFunction, ready_s: float) -> None:
     while replicas.available < function.replicas:
         if replicas.failing or loop.time() - began > ready_s:
             how = "keeps failing" if replicas.failing else f"is not ready after {ready_s:g} s"
-            tail = [f"  {line.text}" for line in replicas.log.since(0)[-_TAIL_LINES:]]
-            reason = f" ({replicas.reason})" if replicas.reason else ""
-            raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
+            lines = replicas.log.since(0)
+            raise _StartFailed(last_words(f"{name} {how}", replicas.reason, lines))
         await asyncio.sleep(_POLL_S)
     say(f"{name}: ready after {loop.time() - began:.1f} s")
     for note in _notes(replicas.log):

@@ -79,6 +79,7 @@ class StackFunction:
     requests: Mapping[str, str]
     read_only_root: bool
     skip_build: bool
+    environment_files: tuple[str, ...] = ()
 
 
 class FunctionReader:
@@ -126,6 +127,7 @@ class FunctionReader:
             requests=self._resources("requests"),
             read_only_root=self._flag("readonly_root_filesystem"),
             skip_build=skip_build,
+            environment_files=self._texts("environment_file"),
         )
 
     def _template(self, lang: str, *, skip_build: bool) -> Template | None:

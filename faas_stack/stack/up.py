@@ -35,7 +35,10 @@ from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack import stack_file
-from faas_stack.stack.assemble import assemble, exclusive
+from faas_stack.stack.assemble import exclusive
+from faas_stack.stack.deploy_request import deploy_request
+from faas_stack.stack.development import Development
+from faas_stack.stack.images import Images
 from faas_stack.stack.ready import as_json, as_table, until_ready
 from faas_stack.stack.refusals import until_refused
 from faas_stack.stack.scaler_process import (
@@ -45,22 +48,23 @@ from faas_stack.stack.scaler_process import (
     is_scaled,
     join_scaler_flag,
 )
-from faas_stack.stack.variant_copy import keep_current, variant_copy
+from faas_stack.stack.variant_copy import keep_current
 
 if TYPE_CHECKING:
-    from faas_stack.provider.local.orchestrator import LocalFunction
+    from faas_stack.provider.local.local_function import LocalFunction
     from faas_stack.stack.assemble import BuildContext
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
-    from faas_stack.stack.variant_copy import VariantCopy
 
-__all__ = ["deploy_request", "main", "provider_main"]
+__all__ = ["main", "provider_main"]
 
 
 def main(argv: list[str]) -> int:
     """``carpool up``."""
     parser = _parser("up", "start a stack file's functions on this machine")
     add_flags(parser)
+    watch = "reload functions whose files change, and deploy again what changes in the stack file"
+    parser.add_argument("--watch", action="store_true", help=watch)
     args = parser.parse_args(join_scaler_flag(argv))
     return _run(args, deploy=True)
 
@@ -82,28 +86,9 @@ def provider_main(argv: list[str]) -> int:
         "processes; carpool provider docker runs them in containers, carpool provider kubernetes "
         "in a cluster, carpool provider NAME on a backend of your own"
     )
-    return _run(_parser("provider", about).parse_args(argv), deploy=False)
-
-
-def deploy_request(function: StackFunction) -> dict[str, Any]:
-    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
-    optional = {
-        "namespace": function.namespace,
-        "envProcess": function.fprocess,
-        "envVars": dict(function.environment),
-        "constraints": list(function.constraints),
-        "secrets": list(function.secrets),
-        "limits": dict(function.limits),
-        "requests": dict(function.requests),
-        "readOnlyRootFilesystem": function.read_only_root,
-    }
-    return {
-        "service": function.name,
-        "image": function.image,
-        "labels": dict(function.labels),
-        "annotations": dict(function.annotations),
-        **{key: value for key, value in optional.items() if value},
-    }
+    parser = _parser("provider", about)
+    parser.set_defaults(watch=False)
+    return _run(parser.parse_args(argv), deploy=False)
 
 
 def _parser(name: str, about: str) -> argparse.ArgumentParser:
@@ -168,21 +153,22 @@ class _Session:
         self._stack = stack
         secrets = SecretStore(args.secrets or stack.folder / ".secrets")
         self._cleanup = contextlib.ExitStack()
-        self._images: dict[str, BuildContext] = {}  # filled once the address is ours
+        contexts: dict[str, BuildContext] = {}  # filled once the address is ours
         self._backend = ProcessBackend(
-            self._images,
+            contexts,
             secrets,
             watchdog=not args.no_watchdog,
             capacity=Capacity() if args.partition == "off" else None,
         )
+        self._images = Images(stack, contexts, self._backend.folders)
         listen = str(Address(args.host, args.port, ""))
         self._access = Access.of(args, listen)
         options = Options(listen=listen, auth=self._access.auth, hosts=self._access.hosts)
         self._orchestrator = LocalOrchestrator(self._backend, secrets)
+        self._orchestrator.rollout.rebuild = self._images.rebuilt
         self._provider = Provider(self._orchestrator, options)
         self._secrets = secrets
         self._scaler: ScalerProcess | None = None
-        self._variant_copies: list[VariantCopy] = []
 
     async def run(self, ready_s: float | None) -> int:
         """Serve until interrupted; deploys first if there is a time limit for that."""
@@ -203,16 +189,19 @@ class _Session:
         for note in self._backend.notes:
             say(note)
         self._cleanup.enter_context(exclusive(self._stack))
-        contexts = [assemble(self._stack, function) for function in self._stack.functions]
-        self._images.update({context.image: context for context in contexts})
-        copies = (variant_copy(self._stack, function) for function in self._stack.functions)
-        self._variant_copies = [each for each in copies if each is not None]
+        development = self._development(ready_s) if ready_s and self._args.watch else None
+        self._images.assemble()
         if ready_s is None:
             say(f"provider at {self._url()}; stop it with Ctrl-C")
         say(self._access.login_hint(self._provider.address))
         if ready_s is not None:
             await self._deploy(ready_s)
-        await keep_current(self._variant_copies)
+        following = [keep_current(self._images.variant_copies)]
+        await asyncio.gather(*following, *([development.run()] if development else ()))
+
+    def _development(self, ready_s: float) -> Development:
+        """Made before files are assembled, so that no change of theirs is missed."""
+        return Development(self._images, self._orchestrator, ready_s, self._scale_if_asked)
 
     async def _listen(self) -> None:
         try:
@@ -225,9 +214,8 @@ class _Session:
 
     async def _deploy(self, ready_s: float) -> None:
         deployed: list[LocalFunction] = []
-        if any(is_scaled(function) for function in self._stack.functions):
-            address = await self._start_scaler()
-            self._orchestrator.scaler = ScalerAccess(address, self._secrets)
+        for function in self._stack.functions:
+            await self._scale_if_asked(function)
         for function in self._stack.functions:
             request = json.dumps(deploy_request(function)).encode()
             deployment = Deployment.from_json(request)
@@ -247,6 +235,12 @@ class _Session:
                 wait.cancel()
         self._show(deployed)
 
+    async def _scale_if_asked(self, function: StackFunction) -> None:
+        """Start the scaler for the first function that has a scaling policy."""
+        if is_scaled(function) and self._scaler is None:
+            address = await self._start_scaler()
+            self._orchestrator.scaler = ScalerAccess(address, self._secrets)
+
     async def _until_refused(self) -> None:
         assert self._scaler  # noqa: S101 - nobody else can tell
         token = token_file(self._secrets).read_text(encoding="utf-8").strip()
@@ -255,7 +249,9 @@ class _Session:
     async def _start_scaler(self) -> str:
         """Start the scaler; where sidecars find it."""
         flags = [f"--log-format={self._args.log_format}"]
-        flags += [f"--variants={each.function}={each.target}" for each in self._variant_copies]
+        flags += [
+            f"--variants={each.function}={each.target}" for each in self._images.variant_copies
+        ]
         flags += shlex.split(self._args.scaler)
         if folder := self._access.folder(self._provider.address):
             flags += ["--basic-auth", str(folder)]

@@ -16,10 +16,10 @@ from carpool.validation import rules
 from watchdog_plugin.model_folder import listing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from pathlib import Path
 
-    from faas_stack.stack.stack_file import StackFile, StackFunction
+    from faas_stack.stack.stack_function import StackFunction
 
 __all__ = ["VariantCopy", "keep_current", "variant_copy"]
 
@@ -63,24 +63,23 @@ class VariantCopy:
         return True
 
 
-def variant_copy(stack: StackFile, function: StackFunction) -> VariantCopy | None:
-    """The variants that a function has in its folder, assembled already; None: it has none."""
+def variant_copy(function: StackFunction, folder: Path) -> VariantCopy | None:
+    """The variants that a function has, assembled in ``folder`` already; None: it has none."""
     source = listing(function.handler) if function.handler else None
     if source is None or function.handler is None:
         return None
-    folder = stack.folder / "build" / function.name
     if function.template:
         folder /= function.template.handler_folder
     target = folder / source.relative_to(function.handler)
     return VariantCopy(function.name, source.resolve(), target.resolve())
 
 
-async def keep_current(all_of_them: Iterable[VariantCopy]) -> None:
-    """Look again and again, until cancelled."""
+async def keep_current(all_of_them: Collection[VariantCopy]) -> None:
+    """Look again and again, until cancelled; there may be others each time."""
     reported: dict[str, str] = {}
     while True:
         await asyncio.sleep(_LOOK_S)
-        for each in all_of_them:
+        for each in tuple(all_of_them):
             try:
                 await asyncio.to_thread(each.refresh)
                 reported.pop(each.function, None)

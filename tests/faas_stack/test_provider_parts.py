@@ -13,7 +13,7 @@ import uvloop
 from carpool.errors import BadRequest, ConfigError
 from faas_stack.provider.deployment import Deployment, split_name
 from faas_stack.provider.local.replica_set import rollout_step
-from faas_stack.provider.logs import LogRing
+from faas_stack.provider.logs import LogRing, last_words
 from faas_stack.provider.replica import Replica
 
 # -- documents --------------------------------------------------------------------------------
@@ -129,6 +129,21 @@ def test_ring_is_bounded_in_lines_and_bytes() -> None:
     assert ["d", "123456789"] == [line.text for line in ring.since(0)]
     assert ["123456789"] == [line.text for line in ring.since(4)]
     assert [] == ring.since(ring.next)
+
+
+def test_last_words_begin_with_the_handler_s_own_reason() -> None:
+    """What a watchdog says afterwards of the end of its process explains less."""
+    ring = LogRing()
+    for text in ("before", "handler: cannot start: no model", "  a line", "it has terminated"):
+        ring.add("fn-1", text)
+    lines = ring.since(0)
+    told = last_words("fn keeps failing", "it has terminated", lines)
+    expected = "fn keeps failing (handler: cannot start: no model); its last words:\n"
+    assert f"{expected}    a line\n  it has terminated" == told
+    assert "fn is late (why); its last words:\n  before" == last_words(
+        "fn is late", "why", lines[:1]
+    )
+    assert "fn is late; its last words:" == last_words("fn is late", "", [])
 
 
 def test_ring_wakes_its_readers() -> None:

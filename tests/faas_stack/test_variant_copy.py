@@ -47,8 +47,7 @@ def test_new_variants_come_into_the_build_context(stack: Path) -> None:
     """Models and list, as they are; what is not new is not taken again."""
     loaded = load(stack)
     (function,) = loaded.functions
-    assemble(loaded, function)
-    found = variant_copy(loaded, function)
+    found = variant_copy(function, assemble(loaded, function).folder)
     assert found is not None
     assert not found.refresh()
     register(stack.parent, "small", "large")
@@ -64,8 +63,7 @@ def test_a_list_without_its_models_is_not_taken(stack: Path) -> None:
     """Whoever reads the list finds what it names, at any moment."""
     loaded = load(stack)
     (function,) = loaded.functions
-    assemble(loaded, function)
-    found = variant_copy(loaded, function)
+    found = variant_copy(function, assemble(loaded, function).folder)
     assert found is not None
     before = found.target.read_text()
     register(stack.parent, "small", "large")
@@ -82,4 +80,4 @@ def test_a_function_without_variants_has_none(tmp_path: Path) -> None:
     document = {"provider": {"name": "openfaas"}, "functions": {"plain": function}}
     (tmp_path / "stack.yaml").write_text(json.dumps(document))
     loaded = load(tmp_path / "stack.yaml")
-    assert variant_copy(loaded, loaded.functions[0]) is None
+    assert variant_copy(loaded.functions[0], tmp_path / "plain") is None

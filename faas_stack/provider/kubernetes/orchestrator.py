@@ -7,8 +7,10 @@ is answered when it was stored; Kubernetes brings it about. So providers may com
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import secrets as randomness
+import uuid
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +26,7 @@ from faas_stack.provider.kubernetes.blocked_updates import BlockedUpdates
 from faas_stack.provider.kubernetes.cluster_namespaces import ClusterNamespaces
 from faas_stack.provider.kubernetes.cluster_secrets import ClusterSecrets
 from faas_stack.provider.kubernetes.image_pulls import ImagePulls
-from faas_stack.provider.kubernetes.names import ID, MANAGED, object_name
+from faas_stack.provider.kubernetes.names import ID, MANAGED, REVISION, object_name
 from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS, PODS
 from faas_stack.provider.kubernetes.namespaces import Namespaces
 from faas_stack.provider.kubernetes.objects import (
@@ -37,6 +39,8 @@ from faas_stack.provider.kubernetes.pod_logs import PodLogs
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
 from faas_stack.provider.kubernetes.scale_in import Candidate, deletion_costs
 from faas_stack.provider.kubernetes.watch_metrics import WatchMetrics
+from faas_stack.provider.orchestrator import Reloaded
+from faas_stack.provider.scaler_access import model_runners
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -174,6 +178,21 @@ class KubernetesOrchestrator:
         stored = await _unless_overtaken(lambda: self._replace(deployment, logins))
         self._namespaces.find(deployment.namespace).stored(read_function(stored))
 
+    async def reload(self, name: str, namespace: str, ready_s: float) -> Reloaded:  # noqa: ARG002 - Kubernetes brings it about
+        """Begin to replace a function's pods one by one, as ``kubectl rollout restart`` does.
+
+        Raises:
+            NotFound: there is no such function.
+            CarpoolError: the cluster refuses it.
+        """
+        asked = self.find(name, namespace).deployment
+        others = (function.deployment for function in self.all(namespace))
+        runners = model_runners(asked, others, scaled=self._options.scaler is not None)
+        for each in runners:
+            await _unless_overtaken(functools.partial(self._restart, each))
+        functions = (self.get(each.service, namespace) for each in runners)
+        return Reloaded(sum(each.replicas for each in functions if each), finished=False)
+
     async def scale(self, name: str, namespace: str, replicas: int) -> None:
         """Set how many replicas a function has.
 
@@ -256,6 +275,17 @@ class KubernetesOrchestrator:
         document = manifest(update, replicas, identity, self._options, logins)
         document["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
         return await self._api.replace(_path(deployment), document)
+
+    async def _restart(self, deployment: Deployment) -> None:
+        """Have a function's pods made again: they are of another revision.
+
+        Raises:
+            Overtaken: another change has come between.
+        """
+        live = await self._live(deployment)
+        live["spec"]["template"]["metadata"]["annotations"][REVISION] = uuid.uuid4().hex
+        stored = await self._api.replace(_path(deployment), live)
+        self._namespaces.find(deployment.namespace).stored(read_function(stored))
 
     async def _scale(self, function: KubernetesFunction, change: dict[str, Any]) -> None:
         scaled = await self._api.merge(f"{_path(function.deployment)}/scale", change)

@@ -8,6 +8,7 @@ not, and written down where a journal is given, before anything is done about it
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,53 +18,31 @@ from carpool.task_set import TaskSet
 from carpool.validation.problems import nearest
 from faas_stack.partition.allocation import Promise
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
-from faas_stack.provider.function import Function, initial_replicas
+from faas_stack.provider.function import initial_replicas
 from faas_stack.provider.local.implied_namespaces import ImpliedNamespaces
 from faas_stack.provider.local.journal import Entry
+from faas_stack.provider.local.local_function import LocalFunction
 from faas_stack.provider.local.machine_metrics import MachineMetrics
 from faas_stack.provider.local.replica_set import ReplicaSet
+from faas_stack.provider.local.rollout import Rollout
 from faas_stack.provider.local.secrets import LocalSecrets
 from faas_stack.provider.storage import NoSpace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable
 
     from faas_stack.provider.backend import Backend
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.local.journal import Journal
     from faas_stack.provider.logs import LogLine, LogQuery
+    from faas_stack.provider.orchestrator import Reloaded
     from faas_stack.provider.replica import Replica
     from faas_stack.provider.scaler_access import ScalerAccess
     from faas_stack.provider.secrets import SecretStore
 
-__all__ = ["LocalFunction", "LocalOrchestrator"]
+__all__ = ["LocalOrchestrator"]
 
 log = logging.getLogger(__name__)
-
-
-class LocalFunction(Function):
-    """One deployed function, with the replicas that run it."""
-
-    def __init__(self, entry: Entry, replica_set: ReplicaSet) -> None:
-        super().__init__(entry.deployment, entry.replicas, entry.created)
-        self.replica_set = replica_set
-
-    @property
-    def running(self) -> list[Replica]:
-        """Its replicas."""
-        return self.replica_set.replicas
-
-    @property
-    def remarks(self) -> Mapping[str, Any]:
-        """What holds its replicas to their limits."""
-        confined = self.replica_set.confined
-        return {"partition": confined} if confined else {}
-
-    def update(self, deployment: Deployment, as_run: Deployment, replicas: int) -> None:
-        """Become another deployment, which the scaler's additions make ``as_run``."""
-        self.become(deployment)
-        self.replicas = replicas
-        self.replica_set.update(as_run, replicas)
 
 
 class LocalOrchestrator:
@@ -78,6 +57,7 @@ class LocalOrchestrator:
 
     Attributes:
         scaler: what decides how many instances functions with a scaling policy have; None: nobody.
+        rollout: brings new revisions about, and takes those back that do not become ready.
     """
 
     default_namespace = DEFAULT_NAMESPACE
@@ -97,6 +77,7 @@ class LocalOrchestrator:
         self.namespace_store = ImpliedNamespaces(self.namespaces)
         self.collectors = [MachineMetrics(backend)]
         self.scaler: ScalerAccess | None = None
+        self.rollout = Rollout(self)
         self._journal = journal
         self._grace_s = grace_s
         self._patience_s = patience_s
@@ -178,16 +159,40 @@ class LocalOrchestrator:
             NoCapacity: the new one needs what others were promised; the old one stays.
             CarpoolError: the new one cannot run here; the old one stays.
         """
+        await self.replace(deployment)
+
+    async def replace(self, deployment: Deployment, least: int | None = None) -> Callable[[], None]:
+        """As `update`.
+
+        Args:
+            deployment: the new one.
+            least: replicas that there should be; None: as many as it starts with.
+
+        Returns:
+            What takes that back, unless something else was deployed since.
+        """
         self.find(deployment.service, deployment.namespace)
         await self.backend.check(self._as_run(deployment))
         function = self.find(deployment.service, deployment.namespace)
-        deployment = deployment.as_update_of(function.deployment)
+        before, revision = function.deployment, function.replica_set.revision
+        deployment = deployment.as_update_of(before)
         as_run = self._as_run(deployment)
-        replicas = max(function.replicas, self._initial_replicas(deployment))
+        least = self._initial_replicas(deployment) if least is None else least
+        replicas = max(function.replicas, least)
         self._keep(Entry(deployment, replicas, function.created))
         if as_run is deployment:
             self._revoke(deployment)
         function.update(deployment, as_run, replicas)
+        return functools.partial(self._take_back, function, deployment, before, revision)
+
+    async def reload(self, name: str, namespace: str, ready_s: float) -> Reloaded:
+        """Replace a function's instances by ones that load its model anew, without a gap.
+
+        Raises:
+            NotFound: there is no such function.
+            CarpoolError: as `Rollout.roll_out`.
+        """
+        return await self.rollout.reload(name, namespace, ready_s)
 
     async def scale(self, name: str, namespace: str, replicas: int) -> None:
         """Set how many replicas a function has.
@@ -264,6 +269,17 @@ class LocalOrchestrator:
         for name, namespace in list(self._functions):
             await self.remove(name, namespace)
         await self._leaving.join()
+
+    def _take_back(
+        self, function: LocalFunction, failed: Deployment, before: Deployment, revision: int
+    ) -> None:
+        there = self.get(failed.service, failed.namespace)
+        if there is not function or function.deployment is not failed:
+            return
+        with contextlib.suppress(CarpoolError):  # it was promised and written down before
+            self._keep(Entry(before, function.replicas, function.created))
+        function.become(before)
+        function.replica_set.roll_back(self._as_run(before), revision)
 
     def _refuse_second(self, deployment: Deployment) -> None:
         key = deployment.service, deployment.namespace

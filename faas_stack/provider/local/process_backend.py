@@ -85,7 +85,7 @@ class ProcessBackend:
         self._capacity = capacity
         self._partitions = Partitions.off()
         self._numbers = itertools.count(1)
-        self._instances: set[SupervisedInstance] = set()
+        self._instances: dict[SupervisedInstance, Path] = {}
         self._keeper: asyncio.subprocess.Process | None = None
         self._extra_env: dict[str, str] = {}
         self.run_dir = Path()
@@ -116,6 +116,10 @@ class ProcessBackend:
     def size(self, deployment: Deployment) -> Resources:
         """What one instance of ``deployment`` needs."""
         return Resources.of(deployment, pin_whole=True)
+
+    def folders(self) -> set[Path]:
+        """Those that its instances were started in, and are started in again."""
+        return set(self._instances.values())
 
     def busy_gpus(self) -> Mapping[str, float]:
         """Share of the last moments in which each GPU had work."""
@@ -164,14 +168,14 @@ class ProcessBackend:
         runner = ProcessRunner(name, launch, partition, log)
         instance = SupervisedInstance(name, runner, log, changed)
         runner.on_ready = instance.probe_soon
-        self._instances.add(instance)
+        self._instances[instance] = context.folder
         return instance
 
     async def stop(self, instance: Instance) -> None:
         """End ``instance`` cleanly, within the grace period."""
         assert isinstance(instance, SupervisedInstance)  # noqa: S101 - it came from start()
         await instance.stop(self._grace_s)
-        self._instances.discard(instance)
+        self._instances.pop(instance, None)
 
     async def close(self) -> None:
         """Kill what still runs, and let the keeper remove the run folder."""

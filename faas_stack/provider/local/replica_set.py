@@ -11,6 +11,7 @@ place. A draining replica gets no further request, and is stopped when those it 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -49,14 +50,22 @@ def rollout_step(
 
 
 class ReplicaSet:
-    """The replicas of one function."""
+    """The replicas of one function.
+
+    Attributes:
+        replicas: those that there are, ready or not.
+        revision: which is wanted.
+        wanted: how many replicas of it.
+        log: what they print.
+    """
 
     def __init__(self, backend: Backend, deployment: Deployment, grace_s: float) -> None:
         self._backend = backend
         self._grace_s = grace_s
         self._deployment = deployment
-        self._revision = 0
-        self._wanted = 0
+        self._revisions = itertools.count(1)
+        self.revision = 0
+        self.wanted = 0
         self._drains = TaskSet()
         self.replicas: list[Replica] = []
         self._waiting = WaitingCalls(
@@ -87,26 +96,37 @@ class ReplicaSet:
 
     def scale(self, replicas: int) -> None:
         """Set how many replicas there should be."""
-        self._wanted = replicas
+        self.wanted = replicas
         self.reconcile()
 
     def update(self, deployment: Deployment, replicas: int) -> None:
         """Replace what the replicas run, without a gap; nothing, if it has the same ``uid``."""
-        self._revision += deployment.uid != self._deployment.uid
+        if deployment.uid != self._deployment.uid:
+            self.revision = next(self._revisions)
         self._deployment = deployment
         self.scale(replicas)
+
+    def roll_back(self, deployment: Deployment, revision: int) -> None:
+        """Run an earlier revision again; its replicas that are still there stay."""
+        self._deployment = deployment
+        self.revision = revision
+        self.reconcile()
+
+    async def change(self) -> None:
+        """Wait until anything may have changed."""
+        await self._waiting.change()
 
     def reconcile(self) -> None:
         """Start and drain what has to be, and wake calls that wait for a ready replica."""
         full = self._is_full()
-        count, drain = rollout_step(self.replicas, self._revision, self._wanted, full=full)
+        count, drain = rollout_step(self.replicas, self.revision, self.wanted, full=full)
         for replica in drain:
             replica.draining = True
             self._drains.start(self._drain(replica))
         for _ in range(count):
             instance = self._backend.start(self._deployment, self.log, self.reconcile)
             most = self._deployment.options.answer_max_bytes
-            self.replicas.append(Replica(instance, self._revision, most))
+            self.replicas.append(Replica(instance, self.revision, most))
         self._waiting.wake()
 
     async def acquire(self, patience_s: float) -> Replica:
@@ -141,7 +161,7 @@ class ReplicaSet:
         if ledger.fits(self._backend.size(self._deployment)):
             return False
         names = [r.instance.name for r in self.replicas if not r.draining]
-        return sum(ledger.assignment(name) is not None for name in names) <= self._wanted
+        return sum(ledger.assignment(name) is not None for name in names) <= self.wanted
 
     def _choose(self) -> Replica | None:
         ready = [r for r in self.replicas if r.ready]

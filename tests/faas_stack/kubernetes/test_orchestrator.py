@@ -11,7 +11,7 @@ import uvloop
 
 from carpool.errors import Conflict, NotFound, Overloaded
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.kubernetes.names import ID, MANAGED
+from faas_stack.provider.kubernetes.names import ID, MANAGED, REVISION
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
 from tests.faas_stack.kubernetes.scripted_cluster import (
@@ -178,6 +178,26 @@ def test_an_update_that_others_overtake(tmp_path: Path) -> None:
         await orchestrator.update(deployment(image="img:2"))
         assert (4, before + 1) == (cluster.requests("PUT", FN), cluster.requests("PATCH", service))
         assert "img:2" == orchestrator.find("fn", "openfaas-fn").deployment.image
+
+    play(tmp_path, scene)
+
+
+def test_a_reload_is_a_rollout_of_what_is_there(tmp_path: Path) -> None:
+    """Pods are of another revision, whatever others change meanwhile; nothing else is."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        await orchestrator.scale("fn", "openfaas-fn", 3)
+        before = cluster.objects[FN]
+        cluster.first["PUT", FN] = [lambda exchange: refuse(exchange, 409, "Conflict")]
+        done = await orchestrator.reload("fn", "openfaas-fn", 1.0)
+        assert (3, False) == done
+        specs = [json.loads(json.dumps(each["spec"])) for each in (before, cluster.objects[FN])]
+        revisions = {each["template"]["metadata"]["annotations"].pop(REVISION) for each in specs}
+        assert 2 == len(revisions)
+        assert specs[0] == specs[1]
+        assert before["metadata"]["annotations"] == cluster.objects[FN]["metadata"]["annotations"]
+        with pytest.raises(NotFound, match="no function 'gn'"):
+            await orchestrator.reload("gn", "openfaas-fn", 1.0)
 
     play(tmp_path, scene)
 

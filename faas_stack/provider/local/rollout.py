@@ -1,0 +1,163 @@
+"""New revisions of functions that are waited for, and taken back where they do not become ready.
+
+A function that is reloaded gets the deployment that it has once more, as an update: new replicas
+read the image's files anew, and old ones go when new ones are ready. The instances of a scaled
+function are functions of their own (``NAME--CLASS``); all of them are reloaded, or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from carpool.errors import Conflict, FunctionFault
+from faas_stack.provider.logs import LogQuery, last_words
+from faas_stack.provider.orchestrator import Reloaded
+from faas_stack.provider.scaler_access import model_runners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.local.local_function import LocalFunction
+    from faas_stack.provider.local.replica_set import ReplicaSet
+    from faas_stack.provider.replica import Replica
+    from faas_stack.provider.scaler_access import ScalerAccess
+
+    Rebuild = Callable[[str], AbstractAsyncContextManager[None]]
+
+__all__ = ["Rollout", "until_rolled_out"]
+
+
+class Functions(Protocol):
+    """What a rollout needs of an orchestrator; all as there."""
+
+    scaler: ScalerAccess | None
+
+    def find(self, name: str, namespace: str) -> LocalFunction: ...
+
+    def get(self, name: str, namespace: str) -> LocalFunction | None: ...
+
+    def all(self, namespace: str) -> list[LocalFunction]: ...
+
+    async def replace(self, deployment: Deployment, least: int | None) -> Callable[[], None]: ...
+
+
+class Rollout:
+    """Rolls new revisions out over an orchestrator, one at a time of each image.
+
+    Attributes:
+        rebuild: makes an image of that name anew for what starts within, and has the one before
+            again if that raises; by default images are made elsewhere.
+    """
+
+    def __init__(self, orchestrator: Functions) -> None:
+        self._orchestrator = orchestrator
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.rebuild: Rebuild = lambda _: contextlib.nullcontext()
+
+    async def reload(self, name: str, namespace: str, ready_s: float) -> Reloaded:
+        """Replace a function's instances by ones of the same deployment.
+
+        Raises:
+            CarpoolError: as `roll_out`.
+        """
+        image = self._orchestrator.find(name, namespace).deployment.image
+        async with self._locks[image]:
+            found = self._deployments(name, namespace)
+            again = [replace(deployment, uid=uuid.uuid4().hex) for deployment in found]
+            await self._roll_out(image, again, ready_s, least=0)  # at zero it stays there
+        self._orchestrator.find(name, namespace)  # it may have been removed meanwhile
+        functions = (self._orchestrator.get(each.service, each.namespace) for each in again)
+        return Reloaded(sum(each.replicas for each in functions if each), finished=True)
+
+    async def roll_out(self, deployment: Deployment, ready_s: float) -> None:
+        """Replace a function by another deployment, its image made anew.
+
+        Raises:
+            FunctionFault: the new one does not become ready; the old one serves on.
+            Conflict: the function was updated by others meanwhile.
+            NotFound: there is none of that name.
+            CarpoolError: the new one cannot run here; the old one stays.
+        """
+        self._orchestrator.find(deployment.service, deployment.namespace)
+        async with self._locks[deployment.image]:
+            await self._roll_out(deployment.image, [deployment], ready_s)
+
+    async def _roll_out(
+        self,
+        image: str,
+        deployments: Sequence[Deployment],
+        ready_s: float,
+        least: int | None = None,
+    ) -> None:
+        taken_back: list[Callable[[], None]] = []
+        try:
+            async with self.rebuild(image):
+                for deployment in deployments:
+                    name, namespace = deployment.service, deployment.namespace
+                    if function := self._orchestrator.get(name, namespace):  # not removed yet
+                        taken_back.append(await self._orchestrator.replace(deployment, least))
+                        await until_rolled_out(name, function.replica_set, ready_s)
+        except BaseException:  # also if the wait is cancelled
+            for take_back in taken_back:  # the image is the one before already
+                take_back()
+            raise
+
+    def _deployments(self, name: str, namespace: str) -> list[Deployment]:
+        deployment = self._orchestrator.find(name, namespace).deployment
+        others = (function.deployment for function in self._orchestrator.all(namespace))
+        return model_runners(deployment, others, scaled=self._orchestrator.scaler is not None)
+
+
+async def until_rolled_out(name: str, replica_set: ReplicaSet, ready_s: float) -> None:
+    """Wait until the wanted revision is ready, and then until all others are gone.
+
+    Raises:
+        FunctionFault: a replica of it keeps failing, or they are not ready in time.
+        Conflict: another revision is wanted meanwhile.
+    """
+    revision = replica_set.revision
+    try:
+        async with asyncio.timeout(ready_s):
+            while not _is_ready(replica_set):
+                _refuse_hopeless(name, replica_set, revision)
+                await replica_set.change()
+    except TimeoutError:
+        how = f"{name} is not ready after {ready_s:g} s"
+        raise FunctionFault(_told(how, replica_set, _new(replica_set))) from None
+    while any(replica.revision != revision for replica in replica_set.replicas):
+        _refuse_hopeless(name, replica_set, revision)
+        await replica_set.change()
+
+
+def _is_ready(replica_set: ReplicaSet) -> bool:
+    ready = sum(replica.ready for replica in _new(replica_set))
+    old = [replica for replica in replica_set.replicas if replica.revision != replica_set.revision]
+    return ready >= replica_set.wanted and all(replica.draining for replica in old)
+
+
+def _new(replica_set: ReplicaSet) -> list[Replica]:
+    return [each for each in replica_set.replicas if each.revision == replica_set.revision]
+
+
+def _refuse_hopeless(name: str, replica_set: ReplicaSet, revision: int) -> None:
+    if replica_set.revision != revision:
+        message = f"function {name!r} was updated while it was reloaded; the update goes on"
+        raise Conflict(message)
+    if failing := [replica for replica in _new(replica_set) if replica.instance.failing]:
+        raise FunctionFault(_told(f"{name} keeps failing", replica_set, failing))
+
+
+def _told(how: str, replica_set: ReplicaSet, replicas: Sequence[Replica]) -> str:
+    """What went wrong, in the words of the first of some replicas that is not ready."""
+    unready = next((each.instance for each in replicas if not each.instance.ready), None)
+    if unready is None:
+        return how
+    lines = LogQuery(instance=unready.name).choose(replica_set.log.since(0))
+    return last_words(how, unready.reason, lines)

@@ -1,0 +1,86 @@
+"""``carpool reload``: a function's instances load its model anew, without a lost request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from carpool import durations
+from carpool.errors import ConfigError, Problem
+from faas_stack import system_api
+
+__all__ = ["main"]
+
+_MORE_S = 60.0  # beyond the time to become ready: old instances finish what they have
+
+
+def main(argv: list[str]) -> int:
+    """Reload a function, and print the result.
+
+    Raises:
+        ConfigError: flags that cannot be used.
+        CarpoolError: it was not reloaded; what ran before runs on.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        ready_s = durations.parse(args.ready_timeout)
+    except durations.DurationError as error:
+        problem = Problem("--ready-timeout", args.ready_timeout, "a duration such as 90s")
+        raise ConfigError([problem]) from error
+    done = _reload(args, ready_s)
+    sys.stdout.write(f"{json.dumps(done)}\n" if args.json else f"{_told(done)}\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = (
+        "have a function's instances load its code and model anew: new ones are ready before old "
+        "ones go, and if they do not become ready, the old ones serve on"
+    )
+    parser = argparse.ArgumentParser(prog="carpool reload", description=about)
+    add = parser.add_argument
+    add("function", help="the function's name")
+    add(
+        "--ready-timeout",
+        default="120s",
+        metavar="TIME",
+        help="time to become ready (default: %(default)s)",
+    )
+    system_api.add_flags(parser)
+    add("--json", action="store_true", help="print the result as one line of JSON")
+    return parser
+
+
+def _reload(args: argparse.Namespace, ready_s: float) -> dict[str, Any]:
+    """What the provider answers.
+
+    Raises:
+        CarpoolError: it cannot be reached, or the function was not reloaded.
+    """
+    url = f"{args.gateway.rstrip('/')}/system/reload-function/{quote(args.function, safe='')}"
+    asked = {"timeout": durations.format(ready_s)}
+    pair = system_api.credentials(args)
+    timeout_s = (system_api.CONNECT_S, ready_s + _MORE_S)
+    try:
+        answer = requests.post(url, json=asked, auth=pair, timeout=timeout_s)
+    except requests.RequestException as error:
+        raise system_api.Unreachable(args.gateway, error) from error
+    if answer.status_code != requests.codes.ok:
+        raise system_api.Refused(args.gateway, answer)
+    done: dict[str, Any] = answer.json()
+    return done
+
+
+def _told(done: dict[str, Any]) -> str:
+    name, replicas = done["name"], done["replicas"]
+    instances = f"{replicas} instance{'s' * (replicas != 1)}"
+    if not replicas:
+        return f"{name}: no instance runs; the next one loads what is new"
+    if not done["finished"]:
+        return f"{name}: {instances} being replaced one by one; kubectl rollout status follows it"
+    return f"{name}: {instances} reloaded in {done['seconds']:.1f} s"

@@ -1,0 +1,92 @@
+"""Which files of some folders have changed, once they have come to rest.
+
+Editors write a file in several steps, and to copy a model takes a while: a change counts when two
+looks in a row have seen the same. `FileChanges` is pure; `look` reads the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    Seen = Mapping[str, tuple[int, ...]]
+
+__all__ = ["FileChanges", "look"]
+
+_FOLDERS = frozenset({"__pycache__", ".git", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
+# What vim, emacs, PyCharm, gedit and nano write for a moment, and what desktops leave.
+_TEMPORARY = re.compile(
+    r"4913|.*~|\.#.*|#.*#|\..*\.sw[a-z]|.*___jb_(?:tmp|old)___|\.goutputstream-.*|.*\.tmp"
+    r"|.*\.py[co]|\.DS_Store"
+)
+
+
+class FileChanges:
+    """What has changed since the last time that it was said.
+
+    Args:
+        seen: by a first look.
+    """
+
+    def __init__(self, seen: Seen) -> None:
+        self._said = self._last = seen
+
+    def take(self, seen: Seen) -> list[str]:
+        """The paths that are new, changed or gone; none while that still goes on.
+
+        Args:
+            seen: by this look.
+        """
+        at_rest, self._last = seen == self._last, seen
+        if not at_rest or seen == self._said:
+            return []
+        before, self._said = self._said, seen
+        return sorted(
+            path for path in before.keys() | seen.keys() if before.get(path) != seen.get(path)
+        )
+
+
+def look(roots: Iterable[Path], skipped: Iterable[str] = ()) -> Seen:
+    """The files below some folders, or files: time, size and identity of each, by path.
+
+    Links are followed. Caches and what editors write for a moment are left out.
+
+    Args:
+        roots: where to look; what is not there has no files.
+        skipped: names of entries of the roots that are left out.
+    """
+    left_out = frozenset(skipped)
+    return {path: _identity(found) for root in roots for path, found in _below(root, left_out)}
+
+
+def _below(root: Path, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """The files at or below a root; what vanishes meanwhile is left out."""
+    with suppress(OSError):
+        found = root.stat()
+        if stat.S_ISDIR(found.st_mode):
+            yield from _in_folder(str(root), skipped)
+        else:
+            yield str(root), found
+
+
+def _in_folder(path: str, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result]]:
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name in skipped or entry.name in _FOLDERS or _TEMPORARY.fullmatch(entry.name):
+                continue
+            if entry.is_dir():
+                yield from _in_folder(entry.path, frozenset())
+            else:
+                with suppress(OSError):
+                    yield entry.path, entry.stat()
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,188 @@
+"""``carpool up --watch``: what runs follows the stack file and the files of its functions.
+
+A function with a changed file is reloaded, and one whose entry in the stack file has changed is
+deployed anew, both as `Rollout` does it: what is broken is told, and what runs goes on. A further
+change ends a reload that still goes on, as what it loads is old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING
+
+from carpool.errors import CarpoolError
+from faas_stack.interrupts import say
+from faas_stack.provider.canaries import refuse_chains
+from faas_stack.provider.deployment import Deployment
+from faas_stack.stack import stack_file
+from faas_stack.stack.assemble import SKIPPED
+from faas_stack.stack.changed_files import FileChanges, look
+from faas_stack.stack.deploy_request import deploy_request
+from faas_stack.stack.ready import until_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from faas_stack.provider.local.orchestrator import LocalOrchestrator
+    from faas_stack.stack.changed_files import Seen
+    from faas_stack.stack.images import Images
+    from faas_stack.stack.stack_file import StackFile, StackFunction
+
+__all__ = ["Development"]
+
+_PERIOD_S = 0.3
+_REST = 10  # times as long as a look at folders with very many files takes
+
+
+class Development:
+    """Keeps a running stack as its files are; made before they are read to be run.
+
+    Args:
+        images: the stack's, and the stack.
+        orchestrator: what runs it.
+        ready_s: how long a function may take to become ready.
+        prepare: called before a function is deployed that was not there.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        orchestrator: LocalOrchestrator,
+        ready_s: float,
+        prepare: Callable[[StackFunction], Awaitable[None]],
+    ) -> None:
+        self._images = images
+        self._orchestrator = orchestrator
+        self._ready_s = ready_s
+        self._prepare = prepare
+        self._running = {each.name: each for each in images.stack.functions}
+        self._changes: dict[str, FileChanges] = {}
+        self._work: dict[str, asyncio.Task[None]] = {}
+        self._stack_changes = FileChanges(_look_at_stack(images.stack))
+        self._follow(images.stack)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        loop = asyncio.get_running_loop()
+        pause_s = _PERIOD_S
+        try:
+            while True:
+                await asyncio.sleep(pause_s)
+                began_s = loop.time()
+                await self._look()
+                pause_s = max(_PERIOD_S, _REST * (loop.time() - began_s))
+        finally:
+            for task in self._work.values():
+                task.cancel()
+
+    async def _look(self) -> None:
+        stack = self._images.stack
+        if changed := self._stack_changes.take(await asyncio.to_thread(_look_at_stack, stack)):
+            self._take_stack(changed)
+        for function in self._images.stack.functions:
+            seen = await asyncio.to_thread(_look_at, self._images.stack, function)
+            if changed := self._changes[function.name].take(seen):
+                self._start(function.name, self._named(changed))
+
+    def _take_stack(self, changed: list[str]) -> None:
+        """Begin to bring about what the stack file says now."""
+        what = self._named(changed)
+        try:
+            fresh = stack_file.load(self._images.stack.path)
+        except CarpoolError as error:
+            say(f"{what} changed and cannot be used; everything runs on as it was\n{error}")
+            return
+        self._images.stack = fresh
+        functions = {each.name: each for each in fresh.functions}
+        for name in sorted(self._running.keys() | functions.keys()):
+            if functions.get(name) != self._running.get(name):
+                self._changes.pop(name, None)
+                self._start(name, what)
+        self._follow(fresh)
+
+    def _follow(self, stack: StackFile) -> None:
+        """Look from now on at the files of functions that are not looked at."""
+        for each in stack.functions:
+            if each.name not in self._changes:
+                self._changes[each.name] = FileChanges(_look_at(stack, each))
+
+    def _start(self, name: str, what: str) -> None:
+        """Begin to bring a function up to date, in place of an earlier attempt."""
+        before = self._work.pop(name, None)
+        task = asyncio.get_running_loop().create_task(self._update(name, what, before))
+        self._work[name] = task
+        task.add_done_callback(lambda _: self._work.get(name) is task and self._work.pop(name))
+
+    async def _update(self, name: str, what: str, before: asyncio.Task[None] | None) -> None:
+        if before:
+            before.cancel()
+            await asyncio.wait([before])
+        loop, there = asyncio.get_running_loop(), name in self._running
+        began_s = loop.time()
+        try:
+            done = await self._bring_about(name)
+        except CarpoolError as error:
+            kept = "the one before serves on" if there else "it is not deployed"
+            say(f"{name}: {what} changed; {kept}\n{error}")
+        else:
+            say(f"{name}: {what} changed; {done} in {loop.time() - began_s:.1f} s")
+
+    async def _bring_about(self, name: str) -> str:
+        """Have a function as the stack file says; in a word, what that took."""
+        functions = {each.name: each for each in self._images.stack.functions}
+        running, wanted = self._running.get(name), functions.get(name)
+        if wanted is None:
+            await self._remove(name)
+            return "removed"
+        deployment = _deployment(wanted)
+        refuse_chains(deployment, self._orchestrator.all(deployment.namespace))
+        if running is None:
+            await self._deploy(wanted)
+            done = "deployed"
+        elif running != wanted:
+            await self._orchestrator.rollout.roll_out(deployment, self._ready_s)
+            done = "deployed anew"
+        else:
+            await self._orchestrator.reload(name, deployment.namespace, self._ready_s)
+            done = "reloaded"
+        self._running[name] = wanted
+        return done
+
+    async def _deploy(self, function: StackFunction) -> None:
+        """Add a function; it is not there if it does not become ready."""
+        await self._prepare(function)
+        deployment = _deployment(function)
+        async with self._images.rebuilt(function.image):
+            deployed = await self._orchestrator.deploy(deployment)
+            try:
+                await until_ready(deployed, self._ready_s)
+            except BaseException:
+                await self._orchestrator.remove(deployment.service, deployment.namespace)
+                raise
+
+    async def _remove(self, name: str) -> None:
+        if function := self._running.pop(name, None):
+            await self._orchestrator.remove(name, _deployment(function).namespace)
+
+    def _named(self, paths: Iterable[str]) -> str:
+        """Changed files, in few words."""
+        first, *more = (os.path.relpath(path, self._images.stack.folder) for path in paths)
+        return f"{first} and {len(more)} more" if more else first
+
+
+def _deployment(function: StackFunction) -> Deployment:
+    return Deployment.from_json(json.dumps(deploy_request(function)).encode())
+
+
+def _look_at(stack: StackFile, function: StackFunction) -> Seen:
+    """At what a function is assembled of, its template apart."""
+    copied = (stack.folder / path for path in stack.copy)
+    return look([*filter(None, [function.handler]), *copied], SKIPPED)
+
+
+def _look_at_stack(stack: StackFile) -> Seen:
+    """At the stack file, and the files that it takes functions' environments from."""
+    files = (stack.folder / file for each in stack.functions for file in each.environment_files)
+    return look([stack.path, *files])

@@ -1,0 +1,100 @@
+"""The assembled functions of a stack, by image; made anew in folders beside those in use.
+
+The first of a function is ``build/NAME``, where faas-cli puts it too; those of later reloads are
+``build/NAME.2`` and so on. An instance keeps the folder that it was started in, and one that is in
+nobody's use is removed before the next is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import shutil
+from typing import TYPE_CHECKING
+
+from faas_stack.stack.assemble import assemble
+from faas_stack.stack.variant_copy import variant_copy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+    from pathlib import Path
+
+    from faas_stack.stack.assemble import BuildContext
+    from faas_stack.stack.stack_file import StackFile, StackFunction
+    from faas_stack.stack.variant_copy import VariantCopy
+
+__all__ = ["Images"]
+
+
+class Images:
+    """The images of a stack.
+
+    Args:
+        stack: whose functions they are.
+        contexts: where to put them, by image.
+        in_use: the folders that instances were started in.
+
+    Attributes:
+        stack: as it is now.
+        variant_copies: the variants of functions that have any, in each of their folders.
+    """
+
+    def __init__(
+        self,
+        stack: StackFile,
+        contexts: dict[str, BuildContext],
+        in_use: Callable[[], Collection[Path]],
+    ) -> None:
+        self.stack = stack
+        self.variant_copies: list[VariantCopy] = []
+        self._contexts = contexts
+        self._in_use = in_use
+        self._numbers = itertools.count(2)
+
+    def assemble(self) -> None:
+        """Make every image, in place of all that an earlier run has left.
+
+        Raises:
+            ConfigError: a function is not built from a handler, or its files cannot be copied.
+        """
+        for function in self.stack.functions:
+            self._clear(function)
+            self._take(function, assemble(self.stack, function))
+
+    @contextlib.asynccontextmanager
+    async def rebuilt(self, image: str) -> AsyncIterator[None]:
+        """An image made anew for what is started within; if that raises, the one before again.
+
+        Raises:
+            ConfigError: its files cannot be copied.
+        """
+        functions = (each for each in self.stack.functions if each.image == image)
+        if (function := next(functions, None)) is None:  # no file says any more what it is made of
+            yield
+            return
+        before = self._contexts.get(image)
+        self._clear(function)
+        folder = self.stack.folder / "build" / f"{function.name}.{next(self._numbers)}"
+        self._take(function, await asyncio.to_thread(assemble, self.stack, function, folder))
+        try:
+            yield
+        except BaseException:
+            if before is None:
+                del self._contexts[image]
+            else:
+                self._contexts[image] = before
+            raise
+
+    def _take(self, function: StackFunction, context: BuildContext) -> None:
+        self._contexts[context.image] = context
+        found = variant_copy(function, context.folder)
+        there = [copy for copy in self.variant_copies if copy.target.exists()]
+        self.variant_copies[:] = [*there, found] if found else there
+
+    def _clear(self, function: StackFunction) -> None:
+        """Remove folders of a function that nothing is started in any more."""
+        used = {*self._in_use(), *(context.folder for context in self._contexts.values())}
+        for folder in (self.stack.folder / "build").glob(f"{function.name}.*"):
+            if folder.suffix[1:].isdecimal() and folder not in used:
+                shutil.rmtree(folder, ignore_errors=True)

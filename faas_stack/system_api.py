@@ -1,0 +1,65 @@
+"""What commands that ask a running provider share: how it is found, and what its refusals say."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import requests
+
+from carpool import basic_auth
+from carpool.errors import CarpoolError
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["CONNECT_S", "Refused", "Unreachable", "add_flags", "credentials"]
+
+_GATEWAY = "http://127.0.0.1:8080"
+CONNECT_S = 3.0
+
+
+class Unreachable(CarpoolError):
+    """No provider answers at an address."""
+
+    def __init__(self, gateway: str, error: requests.RequestException) -> None:
+        message = f"no provider answers at {gateway} ({type(error).__name__})"
+        super().__init__(f"{message}; is `carpool up` running, and is --gateway right?")
+
+
+class Refused(CarpoolError):
+    """A provider does not do what it was asked for."""
+
+    def __init__(self, gateway: str, answer: requests.Response) -> None:
+        super().__init__(_refusal(gateway, answer))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Which provider, and with which credentials."""
+    add = parser.add_argument
+    default = os.environ.get("OPENFAAS_URL") or _GATEWAY
+    add(
+        "-g",
+        "--gateway",
+        default=default,
+        metavar="URL",
+        help="gateway or provider (default: %(default)s)",
+    )
+    files = "folder with the credentials (default: those of a provider started on this machine)"
+    add("--basic-auth", type=Path, metavar="DIR", help=files)
+
+
+def credentials(args: argparse.Namespace) -> tuple[str, str] | None:
+    """The user and the password that the options of `add_flags` mean; None: there are none."""
+    named = args.basic_auth
+    return basic_auth.credentials(named) if named else basic_auth.credentials_for(args.gateway)
+
+
+def _refusal(gateway: str, answer: requests.Response) -> str:
+    if answer.status_code == requests.codes.unauthorized:
+        return f"{gateway} asks for credentials: name their folder with --basic-auth"
+    try:
+        return str(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"{gateway} answered {answer.status_code}: {answer.text[:200]}"

@@ -1,0 +1,143 @@
+"""A function reloaded: new instances serve before old ones go, and broken ones change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.scaler_access import model_runners
+from tests.faas_stack.rig import IMAGE, ProcessStage, story
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from carpool.http.client import Response
+    from tests.faas_stack.rig import Rig
+
+STAGE = ProcessStage()
+
+
+async def reload(rig: Rig, name: str = "fn", **document: Any) -> Response:
+    """Ask for a reload."""
+    return await rig.call("POST", f"/system/reload-function/{name}", document or None)
+
+
+async def begun(rig: Rig) -> asyncio.Task[Response]:
+    """A reload that waits for an instance that is not soon ready."""
+    await rig.deploy("fn", envVars={"ready_after": "60"}, ready=False)
+    replica_set = rig.function("fn").replica_set
+    before = replica_set.revision
+    reloading = asyncio.create_task(reload(rig))
+    await wait_until_async(lambda: replica_set.revision > before, what="the reload's beginning")
+    return reloading
+
+
+def names(rig: Rig) -> set[str]:
+    """The function's instances."""
+    return {instance.name for instance in rig.instances("fn")}
+
+
+def told(answer: Response) -> dict[str, Any]:
+    """What a reload that was done says, without its time."""
+    document: dict[str, Any] = json.loads(answer.body)
+    assert document.pop("seconds") >= 0
+    return document
+
+
+@story()
+async def test_all_instances_are_new_ones_when_it_is_answered(rig: Rig) -> None:
+    """As many as before, ready, and none of the old is left."""
+    await rig.deploy("fn")
+    assert 202 == (await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})).status
+    await rig.ready("fn", 2)
+    before = names(rig)
+    answer = await reload(rig)
+    assert 200 == answer.status, answer.body
+    assert {"name": "fn", "replicas": 2, "finished": True} == told(answer)
+    assert 2 == len(rig.function("fn").running) == rig.function("fn").available
+    assert set() == before & names(rig)
+
+
+@story()
+async def test_two_at_once_come_one_after_the_other(rig: Rig) -> None:
+    """Each has instances of its own."""
+    await rig.deploy("fn")
+    seen = names(rig)
+    answers = await asyncio.gather(reload(rig), reload(rig))
+    assert [200, 200] == [answer.status for answer in answers]
+    assert 1 == len(rig.function("fn").running)
+    assert set() == seen & names(rig)
+
+
+@story()
+async def test_a_function_at_zero_stays_there(rig: Rig) -> None:
+    """Nothing runs, so nothing is to be replaced; the next call starts what is new."""
+    await rig.deploy("fn", labels={"com.carpool.scale.min": "0"}, ready=False)
+    answer = await reload(rig)
+    assert (200, 0) == (answer.status, told(answer)["replicas"])
+    assert [] == rig.function("fn").running
+    assert 200 == (await rig.call("GET", "/function/fn")).status
+
+
+@story()
+async def test_what_cannot_be_reloaded_is_told(rig: Rig) -> None:
+    """As anywhere else in the API."""
+    await rig.deploy("fn")
+    unknown = await reload(rig, "gn")
+    assert (404, b"no function 'gn'") == (unknown.status, unknown.body[11:27])
+    soon = await reload(rig, timeout="soon")
+    assert 400 == soon.status
+    assert b"timeout = 'soon': expected a duration such as 90s" in soon.body
+
+
+@story(STAGE)
+async def test_what_is_not_ready_in_time_changes_nothing(rig: Rig) -> None:
+    """The old instance is the one that serves on, and no other is left."""
+    await rig.deploy("fn", envVars={"ready_after": "1"})
+    (before,) = names(rig)
+    answer = await reload(rig, timeout="10ms")
+    assert 502 == answer.status
+    assert "fn is not ready after 0.01 s" in json.loads(answer.body)["error"]
+    await wait_until_async(lambda: len(rig.function("fn").running) == 1, what="the new one gone")
+    assert {before} == names(rig)
+    assert 200 == (await rig.call("GET", "/function/fn")).status
+
+
+@story(STAGE)
+async def test_an_update_meanwhile_goes_before(rig: Rig) -> None:
+    """It is not taken back with what it has replaced."""
+    reloading = await begun(rig)
+    document = {"service": "fn", "image": IMAGE, "envVars": {"mine": "1"}}
+    assert 202 == (await rig.call("PUT", "/system/functions", document)).status
+    answer = await reloading
+    assert (409, True) == (answer.status, b"was updated while it was reloaded" in answer.body)
+    await rig.ready("fn")
+    assert {"mine": "1"} == rig.function("fn").deployment.env_vars
+
+
+@story(STAGE)
+async def test_one_that_is_removed_meanwhile(rig: Rig) -> None:
+    """The reload ends, and says so."""
+    reloading = await begun(rig)
+    removed = await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
+    assert 202 == removed.status
+    assert 404 == (await reloading).status
+
+
+def test_a_scaled_function_is_reloaded_where_its_model_runs() -> None:
+    """Its instances are functions of their own, and the front before them has no model."""
+    front = deployment(
+        "fn", labels={"com.carpool.scale.policy": "infless", "com.carpool.slo": "1s"}
+    )
+    ours = deployment("fn--a", envVars={"sidecar_function": "fn", "sidecar_class": "a"})
+    other = deployment("gn--a", envVars={"sidecar_function": "gn", "sidecar_class": "a"})
+    there = [front, ours, other, deployment("gn")]
+    assert [ours] == model_runners(front, there, scaled=True)
+    assert [front] == model_runners(front, there, scaled=False)
+    assert [ours] == model_runners(ours, there, scaled=True)
+
+
+def deployment(name: str, **fields: Any) -> Deployment:
+    """Of a function."""
+    return Deployment.from_json(json.dumps({"service": name, "image": IMAGE, **fields}).encode())
