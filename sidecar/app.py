@@ -1,6 +1,7 @@
 """A sidecar's process: ``python -m sidecar``, the entry point of a function.
 
-The function's process is started first: while it imports and loads, this one imports the rest.
+The function's process is started first: while it imports and loads, this one imports the rest,
+the event loop included.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-import uvloop
-
 from carpool import json_log
 from carpool.errors import CarpoolError
 from carpool.settings import FunctionSettings
 from carpool.validation.problems import Problems
 from sidecar.options import Options
 from sidecar.runtime.handler_launch import plan_launch
-from sidecar.runtime.handler_process import HandlerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from carpool.process.early_start import EarlyStart
+    from sidecar.runtime.handler_launch import Launch
 
 __all__ = ["main"]
 
@@ -30,22 +31,26 @@ log = logging.getLogger(__name__)
 _GRACE_S = 5.0
 
 
-async def _run(settings: FunctionSettings, options: Options, env: Mapping[str, str]) -> None:
+async def _run(
+    settings: FunctionSettings,
+    options: Options,
+    env: Mapping[str, str],
+    launch: Launch | None,
+    started: EarlyStart | None,
+) -> None:
     """Serve until SIGTERM or SIGINT, then drain.
 
     Raises:
         ConfigError: the settings cannot be used.
         OSError: the address cannot be bound.
     """
-    handler = None
-    if not (options.is_front or options.upstreams):
-        handler = HandlerProcess(plan_launch(options, env, plain=settings.wire != "carpool"))
+    from sidecar.runtime.handler_process import HandlerProcess  # noqa: PLC0415 - after the start
+    from sidecar.serving import serve_function  # noqa: PLC0415
+
+    handler = HandlerProcess(launch, started=started) if launch else None
+    if handler:
         handler.start()
     try:
-        if handler:
-            await handler.begun()
-        from sidecar.serving import serve_function  # noqa: PLC0415 - while the handler starts
-
         await serve_function(settings, options, env, handler)
     finally:
         if handler:
@@ -79,7 +84,13 @@ def main(argv: list[str]) -> int:
         env["sidecar_upstreams"] = ",".join(args.upstream)
     try:
         settings, options = _configuration(env)
-        uvloop.run(_run(settings, options, env))
+        launch = None
+        if not (options.is_front or options.upstreams):
+            launch = plan_launch(options, env, plain=settings.wire != "carpool")
+        started = launch.start_early() if launch else None
+        import uvloop  # noqa: PLC0415 - while the handler starts
+
+        uvloop.run(_run(settings, options, env, launch, started))
     except CarpoolError as error:
         log.error("%s", error)  # noqa: TRY400 - a message for a person, not a stack trace
         return error.exit_code

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
+    from carpool.process.early_start import EarlyStart
+
     ReadOutput = Callable[[asyncio.StreamReader], Coroutine[Any, Any, None]]
 
 __all__ = ["ChildProcess", "Command", "end"]
@@ -51,7 +53,7 @@ class ChildProcess:
     def __init__(self, end_rest: Callable[[], None] | None = None) -> None:
         self._end_rest = end_rest
         self._stopped = False  # since it began to start
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | EarlyStart | None = None
         self._pipe: asyncio.BaseTransport | None = None
         self._reader: asyncio.Task[None] | None = None
 
@@ -96,6 +98,17 @@ class ChildProcess:
         if self._stopped:
             await self.kill()
 
+    async def take_over(self, started: EarlyStart, read: ReadOutput) -> None:
+        """Go on with a process that was started before the event loop, as if it were started here.
+
+        Args:
+            started: the process.
+            read: reads its standard error up to the end.
+        """
+        self._stopped = False
+        await self._read_from(started.errors, read)
+        self._process = started
+
     async def ended(self) -> int:
         """Wait for its end, end what it left behind, read its last output; the exit code."""
         process = self._process
@@ -137,13 +150,16 @@ class ChildProcess:
 
         The other end is ours to close: what the process leaves behind may hold this one for ever.
         """
-        loop, stream = asyncio.get_running_loop(), asyncio.StreamReader()
         reading, writing = os.pipe()
+        await self._read_from(reading, read)
+        return writing
+
+    async def _read_from(self, reading: int, read: ReadOutput) -> None:
+        loop, stream = asyncio.get_running_loop(), asyncio.StreamReader()
         self._pipe, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(reading, "rb", 0)
         )
         self._reader = loop.create_task(read(stream))
-        return writing
 
     def _close_output(self) -> None:
         if self._reader:

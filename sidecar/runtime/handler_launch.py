@@ -7,7 +7,7 @@ process group, and both end together.
 from __future__ import annotations
 
 import math
-import secrets
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.errors import ConfigError, Problem
-from carpool.free_port import free_port
+from carpool.free_port import free_port, is_free
 from carpool.process import ready_notice
+from carpool.process.early_start import EarlyStart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,15 @@ class Launch:
         """The socket on which it says that it is ready; empty if there is none."""
         return self.env.get(ready_notice.VARIABLE, "") if self.scratch else ""
 
+    def start_early(self) -> EarlyStart | None:
+        """Start it now; None if that is not possible, as the supervisor is to find and report."""
+        if self.port and not is_free(self.port):
+            return None
+        try:
+            return EarlyStart(self.argv, self.env)
+        except OSError:
+            return None
+
 
 def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False) -> Launch:
     """Decide how the function's process is started.
@@ -71,7 +81,7 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
         problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
         raise ConfigError([problem])
     # of-watchdog listens on every interface, so all that reaches this machine reaches the handler.
-    key = secrets.token_hex(16)
+    key = os.urandom(16).hex()
     env = {**_defaults(options), **env, "handler_key": key}
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
     # Alone, several of them share a machine, and the default port is only one of theirs.

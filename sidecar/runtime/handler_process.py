@@ -25,6 +25,7 @@ from carpool.process.supervisor import Supervisor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from carpool.process.early_start import EarlyStart
     from sidecar.runtime.handler_launch import Launch
 
 __all__ = ["HandlerProcess"]
@@ -46,15 +47,21 @@ class HandlerProcess:
         launch: what to start.
         on_exit: called each time it ends, and told why: ``died`` or ``hung``; None: what `observe`
             is given is.
+        started: its first run, if that has begun already.
     """
 
-    def __init__(self, launch: Launch, on_exit: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        on_exit: Callable[[str], None] | None = None,
+        started: EarlyStart | None = None,
+    ) -> None:
         self._launch = launch
+        self._started = started
         self._ends: list[str] = []  # before `observe`
         self._on_exit = on_exit or self._ends.append
         self._on_ready: Callable[[], None] = lambda: None
         self._notices: ReadyNotices | None = None
-        self._begun = asyncio.Event()
         self._hung = ""
         self._deaths = 0
         self._tail = b""
@@ -118,10 +125,6 @@ class HandlerProcess:
         for reason in self._ends:
             on_exit(reason)
 
-    async def begun(self) -> None:
-        """Wait until the first run has begun, or could not."""
-        await self._begun.wait()
-
     async def stop(self, grace_s: float) -> None:
         """End it: SIGTERM, after ``grace_s`` SIGKILL to it and all that it has started."""
         await self._supervisor.stop(grace_s)
@@ -135,16 +138,16 @@ class HandlerProcess:
 
     async def _run(self) -> str:
         """One run, from its start to its end; what became of it."""
-        try:
-            not_started = await self._start()
-        finally:
-            self._begun.set()
-        return not_started or await self._ended()
+        return await self._start() or await self._ended()
 
     async def _start(self) -> str:
         """Start it; why that is not possible, else empty."""
-        launch = self._launch
+        launch, started = self._launch, self._started
+        self._started = None
         self._killed_before = self._place.killed_for_memory()
+        if started:
+            await self._process.take_over(started, self._relay)
+            return ""
         if launch.port and not is_free(launch.port):
             return self._not_started(
                 f"port {launch.port} is taken; choose another, or sidecar_handler_port=0"

@@ -175,17 +175,19 @@ def test_output_that_is_not_read_stops_nothing() -> None:
 
 
 def test_a_process_is_heard_and_its_earlier_end_is_told(tmp_path: Path) -> None:
-    """Who observes it may come later than its first run, which begins without anybody."""
+    """What observes it may come later than its first run, which began before the event loop."""
 
     async def run() -> None:
         script = "import os, sys; sys.path[:0] = [sys.argv[1]]; "
         script += "from carpool.process.ready_notice import tell; tell(); os._exit(1)"
         argv = (sys.executable, "-c", script, str(ROOT))
         env = {**os.environ, "NOTIFY_SOCKET": f"{tmp_path}/ready.sock"}
-        handler = HandlerProcess(Launch(argv, env, "", "", str(tmp_path)))
+        launch = Launch(argv, env, "", "", str(tmp_path))
+        started = launch.start_early()
+        assert started
+        handler = HandlerProcess(launch, started=started)
         handler.start()
-        await handler.begun()
-        await wait_until_async(lambda: handler.pid == 0, what="its end")
+        await wait_until_async(lambda: handler.pid not in (0, started.pid), what="the second run")
         ends: list[str] = []
         heard = asyncio.Event()
         handler.observe(ends.append, heard.set)

@@ -1,0 +1,67 @@
+"""A process that is started before there is an event loop, which takes it over later.
+
+What starts it imports asyncio meanwhile; so this module does not.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING
+
+from carpool.process.parent_death import tell_on_parent_death
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["EarlyStart"]
+
+
+class EarlyStart:
+    """A process in a session of its own, which is killed when this one ends.
+
+    Args:
+        argv: the program and its arguments.
+        env: its whole environment.
+
+    Attributes:
+        errors: the descriptor to read its standard error from; what takes it over closes it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self.errors, writing = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the command is the function's own
+                argv,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stderr=writing,
+                start_new_session=True,
+                preexec_fn=partial(tell_on_parent_death, signal.SIGKILL),  # noqa: PLW1509 - there are no threads
+            )
+        except BaseException:
+            os.close(self.errors)
+            raise
+        finally:
+            os.close(writing)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code; None until `wait` has seen its end."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Wait for its end, in a thread; its exit code."""
+        import asyncio  # noqa: PLC0415 - it is there by now
+
+        return await asyncio.to_thread(self._process.wait)
