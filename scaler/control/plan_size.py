@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from carpool.plan import InstanceClass, Plan
 
-__all__ = ["instances", "less", "taken", "without"]
+__all__ = ["instances", "less", "reduces", "taken", "without"]
 
 
 def instances(plan: Plan) -> int:
@@ -25,6 +25,17 @@ def taken(plan: Plan) -> float:
         each.replicas * (each.batch_size if each.rate_high is None else each.rate_high)
         for each in plan.classes
     )
+
+
+def reduces(plan: Plan, before: Plan) -> bool:
+    """Whether a plan takes less than another, and lacks some of its instances.
+
+    What instances take is an estimate that follows what is measured: the same ones may be said to
+    take less than before.
+    """
+    there = {each.name: each.replicas for each in plan.classes}
+    lacks = any(there.get(each.name, 0) < each.replicas for each in before.classes)
+    return lacks and taken(plan) < taken(before)
 
 
 def without(plan: Plan, count: int) -> Plan:

@@ -3,12 +3,14 @@
 Theory of operation
 -------------------
 1. Of the plans of the last ``window_s`` the one that takes the most counts, so that a dip of the
-   load stops nothing; and between two reductions there are ``cool_down_s``.
+   load stops nothing; and between two reductions there are ``cool_down_s``. A plan that has all of
+   its instances is no reduction, such as one that only sends requests to others of them.
 2. A reduction goes at most a part of the way in one round, on the classes that there are.
 3. No more new instances start in a round than may.
 4. What is held back is not what requests wait for: a plan that is kept gets the instances that the
    wanted one has for applications that it does not serve; and where those find no room, a reduction
-   counts at once (`unserved`).
+   counts at once (`unserved`). If that has not helped within ``window_s``, reductions are held back
+   as usual: what they wait for cannot be had.
 
 What was wanted before is remembered here; what bounds a function has, and what room there is, is
 not known.
@@ -54,10 +56,17 @@ class Limits:
 
 @dataclass(slots=True)
 class _History:
-    """What was wanted for a function in the last while, and when it was last reduced."""
+    """What was wanted for a function in the last while.
+
+    Attributes:
+        wanted: When, and the plan; each takes more than the next one.
+        reduced_s: When it was last reduced.
+        lacking_s: Since when requests have waited for an instance that finds no room.
+    """
 
     wanted: deque[tuple[float, Plan]] = field(default_factory=deque)
     reduced_s: float = -math.inf
+    lacking_s: float = math.inf
 
 
 class Stabilization:
@@ -91,7 +100,7 @@ class Stabilization:
         """
         steady = serving(load, self._steady(load, plan, now_s, note), plan)
         before = load.plan
-        if before is None or steady is before or plan_size.taken(steady) >= plan_size.taken(before):
+        if before is None or steady is before or not plan_size.reduces(steady, before):
             return self._grown(load, steady, note) if in_steps else steady
         self._history[load.name].reduced_s = now_s
         reduced = self._part_way(before, steady, note)
@@ -108,21 +117,30 @@ class Stabilization:
         wanted = history.wanted
         while wanted and wanted[0][0] <= now_s - self._limits.window_s:
             wanted.popleft()
-        while wanted and plan_size.taken(wanted[-1][1]) <= plan_size.taken(plan):
+        while wanted and not plan_size.reduces(plan, wanted[-1][1]):
             wanted.pop()
+        if wanted and not plan_size.reduces(plan, wanted[0][1]):
+            wanted.clear()
         wanted.append((now_s, plan))
         chosen = wanted[0][1]
-        if lacks_room(load, chosen, plan):
+        if self._makes_room(load, chosen, plan, now_s):
             note("instances are removed at once, to make room for those that requests wait for")
             return plan
         if chosen is not plan:
             note("fewer instances have not been proposed for long enough")
-        if before is None or plan_size.taken(chosen) >= plan_size.taken(before):
+        if before is None or not plan_size.reduces(chosen, before):
             return chosen
         if now_s < history.reduced_s + self._limits.cool_down_s:
             note("the last reduction was too recent")
             return before
         return chosen
+
+    def _makes_room(self, load: FunctionLoad, held: Plan, wanted: Plan, now_s: float) -> bool:
+        """Whether a reduction is for requests that wait, and may still help them."""
+        history = self._history[load.name]
+        lacking = lacks_room(load, held, wanted)
+        history.lacking_s = min(history.lacking_s, now_s) if lacking else math.inf
+        return lacking and held is not wanted and now_s < history.lacking_s + self._limits.window_s
 
     def _grown(self, load: FunctionLoad, plan: Plan, note: Callable[[str], None]) -> Plan:
         """The plan with no more new instances than may start in one round."""

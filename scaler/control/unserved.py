@@ -83,7 +83,7 @@ def lacks_room(load: FunctionLoad, held: Plan, wanted: Plan) -> bool:
 
     So a reduction is to make room for it.
     """
-    if held is wanted or not wanted.variants:
+    if not wanted.variants:
         return False
     offers = _Offers.of(held, wanted)
     waiting = offers.unserved(load, held, wanted)

@@ -26,7 +26,8 @@ of what the objective leaves beside a full batch's execution ``s``. So execution
 begin at least ``T`` apart, but for batches that were full before. All ``n`` instances are busy when
 a batch is to leave only if the last ``n`` batches began within ``s`` less the last tenth. If ``k``
 of them were full, that is when ``n - k + k b`` requests or more came in that time less ``(n - k)
-T``, again a Poisson tail, and the likeliest ``k`` counts.
+T``, again a Poisson tail. Each of the others was not filled in ``T``, by fewer than ``b - 1``
+requests more, which where ``b`` is 2 has the probability ``exp(-R T)``. The likeliest ``k`` counts.
 
 Of two instances whose executions take two thirds of the objective, or three where they take three
 quarters, one is so always free in time, whatever the rate; eager ones may both be busy. Where
@@ -120,9 +121,8 @@ class _Law:
         usual = np.clip(rate_rps * fixed_s / spare, 1.0, self._batch)
         exec_s = fixed_s + item_s * usual
         busy = np.minimum(rate_rps * exec_s / (usual * count), 1.0)
-        all_busy = busy ** (np.sqrt(2 * (count + 1)) - 1)
         uncovered_s = np.maximum(exec_s - self._longest_gap_s(rate_rps), 0.0)
-        return np.asarray(all_busy * _tail(rate_rps / usual * uncovered_s, count))
+        return np.asarray(_all_busy(busy, count) * _tail(rate_rps / usual * uncovered_s, count))
 
     def _longest_gap_s(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """How long a request may wait if a batch collects meanwhile, some more than usual."""
@@ -137,7 +137,9 @@ class _Law:
         load = np.clip(rate_rps / self._most_rps, 1e-9, 1 - 1e-9)
         exponent = _lundberg(load)
         slack_s = np.maximum(self._slack_s - 0.5 * self._full_s / self._count, 0.0)
-        return np.asarray(load * np.exp(-exponent * self._most_rps * slack_s))
+        return np.asarray(
+            _all_busy(load, self._count) * np.exp(-exponent * self._most_rps * slack_s)
+        )
 
 
 class _Patient(_Law):
@@ -147,13 +149,22 @@ class _Patient(_Law):
         """The likeliest way in which all began within the last execution."""
         window_s = _WAITED * self._slack_s
         began_s = self._full_s - (self._slack_s - window_s)
+        unfilled = _at_most(rate_rps * window_s, self._batch - 2)  # its first one, and one to fill
         worst = np.zeros_like(rate_rps)
         for share in _FULL:
             full = share * self._count
             left = self._count - full
             mean = rate_rps * np.maximum(began_s - left * window_s, 0.0)
-            worst = np.maximum(worst, _likely_tail(mean, left + full * self._batch))
+            found = _likely_tail(mean, left + full * self._batch)
+            worst = np.maximum(worst, found * unfilled**left)
         return worst
+
+
+def _all_busy(
+    busy: npt.NDArray[np.float64], count: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Sakasegawa's approximation of Erlang's C, where each instance is busy for such a share."""
+    return np.asarray(busy ** (np.sqrt(2 * (count + 1)) - 1))
 
 
 def _tail(mean: npt.NDArray[np.float64], least: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -168,6 +179,14 @@ def _likely_tail(
     """The same by the approximation of Bahadur and Rao, which is no bound, and nearer to it."""
     spread = np.sqrt(2 * math.pi * least) * (1 - np.minimum(mean / least, 1.0))
     return np.asarray(_tail(mean, least) / np.maximum(spread, 1.0))
+
+
+def _at_most(
+    mean: npt.NDArray[np.float64], most: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Chernoff's bound of the probability that a Poisson number is ``most`` or less."""
+    above = np.maximum(mean, np.maximum(most, 1e-12))
+    return np.asarray(np.exp(most - above - most * np.log(np.maximum(most, 1e-12) / above)))
 
 
 def _lundberg(load: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

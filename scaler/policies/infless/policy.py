@@ -166,14 +166,16 @@ class Infless:
             unserved_rps=unserved_rps,
         )
 
-    def _wait_s(self, draft: Draft) -> float:
+    def _wait_s(self, draft: Draft) -> float | dict[str, float]:
         """How long a request may wait for company; not at all where batches would not fill.
+
+        One number is the tightest application's, and laxer ones wait longer.
 
         Where executions are paid for, company is worth it that does not fill a batch.
         """
         batching = [size.exec_s for size in draft.instances if size.batch > 1]
         if not batching or not (self._fills(draft) or self._paid_together(draft.load)):
-            return 0.0
+            return {"*": 0.0}  # however lax an application's objective is
         executions = 2 if self._priced else 1
         return max(draft.load.tightest_s - executions * max(batching), 0.0)
 

@@ -48,6 +48,20 @@ def test_a_restart_stops_nothing() -> None:
     assert ["fewer instances have not been proposed for long enough"] == notes
 
 
+def test_the_same_instances_are_no_reduction() -> None:
+    """They may be said to take less than before, and then requests go elsewhere at once."""
+    before = of_variants(small=2, large=1)
+    slower = tuple(replace(each, rate_high=(each.rate_high or 0) - 1) for each in before.classes)
+    wish = replace(before, classes=slower, routes=(Route("*", {"large-b1": 1.0}, 0.0),))
+    restraint, notes = Stabilization(Limits(window_s=60, shrink=1.0)), list[str]()
+
+    assert wish is restraint.follow(in_force(before), wish, 0.0, notes.append)
+    assert not notes
+    fewer = of_variants(small=1, large=1)
+    assert wish.routes == followed(restraint, fewer, in_force(wish), 1.0).routes
+    assert {"small-b1": 2, "large-b1": 1} == counts(followed(restraint, fewer, in_force(wish), 2.0))
+
+
 def test_between_two_reductions_there_is_time() -> None:
     """The second waits for the cool-down."""
     limits = Limits(window_s=0, cool_down_s=30, growth_least=100, shrink=1.0)
@@ -149,3 +163,21 @@ def test_what_makes_room_for_those_who_wait_goes_at_once() -> None:
 
     assert {"small-b1": 1} == dict(counts(plan))
     assert "to make room" in notes[0]
+
+
+def test_what_cannot_be_had_holds_no_reduction_open() -> None:
+    """For a window reductions may make room; after that they wait like all others."""
+    restraint = Stabilization(Limits(window_s=60, shrink=1.0))
+    before, wish = of_variants(small=2, large=0), of_variants(small=1, large=0)
+    demanded, served = demanding(before, EXACT), of_variants(small=2, large=1)
+
+    def after(now_s: float, wanted: Plan = wish, load: FunctionLoad = demanded) -> int:
+        return counts(followed(restraint, wanted, load, now_s))["small-b1"]
+
+    assert 2 == after(0.0, before)  # nothing is held back, and nothing helps
+    assert 1 == after(59.0)
+    assert 2 == after(61.0, before)
+    assert 2 == after(62.0)
+    assert 2 == after(63.0, served, demanding(served, EXACT))
+    assert 2 == after(130.0, before)  # from here on it is demanded anew
+    assert 1 == after(131.0)

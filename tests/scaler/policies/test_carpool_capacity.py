@@ -89,6 +89,15 @@ def test_few_are_late_of_patient_batches(
         assert late(one, count, slo_s, rate_rps, scaled(100_000), window_s) <= 2 * MISS
 
 
+def test_little_is_left_over_of_patient_pairs() -> None:
+    """Likewise with five instances whose batches of two wait, and take four fifths of it."""
+    one = option(2, 1.0, 0.4)
+    slo_s = 1.25 * one.size.exec_s
+    rate_rps = 1.6 * taken(one, 5, slo_s, patient=True)
+    (window_s,) = windows_s([one], slo_s)
+    assert late(one, 5, slo_s, rate_rps, scaled(100_000), window_s) > MISS
+
+
 def test_patience_takes_more_where_the_objective_is_tight() -> None:
     """Two instances whose executions take two thirds of it; and no more where they take a fifth."""
     one = option(8, 1.0, 0.1)

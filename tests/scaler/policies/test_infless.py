@@ -183,7 +183,7 @@ def test_a_batch_waits_as_long_as_it_may() -> None:
 
 def test_laxer_applications_wait_longer() -> None:
     """Sizes are for the tightest, waits are each application's own."""
-    apps = (Application("web", 0.2, 100.0), Application("mail", 0.5, 100.0))
+    apps = (Application("web", 0.2, 400.0), Application("mail", 0.5, 400.0))
     function = dataclasses.replace(load(1, model=Linear(0.02, 0.001)), apps=apps)
     routes = infless().plan(snapshot(function)).plans["classify"].routes
     everybody, mail = routes
@@ -263,6 +263,16 @@ def test_nobody_waits_for_company_that_does_not_come() -> None:
     waiting = infless().plan(snapshot(load(60, model=model, max_batch=8))).plans["classify"]
     assert 0.1 < wait_s(48, waiting)
     assert 0 == wait_s(40, waiting)
+
+
+def test_laxer_applications_wait_for_no_company_either() -> None:
+    """Where batches do not fill, nobody gains by waiting, however lax the objective is."""
+    apps = (Application("web", 0.2, 10.0), Application("mail", 0.5, 10.0))
+    model = Linear(0.02, 0.002)
+    function = dataclasses.replace(load(1, model=model, max_batch=8), apps=apps)
+    routes = infless().plan(snapshot(function)).plans["classify"].routes
+
+    assert [0.0] * len(routes) == [route.max_wait_s for route in routes]
 
 
 def test_the_last_instance_is_ready_for_a_burst() -> None:
