@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from benchmarks import (
+    ablation,
     aims,
     batch_law,
     busy_law,
@@ -37,6 +38,7 @@ __all__ = ["BENCHMARKS", "main"]
 
 BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
     "servers": compare.main,
+    "ablation": ablation.main,
     "aims": aims.main,
     "batch-law": batch_law.main,
     "busy-law": busy_law.main,
