@@ -151,7 +151,8 @@ class Batcher:
         self._has_capacity = self.upstreams.has_capacity(now)
         while self._has_capacity and self._queue.request_count and self._close_next(now, actions):
             self._has_capacity = self.upstreams.has_capacity(now)
-        self.finish_predictor.learn(actions.expired, math.inf, self._in_flight.last_exec_s)
+        if actions.expired:
+            self.finish_predictor.learn(actions.expired, math.inf, self._in_flight.last_exec_s)
         return actions
 
     @property

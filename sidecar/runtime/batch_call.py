@@ -75,7 +75,8 @@ class BatchCall:
             [payload.head for payload in payloads],
             [payload.exchange.body for payload in payloads],
         )
-        headers = (*instance.headers, *context) if context else instance.headers
+        lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in context]
+        headers = b"".join((instance.headers, *lines))
         self._pending = instance.pool.begin("POST", "/", headers, message)
 
     async def answers(self, timeout_s: float) -> Answers:

@@ -65,7 +65,8 @@ class ProbedInstance:
     ) -> None:
         self.upstream = upstream
         self._foreign_probe = probe
-        self.headers = wire.batch_headers(key)
+        lines = [f"{name}: {value}\r\n" for name, value in wire.batch_headers(key)]
+        self.headers = "".join(lines).encode()
         self.pool = Pool(upstream.name, max_connections=_CONNECTIONS, answer_bytes=answer_bytes)
         self.reason = "starting"
         self.silent = False

@@ -153,7 +153,6 @@ class Sender:
         self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
         self._recent.record(batch, "answered")
-        explanation = _explanation(batch)
         variant = batch.upstream.variant
         chosen = ((_VARIANT_HEADER, variant),) if variant else ()
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
@@ -162,8 +161,7 @@ class Sender:
             self._metrics.answered(request, status, batch, now)
             headers = (*head.headers, *chosen) if chosen else head.headers
             if request.payload.template.explain:
-                wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
-                headers = (*headers, *explanation, wait)
+                headers = (*headers, *_explanation(batch, request))
             exchange, content_type = request.payload.exchange, head.content_type
             answer, length = (exchange, status, body, content_type, headers), head.length
             if compression and compression.replies(*answer, length):
@@ -192,14 +190,15 @@ class Sender:
         self.end(failed, error, "failed")
 
 
-def _explanation(batch: Batch) -> list[tuple[str, str]]:
-    """Headers about the batch, for callers that sent ``X-Carpool-Explain``."""
+def _explanation(batch: Batch, request: Request) -> list[tuple[str, str]]:
+    """Headers about the batch of a request, for a caller that sent ``X-Carpool-Explain``."""
     facts = {
         "batch": len(batch.requests),
         "closed": batch.close_reason.value,
         "exec-seconds": f"{batch.exec_s:.6f}",
         "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
         "plan": batch.plan if batch.plan is not None else "",
+        "wait-seconds": f"{batch.sent - request.arrived:.6f}",
     }
     return [(f"x-carpool-{name}", str(value)) for name, value in facts.items() if value != ""]
 
