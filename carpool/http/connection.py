@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from carpool.http.exchange import Exchange
     from carpool.http.intake import Intake
+    from carpool.http.known_heads import KnownHeads
 
 __all__ = ["Connection"]
 
@@ -48,6 +49,7 @@ class Owner(ServerState, Memory, Protocol):
     """
 
     limits: Limits
+    heads: KnownHeads
     closing: bool
     quiet: asyncio.Future[None] | None
     connections: OrderedDict[Connection, None]
@@ -100,7 +102,7 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.exchanges: deque[Exchange] = deque()
         self._limits = server.limits
-        self._reader = Reader(self, server.limits)
+        self._reader = Reader(self, server.limits, server.heads)
         self._closing = False  # no further request is read
         self._leaving = False  # no further answer is written
         self._lingering = False  # the client was refused; what it still sends is dropped

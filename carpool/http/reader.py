@@ -18,6 +18,7 @@ from carpool.http.limits import Refused
 
 if TYPE_CHECKING:
     from carpool.http.exchange import Link
+    from carpool.http.known_heads import KnownHeads
     from carpool.http.limits import Limits
 
 __all__ = ["Reader"]
@@ -25,6 +26,7 @@ __all__ = ["Reader"]
 log = logging.getLogger(__name__)
 
 _LINE_BYTES = 64  # of a head that are neither target nor headers, at most
+_TRIES = 16  # requests in a row whose head is new, and no more are looked up for this client
 _PIECE_BYTES = 4096  # smaller pieces of a body are put together, for the same reason
 _FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 _DECISIVE = _FRAMING | {b"connection", b"expect", b"host", b"upgrade"}
@@ -48,17 +50,23 @@ class Reader:
         "_feeding",
         "_first",
         "_headers",
+        "_heads",
         "_limits",
         "_parser",
         "_progress",
         "_target",
         "_trailer_bytes",
+        "_tries",
         "_upgrade",
+        "_whole",
         "partial",
     )
 
-    def __init__(self, connection: Link, limits: Limits) -> None:
+    def __init__(self, connection: Link, limits: Limits, heads: KnownHeads) -> None:
         self._connection = connection
+        self._heads = heads
+        self._tries = _TRIES
+        self._whole: tuple[Exchange, int] | None = None  # the last request, and its body's size
         self._limits = limits
         self._parser = httptools.HttpRequestParser(self)
         self._exchange: Exchange | None = None
@@ -80,6 +88,9 @@ class Reader:
         Raises:
             Refused: the bytes are no request, or one beyond the limits.
         """
+        alone = self._tries > 0 and not self.partial
+        if alone and self._accept_known(data):
+            return
         self._feeding = len(data)
         self._fed += self._feeding
         self._first = not self.partial
@@ -94,6 +105,22 @@ class Reader:
             self._stay(memoryview(data)[offset:])
         if self.partial:
             self._check_progress()
+        elif alone and self._whole:
+            self._heads.keep(data, *self._whole)
+        self._whole = None
+
+    def _accept_known(self, data: bytes) -> bool:
+        """Take ``data`` for a whole request whose head has been read before; False if it is not."""
+        end = data.find(b"\r\n\r\n") + 4
+        known = self._heads.get(data[:end])
+        if known is None or known.body_bytes != len(data) - end:
+            self._tries -= 1
+            return False
+        self._tries = _TRIES
+        exchange = Exchange(self._connection, known.method, known.target, known.headers)
+        exchange.body = data[end:]
+        self._connection.accept(exchange)
+        return True
 
     def take(self) -> Exchange:
         """The request being read, to be refused; its body is dropped."""
@@ -221,6 +248,8 @@ class Reader:
         if pieces:
             exchange.body = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
             self._body = []
+        if self._tries > 0:
+            self._whole = exchange, len(exchange.body)
         self._exchange = None
         self._target = b""
         self._headers = []

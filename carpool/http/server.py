@@ -10,8 +10,9 @@ waiting for answers, and their answers are put back into order.
 Memory: whatever is read and not yet answered, and whatever was written and is not wholly taken by
 its client, counts towards one limit. Above it, clients that do not read are dropped, the longest
 stalled first, and uploads are refused; a client still has room for one small request. So hostile
-clients can make the server hold `Limits.held_bytes`, and 16 KiB for each connection; nothing they
-send makes it more. What was freed after a peak is given back to the system (`carpool.memory`).
+clients can make the server hold `Limits.held_bytes`, 16 KiB for each connection, and the heads of
+`known_heads`, a few megabytes at most; nothing they send makes it more. What was freed after a peak
+is given back to the system (`carpool.memory`).
 
 Room: where no further connection has room, that which has been idle for longest makes way, at no
 cost before: `connections` is ordered by last answers, and a newcomer looks at its first few. One
@@ -45,6 +46,7 @@ from carpool import address as addresses
 from carpool import errors
 from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange
+from carpool.http.known_heads import KnownHeads
 from carpool.http.limits import Limits, Refused
 from carpool.memory import Trimmer
 from carpool.rate_limited_log import RateLimit
@@ -94,6 +96,7 @@ class Server:
         self._says = {reason: RateLimit() for reason in _CLOSED}
         self._room, self._most_turned_away = _places(limits.connections)
         self.limits = limits
+        self.heads = KnownHeads()
         self.loop = loop
         self.now = loop.time
         self.connections: OrderedDict[Connection, None] = OrderedDict()

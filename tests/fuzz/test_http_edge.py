@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carpool.http.known_heads import KnownHeads
 from carpool.http.server import Exchange, Limits, Server, serve
 from tests.carpool.http.edge import CLOSE, Socketless, connect, echo, spoken
 from tests.effort import scaled
@@ -32,7 +33,12 @@ class Edge:
         self.errors: list[dict[str, object]] = []
         self.loop.set_exception_handler(lambda _, context: self.errors.append(context))
 
-    def run(self, *pieces: bytes, app: Callable[[Exchange], None] = echo) -> Socketless:
+    def run(
+        self,
+        *pieces: bytes,
+        app: Callable[[Exchange], None] = echo,
+        heads: KnownHeads | None = None,
+    ) -> Socketless:
         """A client that sent ``pieces``; what the application saw of them is in ``seen``."""
         self.seen = []
 
@@ -41,6 +47,7 @@ class Edge:
             app(exchange)
 
         server = Server(look, LIMITS, self.loop)
+        server.heads = server.heads if heads is None else heads
         client = Socketless(server)
         client.feed(*pieces)
         self.turn()
@@ -50,11 +57,11 @@ class Edge:
         """Let the loop run what is due."""
         self.loop.run_until_complete(asyncio.sleep(0))
 
-    def read(self, *pieces: bytes) -> tuple[list[object], bool]:
+    def read(self, *pieces: bytes, heads: KnownHeads | None = None) -> tuple[list[object], bool]:
         """What the application reads in ``pieces``, and whether the client was refused."""
-        client = self.run(*pieces)
+        client = self.run(*pieces, heads=heads)
         read: list[object] = [
-            (e.method, e.target, e.headers, e.body, e.keep_alive) for e in self.seen
+            (e.method, e.target, e.headers, e.body, e.keep_alive, e.chunked) for e in self.seen
         ]
         refused = bytes(client.sent).count(b"HTTP/1.1 4") + bytes(client.sent).count(b"HTTP/1.1 5")
         server = client._protocol.server
@@ -94,6 +101,19 @@ def test_a_cut_changes_nothing(edge: Edge, raw: bytes, data: st.DataObject) -> N
     pieces = data.draw(cuts(raw))
     assert edge.read(raw) == edge.read(*pieces)
     assert edge.read(raw) == edge.read(*[raw[i : i + 1] for i in range(len(raw))])
+
+
+@quick
+@given(sent=st.lists(requests(), max_size=3), raw=streams(), data=st.data())
+def test_heads_that_are_known_change_nothing(
+    edge: Edge, sent: list[Sent], raw: bytes, data: st.DataObject
+) -> None:
+    """Those of requests that came before, on this connection or on another, good or bad."""
+    heads, whole = KnownHeads(), [one.raw for one in sent]
+    for read in (*whole, raw):
+        edge.read(read, heads=heads)
+    pieces = data.draw(st.permutations([*whole, *data.draw(cuts(raw))]))
+    assert edge.read(*pieces) == edge.read(*pieces, heads=heads)
 
 
 @quick

@@ -1,0 +1,94 @@
+"""Which heads are kept, so that they need not be parsed again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.http.server import Server
+from tests.carpool.http.edge import LIMITS, Socketless, echo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from carpool.http.server import Exchange
+
+POST = b"POST /a?b HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n"
+
+
+class Reading:
+    """A server that keeps what it has read."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.seen: list[Exchange] = []
+        self.server = Server(self._look, LIMITS, loop)
+
+    def _look(self, exchange: Exchange) -> None:
+        self.seen.append(exchange)
+        echo(exchange)
+
+
+@pytest.fixture
+def reading() -> Iterator[Reading]:
+    """One, on a loop of its own."""
+    loop = asyncio.new_event_loop()
+    yield Reading(loop)
+    loop.close()
+
+
+def test_a_head_that_comes_again_is_not_parsed_again(reading: Reading) -> None:
+    """On the same connection or another; bodies are each request's own."""
+    first, second = Socketless(reading.server), Socketless(reading.server)
+    first.feed(POST + b"abc", POST + b"def")
+    second.feed(POST + b"\r\n\r")
+    assert [b"abc", b"def", b"\r\n\r"] == [each.body for each in reading.seen]
+    headers = reading.seen[0].headers
+    assert all(each.headers is headers for each in reading.seen)
+    assert ("POST", "/a?b") == (reading.seen[2].method, reading.seen[2].target)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [POST[:20], POST[20:] + b"abc"],
+        [POST, b"abc"],
+        [POST + b"abc" + POST + b"abc"],
+        [b"GET / HTTP/1.0\r\n\r\n"],
+        [b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n"],
+        [b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"],
+        [POST.replace(b"host: x", b"expect: 100-continue") + b"abc"],
+        [POST.replace(b"host: x", b"upgrade: h2c\r\nconnection: upgrade") + b"abc"],
+        [POST.replace(b"/a", b"/" + b"a" * 1100) + b"abc"],
+        [b"GET / HTTP/1.1\r\ncontent-length: x\r\n\r\n"],
+    ],
+)
+def test_what_is_not_plain_is_not_kept(reading: Reading, pieces: list[bytes]) -> None:
+    """In pieces, pipelined, in another version, with a framing or a size of its own, or no head."""
+    Socketless(reading.server).feed(*pieces)
+    assert 0 == len(reading.server.heads)
+
+
+def test_known_heads_are_read_in_any_company(reading: Reading) -> None:
+    """Behind a part of another request, pipelined, or with more or less behind them."""
+    client = Socketless(reading.server)
+    client.feed(
+        POST + b"abc", POST + b"abc" + POST + b"d", b"ef", POST + b"gh", b"i" + POST, b"jkl"
+    )
+    assert [b"abc", b"abc", b"def", b"ghi", b"jkl"] == [each.body for each in reading.seen]
+
+
+def test_clients_whose_heads_are_always_new_do_not_displace_others(reading: Reading) -> None:
+    """After some of them no more are kept of that client."""
+    client = Socketless(reading.server)
+    client.feed(*[b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(100)])
+    assert 0 < len(reading.server.heads) <= 16
+    assert 100 == len(reading.seen)
+
+
+def test_there_is_an_end_to_them(reading: Reading) -> None:
+    """However many clients send others."""
+    for number in range(1000):
+        Socketless(reading.server).feed(b"GET /%d HTTP/1.1\r\n\r\n" % number)
+    assert 0 < len(reading.server.heads) <= 256
