@@ -67,7 +67,8 @@ async def serve_function(
         OSError: the address cannot be bound.
     """
     tracing = _tracing(options)
-    metrics = Metrics(settings, [o for o in (RequestLog.of(options.log_requests), tracing) if o])
+    request_log = RequestLog.of(options.log_requests)
+    metrics = Metrics(settings, [request_log] if request_log else [], tracing)
 
     def policy_replaced(reason: str) -> None:
         metrics.policy_failures += 1

@@ -27,12 +27,10 @@ from sidecar.runtime.merging import ENTRIES_MAX, FORMS, Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from opentelemetry.trace import Span
-
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
     from sidecar.runtime.merging.form import Mergeable
-    from sidecar.runtime.tracing import Tracing
+    from sidecar.runtime.tracing import OpenSpan, Tracing
 
 __all__ = ["Ingress", "Payload", "Template", "fingerprint"]
 
@@ -94,7 +92,7 @@ class Payload(NamedTuple):
     template: Template
     mergeable: Mergeable | None = None  # where requests are merged
     spent_s: float = 0.0  # of its time, before it arrived here
-    span: Span | None = None  # where it is traced
+    span: OpenSpan | None = None  # where it is traced
 
 
 def fingerprint(request: Request) -> int:

@@ -77,13 +77,18 @@ class Metrics(Collector):
     Args:
         settings: the function's; None: it has neither applications nor objectives.
         observers: are told how requests end.
+        tracing: is told how those end that are traced.
     """
 
     def __init__(
-        self, settings: FunctionSettings | None = None, observers: Sequence[Observer] = ()
+        self,
+        settings: FunctionSettings | None = None,
+        observers: Sequence[Observer] = (),
+        tracing: Observer | None = None,
     ) -> None:
         self._outcomes = Outcomes(settings)
         self._observers = observers
+        self._tracing = tracing
         self.wait = Histogram(_SECONDS)
         self.execution = Histogram(_SECONDS)
         self.size = Histogram(_SIZES)
@@ -120,6 +125,8 @@ class Metrics(Collector):
         outcome = self._outcomes.answered(request, now, failed=failed)
         for observer in self._observers:
             observer.ended(request, outcome, status, now, batch)
+        if self._tracing and request.payload.span is not None:
+            self._tracing.ended(request, outcome, status, now, batch)
 
     def unanswered(self, request: Request, state: str, status: int | None, now: float) -> None:
         """Count a request that came to an end without an answer of the handler's.
@@ -134,6 +141,8 @@ class Metrics(Collector):
         self._outcomes.ended(request.app, state, background=request.background)
         for observer in self._observers:
             observer.ended(request, state, status, now)
+        if self._tracing and request.payload.span is not None:
+            self._tracing.ended(request, state, status, now)
 
     def refused(self, reason: str) -> None:
         """Count a request by why it was not admitted, beside `unanswered`."""

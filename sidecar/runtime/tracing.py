@@ -3,14 +3,18 @@
 A request is traced if its ``traceparent`` says so, and of the others a share. Its span has a child
 for its wait, and a link to the span of its batch, which links to all its traced members. What the
 handler is passed as ``traceparent`` is the request's span; of several merged ones, the batch's.
-Spans are made when a request begins, is sent and ends; nothing is asked of a request that is not
-traced but whether it is.
+
+Which requests are traced is decided first, and nothing is done for the others. Of those that are,
+only identifiers are made while they are under way. A span is made when it ends, of what is known
+then, and handed to the SDK, which sends it: a tracer's own spans, which can be written to at any
+time from any thread, cost several times as much.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
@@ -19,16 +23,17 @@ try:
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     problem = Problem("sidecar_traces", "", "the extra traces", 'pip install "carpool[traces]"')
     raise ConfigError([problem]) from error
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import SpanContext
+    from opentelemetry.util.types import AttributeValue
 
     from carpool.http.server import Exchange
     from sidecar.core.batch import Batch
@@ -36,13 +41,49 @@ if TYPE_CHECKING:
 
     Headers = list[tuple[bytes, bytes]]
 
-__all__ = ["Tracing"]
+__all__ = ["OpenSpan", "Tracing"]
 
 _W3C = TraceContextTextMapPropagator()
-_W3C_NAMES = (b"traceparent", b"tracestate")
+_TRACEPARENT = b"traceparent"
+_W3C_NAMES = (_TRACEPARENT, b"tracestate")
+_SAMPLED = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+_SCOPE = InstrumentationScope("carpool.sidecar")
+_OK, _ERROR = trace.StatusCode.UNSET, trace.StatusCode.ERROR
+_FINE = ("in_time", "late", "cancelled")
 # Read once: with the clocks read each time, equal times would differ by what passes between the two
 # readings, and spans would begin before their parents.
 _BOOT_NS = time.time_ns() - time.monotonic_ns()
+
+
+@dataclass(slots=True)
+class OpenSpan:
+    """A span that has not ended.
+
+    Attributes:
+        name: its name.
+        kind: what it is of.
+        context: its identifiers.
+        parent: the span that it is a part of, if there is one.
+        start: monotonic seconds.
+        links: spans that it belongs together with.
+        attributes: what is known of it.
+    """
+
+    name: str
+    kind: trace.SpanKind
+    context: SpanContext
+    parent: SpanContext | None
+    start: float
+    links: list[trace.Link] = field(default_factory=list)
+    attributes: dict[str, AttributeValue] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Those that make it the parent of what is done elsewhere."""
+        ids = self.context
+        parent = ("traceparent", f"00-{ids.trace_id:032x}-{ids.span_id:016x}-01")
+        state = ids.trace_state
+        return (parent, ("tracestate", state.to_header())) if state else (parent,)
 
 
 class Tracing:
@@ -56,14 +97,15 @@ class Tracing:
 
     def __init__(self, endpoint: str, share: float, function: str) -> None:
         about = {"service.name": function or "carpool", "telemetry.distro.name": "carpool"}
-        self._provider = TracerProvider(resource=Resource.create(about))
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
-        self._tracer = self._provider.get_tracer("carpool.sidecar")
+        self._resource = Resource.create(about)
+        self._processor = BatchSpanProcessor(OTLPSpanExporter(endpoint))
         self._share = share
-        self._draw = random.Random().random  # noqa: S311 - it need not be secret
-        self._batches: dict[int, Span] = {}
+        self._random = random.Random()  # noqa: S311 - it need not be secret
+        self._draw = self._random.random
+        self._open = 0  # requests that are traced, under way
+        self._batches: dict[int, OpenSpan] = {}
 
-    def begin(self, exchange: Exchange, headers: Headers) -> tuple[Span | None, Headers]:
+    def begin(self, exchange: Exchange, headers: Headers) -> tuple[OpenSpan | None, Headers]:
         """The span of a request that has arrived; None: it is not traced.
 
         Args:
@@ -71,37 +113,41 @@ class Tracing:
             headers: those of it that are passed on; they come back, of a request that is traced
                 with its span as the parent of what the handler does.
         """
-        given = [pair for pair in headers if pair[0] in _W3C_NAMES]
-        context = _context(given) if given else None
-        traced = _sampled(context) if context is not None else None
-        if traced is None:
-            traced = self._draw() < self._share
+        parent = None
+        for name, _ in headers:
+            if name == _TRACEPARENT:
+                parent = _parent(headers)
+                break
+        traced = self._draw() < self._share if parent is None else parent.trace_flags.sampled
         if not traced:
             return None, headers
-        name, kind = f"{exchange.method} request", trace.SpanKind.SERVER
-        span = self._tracer.start_span(name, context, kind, start_time=_ns(exchange.received))
+        self._open += 1
+        about = f"{exchange.method} request", trace.SpanKind.SERVER
+        span = self._span(*about, parent, exchange.received)
         kept = [pair for pair in headers if pair[0] not in _W3C_NAMES]
-        return span, [*kept, *((n.encode(), v.encode("latin-1")) for n, v in _headers(span))]
+        return span, [*kept, *((n.encode(), v.encode("latin-1")) for n, v in span.headers)]
 
     def sent(self, batch: Batch) -> tuple[tuple[str, str], ...]:
         """A batch leaves; what its message says of the trace, if one of its members is traced."""
-        spans = [r.payload.span for r in batch.requests if r.payload.span is not None]
-        if not spans:
+        if not self._open:
             return ()
-        about = {"carpool.requests": len(batch.requests), "carpool.items": batch.item_count}
-        span = self._batches[batch.id] = self._tracer.start_span(
-            "batch",
-            trace.set_span_in_context(spans[0]),
-            trace.SpanKind.CLIENT,
-            {**about, "carpool.closed": batch.close_reason.value},
-            [trace.Link(member.get_span_context()) for member in spans],
-            _ns(batch.sent),
-        )
-        for request in batch.requests:
-            if (member := request.payload.span) is not None:
-                member.add_link(span.get_span_context())
-                self._child("wait", member, request.arrived, batch.sent)
-        return _headers(span)
+        members = [request for request in batch.requests if request.payload.span is not None]
+        if not members:
+            return ()
+        first = members[0].payload.span
+        span = self._span("batch", trace.SpanKind.CLIENT, first.context, batch.sent)
+        span.links = [trace.Link(member.payload.span.context) for member in members]
+        span.attributes = {
+            "carpool.requests": len(batch.requests),
+            "carpool.items": batch.item_count,
+            "carpool.closed": batch.close_reason.value,
+        }
+        self._batches[batch.id] = span
+        link = trace.Link(span.context)
+        for request in members:
+            request.payload.span.links.append(link)
+            self._child("wait", request.payload.span, request.arrived, batch.sent)
+        return span.headers
 
     def returned(self, batch: Batch, outcome: str, now: float) -> None:
         """A batch is back: ``answered``, or how it failed."""
@@ -110,9 +156,9 @@ class Tracing:
             return
         if outcome == "answered":
             self._child("handler", span, now - batch.exec_s, now)
+            self._end(span, now)
         else:
-            span.set_status(trace.StatusCode.ERROR, outcome)
-        span.end(_ns(now))
+            self._end(span, now, outcome)
 
     def ended(
         self,
@@ -122,47 +168,59 @@ class Tracing:
         now: float,
         batch: Batch | None = None,
     ) -> None:
-        """A request came to its end; as `RequestLog.ended`."""
+        """A request that is traced came to its end; as `RequestLog.ended`."""
         del batch
-        payload = request.payload
-        span = payload.span
-        if span is None:
-            return
-        span.set_attribute("carpool.outcome", outcome)
-        span.set_attribute("carpool.app", request.app)
-        span.set_attribute("carpool.call_id", payload.call_id)
+        span = request.payload.span
+        self._open -= 1
+        span.attributes = {
+            "carpool.outcome": outcome,
+            "carpool.app": request.app,
+            "carpool.call_id": request.payload.call_id,
+        }
         if status is not None:
-            span.set_attribute("http.response.status_code", status)
-        if outcome not in ("in_time", "late", "cancelled"):
-            span.set_status(trace.StatusCode.ERROR, outcome)
-        span.end(_ns(now))
+            span.attributes["http.response.status_code"] = status
+        self._end(span, now, "" if outcome in _FINE else outcome)
 
     def close(self) -> None:
         """Send what was not sent yet; may take some seconds."""
-        self._provider.shutdown()
+        self._processor.shutdown()  # type: ignore[no-untyped-call]
 
-    def _child(self, name: str, parent: Span, start: float, end: float) -> None:
-        context = trace.set_span_in_context(parent)
-        child = self._tracer.start_span(name, context, start_time=_ns(start))
-        child.end(_ns(end))
+    def _child(self, name: str, parent: OpenSpan, start: float, end: float) -> None:
+        self._end(self._span(name, trace.SpanKind.INTERNAL, parent.context, start), end)
+
+    def _span(
+        self, name: str, kind: trace.SpanKind, parent: SpanContext | None, start: float
+    ) -> OpenSpan:
+        bits = self._random.getrandbits
+        trace_id, state = (parent.trace_id, parent.trace_state) if parent else (bits(128), None)
+        context = trace.SpanContext(trace_id, bits(64), False, _SAMPLED, state)  # noqa: FBT003
+        return OpenSpan(name, kind, context, parent, start)
+
+    def _end(self, span: OpenSpan, now: float, fault: str = "") -> None:
+        """Hand a span over to be sent; ``fault``: how what it is of failed, if it did."""
+        status = trace.Status(_ERROR, fault) if fault else trace.Status(_OK)
+        ended = ReadableSpan(
+            span.name,
+            span.context,
+            span.parent,
+            self._resource,
+            span.attributes,
+            (),
+            span.links,
+            span.kind,
+            status=status,
+            start_time=_ns(span.start),
+            end_time=_ns(now),
+            instrumentation_scope=_SCOPE,
+        )
+        self._processor.on_end(ended)
 
 
-def _context(headers: Headers) -> Context:
-    """What the caller's headers say of its trace."""
-    return _W3C.extract({n.decode(): v.decode("latin-1") for n, v in headers})
-
-
-def _sampled(context: Context) -> bool | None:
-    """Whether the caller's request is traced; None: it does not say."""
-    parent = trace.get_current_span(context).get_span_context()
-    return parent.trace_flags.sampled if parent.is_valid else None
-
-
-def _headers(span: Span) -> tuple[tuple[str, str], ...]:
-    """The headers that make a span the parent of what is done elsewhere."""
-    carrier: dict[str, str] = {}
-    _W3C.inject(carrier, trace.set_span_in_context(span))
-    return tuple(carrier.items())
+def _parent(headers: Headers) -> SpanContext | None:
+    """What the caller's headers say of its trace, if they can be read."""
+    given = {n.decode(): v.decode("latin-1") for n, v in headers if n in _W3C_NAMES}
+    parent = trace.get_current_span(_W3C.extract(given)).get_span_context()
+    return parent if parent.is_valid else None
 
 
 def _ns(at: float) -> int:
