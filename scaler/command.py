@@ -3,6 +3,7 @@
 run                    until it is interrupted (`scaler.run_command`)
 status                 every function in a line
 explain FUNCTION       its plan, the latest decisions, problems
+versions FUNCTION      a function and its canaries, side by side
 shadow                 what the policy of --shadow would have run, beside what was run
 export, import FILE    the store as JSON
 """
@@ -29,7 +30,7 @@ from scaler.stack_folder import STORE_FILE, TOKEN_FILE, URL_FILE
 from scaler.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["main"]
 
@@ -37,6 +38,7 @@ _TIMEOUT_S = 10.0
 _URL = "http://127.0.0.1:8090"
 _STORE = Path("scaler.db")
 _LATEST = 20
+_NEWER = 10**17  # than any sample
 
 
 class _ScalerError(CarpoolError):
@@ -57,6 +59,8 @@ def main(argv: list[str]) -> int:
         _verb(verbs, "explain", "print a function's plan and the reasons for it", _explain)
     )
     explain.add_argument("function", help="its name")
+    versions = _asking(_verb(verbs, "versions", "compare a function with its canaries", _versions))
+    versions.add_argument("function", help="the name of the function whose calls are divided")
     _asking(_verb(verbs, "shadow", "print what the shadow policy would have run", _shadow))
     for name, about, call in (
         ("export", "print the scaler's persistent state as JSON", _export),
@@ -149,6 +153,41 @@ def _explain(args: argparse.Namespace) -> int:
         lines.append(f"  {at:%H:%M:%S} {decision['text']}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def _versions(args: argparse.Namespace) -> int:
+    found = _asked(args, f"/v1/history/{args.function}?after={_NEWER}")
+    comparison = found["comparison"]
+    if not comparison:
+        message = f"{args.function} has no canaries: its label com.carpool.canary names them"
+        raise _ScalerError(message)
+    if args.json:
+        return _print_json(comparison)
+    spent = "cost" if found["priced"] else "core_s"
+    head = ("FUNCTION", "SHARE", "REQUESTS", "RATE", "P50", "P95", "P99")
+    rows: list[tuple[str, ...]] = [
+        (*head, "LATE", "REFUSED", "ERRORS", f"{spent.upper()}/1000"),
+    ]
+    rows += [_version_row(each, spent) for each in comparison["versions"]]
+    _print_table(rows)
+    at = datetime.fromtimestamp(comparison["since_s"]).astimezone()
+    sys.stdout.write(f"since {at:%Y-%m-%d %H:%M:%S}, when the shares were set or first seen\n")
+    return 0
+
+
+def _version_row(version: Mapping[str, Any], spent: str) -> tuple[str, ...]:
+    name, share = version["name"], f"{version['percent']:g}%"
+    if not version["measured"]:
+        return name, share, "not scaled", *("-" for _ in range(8))
+    count = version["requests"]
+    times = (version[key] for key in ("p50_s", "p95_s", "p99_s"))
+    parts = (version[key] for key in ("late", "refused", "errors"))
+    return (
+        *(name, share, str(count), f"{version['rate_rps']:.1f}/s"),
+        *("-" if time_s is None else f"{time_s * 1000:.3g} ms" for time_s in times),
+        *(f"{part / count:.2%}" if count else "-" for part in parts),
+        f"{version[spent] / count * 1000:.3g}" if count else "-",
+    )
 
 
 def _shadow(args: argparse.Namespace) -> int:

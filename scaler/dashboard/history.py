@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from carpool.scaling import Instances
     from scaler.planning.cost import Billing
 
-__all__ = ["History", "Reading", "Sample"]
+__all__ = ["History", "Reading", "Sample", "has_grown"]
 
 _WINDOW = 5  # samples that latencies and misses are taken over: one second has few requests
 _MISSED = ("late", "failed", "expired", "refused")
@@ -125,7 +125,7 @@ class History:
 
     def note(self, reading: Reading, now_s: float, wall_s: float) -> None:
         """The function is like that now; the first reading is only what others are held to."""
-        if self._readings and not _grown(self._readings[-1], reading):
+        if self._readings and not has_grown(self._readings[-1], reading):
             self._readings.clear()  # it was removed and came back, and counts again
         if self._readings:
             self.last += 1
@@ -197,7 +197,7 @@ def _more(old: Mapping[str, int], new: Mapping[str, int], names: Sequence[str]) 
     return sum(new.get(name, 0) - old.get(name, 0) for name in names)
 
 
-def _grown(old: Reading, new: Reading) -> bool:
+def has_grown(old: Reading, new: Reading) -> bool:
     """Whether every counter is at least what it was."""
     return new.starts >= old.starts and all(
         (

@@ -72,6 +72,27 @@ function showFunction(found) {
     return item;
   }));
   showShadow(plan);
+  showVersions();
+}
+
+function showVersions() {
+  const {comparison} = past;
+  const box = byId("versions");
+  box.hidden = !comparison;
+  if (!comparison) return;
+  byId("versions-title").textContent = `Versions, since ${clock(comparison.since_s)}`;
+  byId("versions-cost").textContent =
+    past.priced ? "cost of 1000 requests" : "core-seconds of 1000 requests";
+  box.querySelector("tbody").replaceChildren(...comparison.versions.map((each) => {
+    const share = `${number(each.percent)} %`;
+    if (!each.measured) return row([each.name, share, "not scaled", ...Array(8).fill("–")]);
+    const part = (count) => (each.requests ? percent(count / each.requests) : "–");
+    const spent = past.priced ? each.cost : each.core_s;
+    return row([each.name, share, String(each.requests), `${number(each.rate_rps)} /s`,
+      duration(each.p50_s), duration(each.p95_s), duration(each.p99_s), part(each.late),
+      part(each.refused), part(each.errors),
+      each.requests ? number(spent / each.requests * 1000) : "–"]);
+  }));
 }
 
 function showShadow(plan) {
@@ -176,7 +197,8 @@ async function remember(name) {
   mine.samples = [...mine.samples, ...found.samples.filter((s) => s.number > mine.last ||
     !mine.samples.length)].slice(-found.kept);
   Object.assign(mine, {last: found.last, slo: found.slo_s, percentile: found.percentile,
-    priced: found.priced, every: found.every_s, kept: found.kept, shadow: found.shadow});
+    priced: found.priced, every: found.every_s, kept: found.kept, shadow: found.shadow,
+    comparison: found.comparison});
 }
 
 function state(text, bad) {

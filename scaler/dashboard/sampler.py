@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool.latency import Resources
+from scaler.dashboard.comparison import Comparison
 from scaler.dashboard.history import History, Reading
 from scaler.planning import cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scaler.control.controller import Controller
     from scaler.functions import Functions
@@ -69,6 +70,7 @@ class Sampler:
         self._rule = cost.billing(prices)
         self._histories: dict[str, History] = {}
         self._sizes: dict[str, dict[str, Resources]] = {}
+        self._comparisons: dict[str, Comparison] = {}
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -93,11 +95,33 @@ class Sampler:
             del self._histories[gone], self._sizes[gone]
         most = max(_LEAST, min(_MOST, _MOST_IN_ALL // max(1, len(functions))))
         now_s, wall_s = self._functions.now(), self._functions.wall()
+        readings: dict[str, Reading] = {}
         for controller in functions:
             history = self._histories.setdefault(controller.name, History(self._rule, most))
             history.keep(most)
-            history.note(self._reading(controller, now_s), now_s, wall_s)
+            readings[controller.name] = self._reading(controller, now_s)
+            history.note(readings[controller.name], now_s, wall_s)
             yield
+        self._compare(functions, readings, now_s, wall_s)
+
+    def _compare(
+        self,
+        functions: Iterable[Controller],
+        readings: Mapping[str, Reading],
+        now_s: float,
+        wall_s: float,
+    ) -> None:
+        """Go on comparing versions of functions, and begin anew where the shares are others."""
+        percents = {each.name: each.settings.canary for each in functions if each.settings.canary}
+        known = self._comparisons
+        self._comparisons = {
+            name: known[name]
+            if name in known and known[name].percents == canary
+            else Comparison(name, canary, now_s, wall_s)
+            for name, canary in percents.items()
+        }
+        for comparison in self._comparisons.values():
+            comparison.note(readings, self._histories, now_s)
 
     def past(self, name: str) -> History | None:
         """The samples of a function; None before the first."""
@@ -106,6 +130,7 @@ class Sampler:
     def head(self, controller: Controller) -> dict[str, Any]:
         """What belongs to the samples of a function."""
         history, settings = self._histories.get(controller.name), controller.settings
+        comparison = self._comparisons.get(controller.name)
         objectives = [app.slo_s for app in settings.apps] + [settings.slo_s or 0.0]
         return {
             "slo_s": min((slo_s for slo_s in objectives if slo_s), default=None),
@@ -115,6 +140,7 @@ class Sampler:
             "kept": _MOST,
             "last": history.last if history else 0,
             "shadow": self._shadow(controller.name),
+            "comparison": comparison.to_dict() if comparison else None,
         }
 
     def _shadow(self, name: str) -> dict[str, Any] | None:

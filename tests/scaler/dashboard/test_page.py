@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.log_histogram import bin_of
+from scaler.control.class_function import Status
 from tests.chromium import page
-from tests.scaler.test_sync_api import TOKEN, scaler
+from tests.scaler.test_sync_api import LABELS, TOKEN, scaler
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -62,4 +64,42 @@ def test_whatever_is_written_is_text(tmp_path: Path) -> None:
         assert MARKUP in tab.text("#explain")
         assert 0 == tab.value("document.querySelectorAll('main img, main script').length")
         assert "Carpool" == tab.value("document.title")
+        assert [] == [text for text in tab.complaints if " 401 " not in text]
+
+
+def test_versions_side_by_side(tmp_path: Path) -> None:
+    """A function and its canary, each with its share and what came of it."""
+    with serving(tmp_path) as caller, page(tmp_path / "profile") as tab:
+        labels = {**LABELS, "com.carpool.canary": "new=25%,fixed=5%"}
+        listed = {
+            name: Status.of({"name": name, "image": "x", "replicas": 1, "labels": own})
+            for name, own in {"echo": labels, "new": LABELS}.items()
+        }
+        caller.functions.observe(listed)
+        caller.sampler.sample()
+        said = {"done": 90, "late": 9, "refused": 10}
+        for name in listed:
+            controller = caller.functions.find(name)
+            assert controller is not None
+            controller.reports.fates.update(said)
+            controller.reports.latency.update({bin_of(0.02): 90})
+        caller.sampler.sample()
+        tab.open(f"http://{caller.address}/#echo", width=390)
+        wait_until(lambda: tab.value("document.getElementById('login')?.hidden") is False)
+        tab.value(f"sessionStorage.setItem('carpool-token', '{TOKEN}'); location.reload()")
+        wait_until(lambda: "not scaled" in tab.text("#versions"), what="the comparison")
+        rows = tab.value(
+            "[...document.querySelectorAll('#versions tbody tr')].map("
+            "row => [...row.cells].map(cell => cell.textContent))"
+        )
+        stable, canary, fixed = rows
+        assert [["echo", "70 %", "100"], ["new", "25 %", "100"]] == [stable[:3], canary[:3]]
+        assert ["fixed", "5 %", "not scaled"] == fixed[:3]
+        assert ["9 %", "10 %", "0 %"] == canary[7:10]
+        assert canary[6].endswith(" ms")
+        assert tab.text("#versions-title").startswith("Versions, since ")
+        assert tab.value("document.documentElement.scrollWidth") <= 390
+        tab.open(f"http://{caller.address}/#new")
+        wait_until(lambda: "new" == tab.text("#name"), what="a function without canaries")
+        assert tab.value("document.getElementById('versions').hidden") is True
         assert [] == [text for text in tab.complaints if " 401 " not in text]

@@ -1,0 +1,99 @@
+"""The versions of one function side by side, since the shares of its calls were set last.
+
+Readings of counters that only grow go in, as into a `History`; what came since the first one comes
+out. The time is passed in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from carpool.log_histogram import quantile_s
+from scaler.dashboard.history import has_grown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.dashboard.history import History, Reading
+
+__all__ = ["Comparison"]
+
+_ALL = 100.0  # percent
+_S_PER_HOUR = 3600.0
+_ENDED = ("done", "failed", "expired", "refused")
+_QUANTILES = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
+
+
+class Comparison:
+    """What each version has done.
+
+    Args:
+        name: the function whose calls are divided.
+        percents: of its calls, by the functions that have them.
+        now_s: when they were set, on any axis.
+        wall_s: the same as seconds since the epoch.
+    """
+
+    def __init__(
+        self, name: str, percents: Mapping[str, float], now_s: float, wall_s: float
+    ) -> None:
+        self.percents = percents
+        shares = {name: _ALL - sum(percents.values()), **percents}
+        self._since_s = wall_s
+        self._versions = {each: _Version(share, now_s) for each, share in shares.items()}
+
+    def note(
+        self, readings: Mapping[str, Reading], pasts: Mapping[str, History], now_s: float
+    ) -> None:
+        """Functions that are scaled are like that now; others are not measured here."""
+        for name, version in self._versions.items():
+            if name in readings:
+                version.note(readings[name], pasts[name], now_s)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: since when, and a row for each version, the function's own first."""
+        rows = [{"name": name, **each.to_dict()} for name, each in self._versions.items()]
+        return {"since_s": self._since_s, "versions": rows}
+
+
+class _Version:
+    """The counters of one version, and what they were at first."""
+
+    def __init__(self, percent: float, now_s: float) -> None:
+        self._percent = percent
+        self._first: Reading | None = None
+        self._last: Reading | None = None
+        self._began_s = self._now_s = now_s
+        self._cost = self._core_s = 0.0
+
+    def note(self, reading: Reading, past: History, now_s: float) -> None:
+        if self._first is None or self._last is None or not has_grown(self._last, reading):
+            self._first, self._began_s, self._cost, self._core_s = reading, now_s, 0.0, 0.0
+        elif samples := past.after(past.last - 1):
+            elapsed_s = now_s - self._now_s
+            self._cost += samples[-1].cost_per_hour / _S_PER_HOUR * elapsed_s
+            self._core_s += samples[-1].cores * elapsed_s
+        self._last, self._now_s = reading, now_s
+
+    def to_dict(self) -> dict[str, Any]:
+        if self._first is None or self._last is None:
+            return {"percent": self._percent, "measured": False}
+        elapsed_s = self._now_s - self._began_s
+        fates = Counter(self._last.fates)
+        fates.subtract(self._first.fates)
+        latency = Counter(self._last.latency)
+        latency.subtract(self._first.latency)
+        ended = sum(fates[name] for name in _ENDED)
+        return {
+            "percent": self._percent,
+            "measured": True,
+            "requests": ended,
+            "rate_rps": ended / elapsed_s if elapsed_s > 0 else 0.0,
+            **{name: quantile_s(latency, share) for name, share in _QUANTILES.items()},
+            "late": fates["late"],
+            "refused": fates["refused"],
+            "errors": fates["failed"] + fates["expired"],
+            "cost": self._cost,
+            "core_s": self._core_s,
+        }
