@@ -33,7 +33,7 @@ from benchmarks.cases import CASES
 from benchmarks.flood import Flood
 from benchmarks.launch import Running, free_port
 from benchmarks.machine import commit, machine
-from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER
+from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER, CARPOOL_WATCHDOG
 from benchmarks.servers.recipe import Setup
 from carpool.basic_auth import credentials_for
 
@@ -113,7 +113,10 @@ def _starts(tree: Path, partition: str) -> Iterator[tuple[str, Row]]:
     with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
         setup = Setup(_CASE, free_port(), Path(sys.executable), Path(folder), 0.0)
         yield "handler alone", _timed(partial(_handler, setup, tree))
-        yield "sidecar and handler", _timed(partial(_sidecar, setup, tree))
+        yield "sidecar and handler", _timed(partial(_sidecar, setup, tree, CARPOOL))
+        if not CARPOOL_WATCHDOG.refuses(_CASE):
+            behind = partial(_sidecar, setup, tree, CARPOOL_WATCHDOG)
+            yield "sidecar, of-watchdog and handler", _timed(behind)
         with Running(_of(tree, partition), setup) as running:
             yield "call of a function without replicas", _from_zero(running)
 
@@ -135,8 +138,8 @@ def _handler(setup: Setup, tree: Path) -> float:
     return _until_answered(argv, {**env, **own}, setup)
 
 
-def _sidecar(setup: Setup, tree: Path) -> float:
-    launch = CARPOOL.launch(setup)
+def _sidecar(setup: Setup, tree: Path, server: Server) -> float:
+    launch = server.launch(setup)
     return _until_answered(launch.argv, {**launch.env, "PYTHONPATH": str(tree)}, setup)
 
 

@@ -1,9 +1,10 @@
 """``python -m sidecar``."""
 
 import gc
+import os
 import sys
 
 gc.disable()  # until it serves: imports leave no garbage; looking for it takes an eighth of them
-from sidecar.app import main  # noqa: E402
+from sidecar.app import main, start  # noqa: E402
 
-sys.exit(main(sys.argv[1:]))
+sys.exit(main(sys.argv[1:]) if sys.argv[1:] else start(dict(os.environ)))

@@ -6,12 +6,9 @@ the event loop included.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import os
 from typing import TYPE_CHECKING
 
-from carpool import json_log
 from carpool.errors import CarpoolError
 from carpool.settings import FunctionSettings
 from carpool.validation.problems import Problems
@@ -20,13 +17,12 @@ from sidecar.runtime.handler_launch import plan_launch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from logging import Logger
 
     from carpool.process.early_start import EarlyStart
     from sidecar.runtime.handler_launch import Launch
 
-__all__ = ["main"]
-
-log = logging.getLogger(__name__)
+__all__ = ["main", "start"]
 
 _GRACE_S = 5.0
 
@@ -67,34 +63,52 @@ def _configuration(env: Mapping[str, str]) -> tuple[FunctionSettings, Options]:
     return settings, options
 
 
+def _prepared(env: Mapping[str, str]) -> tuple[FunctionSettings, Options, Launch | None]:
+    """Everything that is read and decided before anything starts."""
+    settings, options = _configuration(env)
+    if options.is_front or options.upstreams:
+        return settings, options, None
+    return settings, options, plan_launch(options, env, plain=settings.wire != "carpool")
+
+
+def _log(env: Mapping[str, str]) -> Logger:
+    """The log of this process, from now on as its options say."""
+    import logging  # noqa: PLC0415 - while the handler starts
+
+    from carpool import json_log  # noqa: PLC0415
+
+    as_json = env.get("sidecar_log_format") == "json"  # so that errors of the options are, too
+    json_log.configure("sidecar", as_json=as_json, function=env.get("OPENFAAS_NAME", ""))
+    return logging.getLogger(__name__)
+
+
+def start(env: Mapping[str, str]) -> int:
+    """Run a sidecar with the settings in an environment, until it is to stop; the exit code."""
+    try:
+        settings, options, launch = _prepared(env)
+        started = launch.start_early() if launch else None
+        _log(env)
+        import uvloop  # noqa: PLC0415 - while the handler starts
+
+        uvloop.run(_run(settings, options, env, launch, started))
+    except CarpoolError as error:
+        _log(env).error("%s", error)
+        return error.exit_code
+    except OSError as error:
+        _log(env).error("cannot listen on %s: %s", env.get("sidecar_listen"), error)
+        return 1
+    return 0
+
+
 def main(argv: list[str]) -> int:
     """``carpool sidecar``: run a sidecar with the settings in the environment."""
+    import argparse  # noqa: PLC0415 - the entry point of a function has no arguments
+
     parser = argparse.ArgumentParser(prog="carpool sidecar", description=main.__doc__)
     parser.add_argument("--listen", help="HOST:PORT or unix:PATH (default: $sidecar_listen)")
     parser.add_argument(
         "--upstream", action="append", default=[], help="a handler's address; may be repeated"
     )
     args = parser.parse_args(argv)
-    env = dict(os.environ)
-    as_json = env.get("sidecar_log_format") == "json"  # so that errors of the options are, too
-    json_log.configure("sidecar", as_json=as_json, function=env.get("OPENFAAS_NAME", ""))
-    if args.listen:
-        env["sidecar_listen"] = args.listen
-    if args.upstream:
-        env["sidecar_upstreams"] = ",".join(args.upstream)
-    try:
-        settings, options = _configuration(env)
-        launch = None
-        if not (options.is_front or options.upstreams):
-            launch = plan_launch(options, env, plain=settings.wire != "carpool")
-        started = launch.start_early() if launch else None
-        import uvloop  # noqa: PLC0415 - while the handler starts
-
-        uvloop.run(_run(settings, options, env, launch, started))
-    except CarpoolError as error:
-        log.error("%s", error)  # noqa: TRY400 - a message for a person, not a stack trace
-        return error.exit_code
-    except OSError as error:
-        log.error("cannot listen on %s: %s", env.get("sidecar_listen"), error)  # noqa: TRY400
-        return 1
-    return 0
+    given = {"sidecar_listen": args.listen, "sidecar_upstreams": ",".join(args.upstream)}
+    return start({**os.environ, **{name: value for name, value in given.items() if value}})

@@ -8,7 +8,6 @@ process with one message and a code other than 0: of-watchdog would keep a funct
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import sys
@@ -38,15 +37,7 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Serve until the process is ended, or check and exit."""
-    parser = argparse.ArgumentParser(
-        prog="python -m watchdog_plugin",
-        description="Serve the function in ./function to a Carpool sidecar or an of-watchdog.",
-        epilog="Settings are environment variables, see docs/handler.md.",
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="load, warm up and exit: 0 if the function can serve"
-    )
-    check = parser.parse_args(argv).check
+    check = _asks_for_check(sys.argv[1:] if argv is None else argv)
     logs.protect_streams()
     code = 1
     try:
@@ -59,6 +50,23 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         logs.say_failure("starting", error)
     sys.stdout.flush()
     os._exit(code)  # threads the author's code has started must not keep a dead function alive
+
+
+def _asks_for_check(argv: Sequence[str]) -> bool:
+    """Whether the command line says ``--check``."""
+    if not argv:
+        return False
+    import argparse  # noqa: PLC0415 - a function's process has no arguments, and is to start soon
+
+    parser = argparse.ArgumentParser(
+        prog="python -m watchdog_plugin",
+        description="Serve the function in ./function to a Carpool sidecar or an of-watchdog.",
+        epilog="Settings are environment variables, see docs/handler.md.",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="load, warm up and exit: 0 if the function can serve"
+    )
+    return bool(parser.parse_args(argv).check)
 
 
 def _check(settings: HandlerSettings) -> int:

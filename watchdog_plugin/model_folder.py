@@ -12,10 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carpool.errors import ConfigError
-from carpool.latency.variant_set import VariantSet
 from carpool.validation import rules
 from carpool.validation.problems import nearest
-from carpool.variants.variant_file import read_variants
 from watchdog_plugin.function import LoadError
 
 if TYPE_CHECKING:
@@ -86,6 +84,10 @@ def listing(folder: Path) -> Path | None:
 
 
 def _variant(there: Path, name: str) -> ModelFile:
+    # Here, as most functions have none, and are to start soon.
+    from carpool.latency.variant_set import VariantSet  # noqa: PLC0415
+    from carpool.variants.variant_file import read_variants  # noqa: PLC0415
+
     try:
         variants = read_variants(there)
         chosen = name or VariantSet(variants).best.name

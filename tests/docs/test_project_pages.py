@@ -84,7 +84,9 @@ def test_the_hosted_workflow_runs_what_ci_runs() -> None:
 def test_a_record_has_its_number_date_and_sections(record: Path) -> None:
     """A decision says what led to it, what was decided, and what follows."""
     text = record.read_text(encoding="utf-8")
-    assert re.match(rf"# {int(record.name[:4])}\. \S.*\n\n(Accepted|Replaced)[^\n]*, 20\d\d-", text)
+    assert re.match(
+        rf"# {int(record.name[:4])}\. \S.*\n\n(Accepted|Proposed|Replaced)[^\n]*, 20\d\d-", text
+    )
     assert ["Context", "Decision", "Consequences"] == re.findall(r"^## (.+)", text, re.MULTILINE)
 
 
