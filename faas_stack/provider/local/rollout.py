@@ -69,12 +69,9 @@ class Rollout:
         """
         image = self._orchestrator.find(name, namespace).deployment.image
         async with self._locks[image]:
-            found = self._deployments(name, namespace)
-            again = [replace(deployment, uid=uuid.uuid4().hex) for deployment in found]
-            await self._roll_out(image, again, ready_s, least=0)  # at zero it stays there
-        self._orchestrator.find(name, namespace)  # it may have been removed meanwhile
-        functions = (self._orchestrator.get(each.service, each.namespace) for each in again)
-        return Reloaded(sum(each.replicas for each in functions if each), finished=True)
+            await self._roll_out(image, lambda: self._again(name, namespace), ready_s, least=0)
+        functions = self._runners(name, namespace)  # a scaler may have changed which
+        return Reloaded(sum(function.replicas for function in functions), finished=True)
 
     async def roll_out(self, deployment: Deployment, ready_s: float) -> None:
         """Replace a function by another deployment, its image made anew.
@@ -87,19 +84,19 @@ class Rollout:
         """
         self._orchestrator.find(deployment.service, deployment.namespace)
         async with self._locks[deployment.image]:
-            await self._roll_out(deployment.image, [deployment], ready_s)
+            await self._roll_out(deployment.image, lambda: [deployment], ready_s)
 
     async def _roll_out(
         self,
         image: str,
-        deployments: Sequence[Deployment],
+        deployments: Callable[[], list[Deployment]],
         ready_s: float,
         least: int | None = None,
     ) -> None:
         taken_back: list[Callable[[], None]] = []
         try:
             async with self.rebuild(image):
-                for deployment in deployments:
+                for deployment in deployments():  # what comes from now on has the image anew
                     name, namespace = deployment.service, deployment.namespace
                     if function := self._orchestrator.get(name, namespace):  # not removed yet
                         taken_back.append(await self._orchestrator.replace(deployment, least))
@@ -109,10 +106,18 @@ class Rollout:
                 take_back()
             raise
 
-    def _deployments(self, name: str, namespace: str) -> list[Deployment]:
+    def _again(self, name: str, namespace: str) -> list[Deployment]:
+        """What a function is deployed as, as other deployments of the same."""
+        deployments = (function.deployment for function in self._runners(name, namespace))
+        return [replace(deployment, uid=uuid.uuid4().hex) for deployment in deployments]
+
+    def _runners(self, name: str, namespace: str) -> list[LocalFunction]:
+        """What runs a function's model now."""
         deployment = self._orchestrator.find(name, namespace).deployment
-        others = (function.deployment for function in self._orchestrator.all(namespace))
-        return model_runners(deployment, others, scaled=self._orchestrator.scaler is not None)
+        there = {each.deployment.service: each for each in self._orchestrator.all(namespace)}
+        others = (function.deployment for function in there.values())
+        scaled = self._orchestrator.scaler is not None
+        return [there[each.service] for each in model_runners(deployment, others, scaled=scaled)]
 
 
 async def until_rolled_out(name: str, replica_set: ReplicaSet, ready_s: float) -> None:
