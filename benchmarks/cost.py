@@ -1,8 +1,9 @@
-"""What a request costs the sidecar, beside another version of it.
+"""What a request costs the sidecar, or the provider, beside another version of it.
 
 ``python -m benchmarks cost --against DIR`` sends `tiny` a steady rate, far enough below its
 capacity that all is in time, to the sidecar of this tree and to that of the tree in DIR, in turn,
-and prints the CPU time of the sidecar's own process for a request.
+and prints the CPU time of the sidecar's own process for a request. With ``--server
+carpool-provider`` it goes through ``/function/NAME``, and the process is the provider's.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ import numpy as np
 from benchmarks.cases import CASES
 from benchmarks.flood import Flood
 from benchmarks.launch import Running, free_port
-from benchmarks.servers.carpool import CARPOOL
+from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER
 from benchmarks.servers.recipe import Setup
 
 if TYPE_CHECKING:
-    from benchmarks.servers.recipe import Launch
+    from benchmarks.servers.recipe import Launch, Server
 
 __all__ = ["main"]
 
+_SERVERS = {server.name: server for server in (CARPOOL, CARPOOL_PROVIDER)}
 _ROOT = Path(__file__).parent.parent
 _WARMUP_S = 1.0
 _CONNECTIONS = 512
@@ -41,6 +43,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks cost", description=__doc__)
     add = parser.add_argument
     add("--against", type=Path, action="append", default=[], metavar="DIR", help="another tree")
+    add("--server", choices=_SERVERS, default=CARPOOL.name, help="what is measured (carpool)")
     add("--rate", type=float, default=15_000, help="requests a second (15000)")
     add("--span", type=float, default=4.0, metavar="SECONDS", help="of one turn (4)")
     add("--rounds", type=int, default=5, help="turns of each (5)")
@@ -49,7 +52,7 @@ def main(argv: list[str]) -> int:
     costs: dict[Path, list[float]] = {tree: [] for tree in trees}
     for turn in range(flags.rounds):
         for tree in trees[turn % len(trees) :] + trees[: turn % len(trees)]:
-            cost_us, answered = _turn(tree, flags.rate, flags.span)
+            cost_us, answered = _turn(_SERVERS[flags.server], tree, flags.rate, flags.span)
             costs[tree].append(cost_us)
             sys.stderr.write(f"{tree.name}: {cost_us:.1f} us, {answered:.1%} answered well\n")
     for tree, each in costs.items():
@@ -58,19 +61,19 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _turn(tree: Path, rate_rps: float, span_s: float) -> tuple[float, float]:
-    """Microseconds of the sidecar's CPU time for a request, and the share answered well."""
+def _turn(server: Server, tree: Path, rate_rps: float, span_s: float) -> tuple[float, float]:
+    """Microseconds of the server's own CPU time for a request, and the share answered well."""
     cores = sorted(os.sched_getaffinity(0))
 
     def launch(setup: Setup) -> Launch:
-        made = CARPOOL.launch(setup)
+        made = server.launch(setup)
         return replace(made, env={**made.env, "PYTHONPATH": str(tree)})
 
     with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
         setup = Setup(CASES["tiny"], free_port(), Path(sys.executable), Path(folder), 0.0)
         os.sched_setaffinity(0, cores[:-1] or cores)
         try:
-            with Running(replace(CARPOOL, launch=launch), setup) as running:
+            with Running(replace(server, launch=launch), setup) as running:
                 os.sched_setaffinity(0, cores[-1:])
                 with Flood(running.port, running.requests, _CONNECTIONS) as flood:
                     flood.open_loop(_due(rate_rps, _WARMUP_S))

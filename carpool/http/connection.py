@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from carpool import errors
+from carpool.errors import BadRequest, Overloaded
 from carpool.http.backlog import Backlog, Memory
 from carpool.http.exchange import ServerState
 from carpool.http.limits import Limits, Refused
@@ -22,20 +23,20 @@ from carpool.http.reader import Reader
 if TYPE_CHECKING:
     from collections import OrderedDict
 
-    from carpool.http.exchange import Exchange
+    from carpool.http.exchange import Exchange, Successor
     from carpool.http.intake import Intake
     from carpool.http.known_heads import KnownHeads
 
-__all__ = ["Connection"]
+__all__ = ["CALL_BYTES_HELD", "HEADER_BYTES_HELD", "STALLED_S", "Connection", "Owner"]
 
 log = logging.getLogger(__name__)
 
 _PIPELINE = 64  # most requests of one connection that the application has at once
 _LINGER_S = 2.0  # a refused client may still be sending; closing at once could destroy the answer
 _SMALL_BYTES = 16 * 1024  # one request of this size is served however full memory is
-_EXCHANGE_BYTES = 1024  # the objects of one request, about
-_HEADER_BYTES = 128  # and of one header
-_STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
+CALL_BYTES_HELD = 1024  # the objects of one request, about
+HEADER_BYTES_HELD = 128  # and of one header
+STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
 _SLOWEST_BYTES_S = 1024  # an upload that is slower is no progress
 _AGAIN_S = 1
 
@@ -189,6 +190,37 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             await self._backlog.taken()
 
+    def switch(self, exchange: Exchange, answer: bytes, protocol: Successor) -> None:
+        """Answer an exchange, the only one, and let another protocol have the socket.
+
+        Raises:
+            BadRequest: it is not the only one.
+            Overloaded: the server closes.
+        """
+        server = self.server
+        if server.closing:
+            msg = "the server is closing"
+            raise Overloaded(msg, _AGAIN_S)
+        if len(self.exchanges) > 1 or self._backlog is not None or self._closing:
+            msg = "nothing else may be asked on a connection that is to be another protocol's"
+            raise BadRequest(msg)
+        server.held_bytes -= exchange.held_bytes
+        self.exchanges.clear()
+        exchange.answered = exchange.gone = True
+        self._closing = self._leaving = True
+        del server.connections[self]
+        successor = protocol(server, self.transport)
+        server.connections[successor] = None
+        self.transport.set_protocol(successor)
+        self.transport.write(answer)
+        server.loop.call_soon(self._succeeded)
+
+    def _succeeded(self) -> None:
+        """Release what is left after `switch`, outside the reader that has called it."""
+        self._reader.close()
+        self.server.held_bytes -= self._unclaimed
+        self._unclaimed = 0
+
     def _catch_up(self) -> None:
         """The client has taken everything, or never will."""
         backlog, self._backlog = self._backlog, None
@@ -210,7 +242,7 @@ class Connection(asyncio.Protocol):
         server = self.server
         if server.held_bytes > server.most_held_bytes:
             self._check_memory()
-        size_bytes = _EXCHANGE_BYTES + _HEADER_BYTES * len(exchange.headers)
+        size_bytes = CALL_BYTES_HELD + HEADER_BYTES_HELD * len(exchange.headers)
         server.held_bytes += size_bytes
         exchange.held_bytes = size_bytes + self._unclaimed
         self._unclaimed = 0
@@ -286,7 +318,7 @@ class Connection(asyncio.Protocol):
             self._check_memory()
 
     def _check_memory(self) -> None:
-        enough = self.server.drop_stalled(_STALLED_S)
+        enough = self.server.drop_stalled(STALLED_S)
         if not enough and (self.exchanges or self._unclaimed > _SMALL_BYTES):
             raise Refused(503, "too much memory is in use for other requests", _AGAIN_S)
 
@@ -363,11 +395,11 @@ class Connection(asyncio.Protocol):
         if self.exchanges:
             return False
         if self._backlog:
-            return now - self._backlog.stalled_since > _STALLED_S
+            return now - self._backlog.stalled_since > STALLED_S
         if not self._reader.partial:
             return not self._unclaimed  # or a request is parked
         waited_s = now - self._active_since
-        return waited_s > _STALLED_S and self._unclaimed < waited_s * _SLOWEST_BYTES_S
+        return waited_s > STALLED_S and self._unclaimed < waited_s * _SLOWEST_BYTES_S
 
     def expire(self, now: float) -> None:
         """Enforce the time limits; called about once a second."""

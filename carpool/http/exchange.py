@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from carpool import errors
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable
 
+    Successor = Callable[[Any, asyncio.Transport], Any]  # of server and socket, a connection
     Headers = Iterable[tuple[str, str]] | bytes  # or their lines as sent, each with its end
 
-__all__ = ["UNKNOWN_LENGTH", "Exchange", "Link", "ServerState", "encode_answer"]
+__all__ = ["UNKNOWN_LENGTH", "Exchange", "Link", "ServerState", "encode_answer", "encoded"]
 
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 UNKNOWN_LENGTH = -1
@@ -42,13 +43,14 @@ def encode_answer(answer: errors.Answer, date: bytes) -> bytes:
     first = _first_lines(answer.status, "application/json", date)
     return b"%b%bcontent-length: %d\r\n\r\n%b" % (
         first,
-        _encoded(answer.headers),
+        encoded(answer.headers),
         len(answer.body),
         answer.body,
     )
 
 
-def _encoded(headers: Headers) -> bytes:
+def encoded(headers: Headers) -> bytes:
+    """Headers as sent."""
     if isinstance(headers, bytes):
         return headers
     lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
@@ -94,6 +96,9 @@ class Link(Protocol):
 
     def abort(self) -> None:
         """Close at once."""
+
+    def switch(self, exchange: Exchange, answer: bytes, protocol: Successor) -> None:
+        """Answer an exchange, and let another protocol have the socket."""
 
     async def writable(self) -> None:
         """Wait until the client has taken everything."""
@@ -203,7 +208,7 @@ class Exchange:
         if self.answered or self._streaming:
             return
         if self.added:
-            headers = _encoded(headers) + _encoded(self.added)
+            headers = encoded(headers) + encoded(self.added)
         size = len(body)
         if self.method == "HEAD" or status in _NO_BODY:
             told = size if length is None or status in _NO_BODY else length
@@ -226,7 +231,7 @@ class Exchange:
     def start(self, status: int, headers: Headers = ()) -> None:
         """Begin a streamed answer; ``write`` its chunks, then ``end``."""
         self._streaming = True
-        self._send(self._head(status, None, _encoded(headers) + _encoded(self.added), None))
+        self._send(self._head(status, None, encoded(headers) + encoded(self.added), None))
 
     def write(self, chunk: bytes) -> None:
         """Send a part of a streamed answer now."""
@@ -242,6 +247,15 @@ class Exchange:
         """Close the connection without completing the answer: the client sees it was cut off."""
         self._connection.abort()
 
+    def switch(self, answer: bytes, protocol: Successor) -> None:
+        """Answer with ``answer`` as it is, and let another protocol have the connection.
+
+        Raises:
+            BadRequest: other requests were sent on it as well.
+            Overloaded: the server closes.
+        """
+        self._connection.switch(self, answer, protocol)
+
     async def drained(self) -> None:
         """Wait until the client has read enough of a streamed answer for more to be sent."""
         await self._connection.writable()
@@ -254,7 +268,7 @@ class Exchange:
         size: int | None,
     ) -> bytes:
         first = _first_lines(status, content_type, self._connection.server.date)
-        parts = [first, _encoded(headers)]
+        parts = [first, encoded(headers)]
         if size is not None and status not in _NO_BODY:
             parts.append(b"content-length: %d\r\n" % size)
         elif size is None and self.chunked:

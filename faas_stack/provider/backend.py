@@ -22,7 +22,11 @@ __all__ = ["Backend", "Instance", "PluginBackend"]
 
 
 class Instance(Protocol):
-    """One running instance of a deployment."""
+    """One running instance of a deployment.
+
+    One with an attribute ``takes_calls`` that is true is sent calls in bundles
+    (`carpool.http.call_frames`).
+    """
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from carpool.errors import DeadlineMissed
+from carpool.http import call_frames
 from faas_stack.provider.call_limit import GRACE_S
 from faas_stack.provider.call_template import lines
 from faas_stack.provider.canary import VERSION_HEADER
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Call"]
 
 _INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
+_BUNDLED = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _random = random.Random()  # noqa: S311 - nothing secret
 
 
@@ -105,6 +107,18 @@ class Call:
     def header_lines(self) -> bytes:
         """For the replica, as sent."""
         return self.template.lines + lines(self._own)
+
+    @property
+    def own_lines(self) -> bytes:
+        """Those of the headers for the replica that are not in its template, a line each."""
+        return b"".join([b"%b: %b\n" % pair for pair in self._own])
+
+    @property
+    def travels_with_others(self) -> bool:
+        """Whether it may go to a replica in a bundle."""
+        exchange = self.exchange
+        small = len(exchange.body) <= call_frames.CALL_BYTES
+        return small and exchange.method in _BUNDLED and not self.template.streams
 
     @property
     def added_lines(self) -> bytes:

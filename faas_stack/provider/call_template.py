@@ -48,6 +48,7 @@ class CallTemplate(NamedTuple):
         name: of the function, as the path has it.
         target: for the replica.
         lines: of the headers for the replica, as sent.
+        head: the same with method and target, as `carpool.http.call_frames` has it.
         own_s: how long the caller gives it by ``X-Timeout``; ``inf``: it says nothing.
         streams: whether the caller asks for an answer in pieces.
         dropped: headers that the caller declares to be for this hop only.
@@ -56,6 +57,7 @@ class CallTemplate(NamedTuple):
     name: str
     target: str
     lines: bytes
+    head: bytes
     own_s: float
     streams: bool
     dropped: frozenset[bytes]
@@ -65,7 +67,7 @@ class CallTemplates:
     """Those of the last different calls."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, _Shared], CallTemplate] = {}
+        self._known: dict[tuple[str, str, _Shared], CallTemplate] = {}
 
     def split(self, exchange: Exchange) -> tuple[CallTemplate, Pairs]:
         """A request's template, and those of its headers for the replica that are its own."""
@@ -77,19 +79,19 @@ class CallTemplates:
                 own.append(pair)
             elif name != b"content-length":
                 shared.append(pair)
-        key = exchange.target, tuple(shared)
+        key = exchange.method, exchange.target, tuple(shared)
         template = self._known.get(key) or self._new(*key)
         if own and template.dropped:
             own = [pair for pair in own if pair[0] not in template.dropped]
         return template, own
 
-    def _new(self, target: str, headers: _Shared) -> CallTemplate:
+    def _new(self, method: str, target: str, headers: _Shared) -> CallTemplate:
         """One that was not there, remembered unless it is large."""
-        template = _template(target, headers)
+        template = _template(method, target, headers)
         if len(target) + sum(len(value) for _, value in headers) <= _REMEMBERED_BYTES:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[target, headers] = template
+            self._known[method, target, headers] = template
         return template
 
 
@@ -104,18 +106,19 @@ def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[byt
     return frozenset(word.strip().lower() for value in values for word in value.split(b","))
 
 
-def _template(target: str, headers: _Shared) -> CallTemplate:
+def _template(method: str, target: str, headers: _Shared) -> CallTemplate:
     path, question, query = target[len(PREFIX) :].partition("?")
     name, _, rest = path.partition("/")
     dropped, last = named_by_connection(headers), dict(headers)
     kept = [pair for pair in headers if _passes(*pair) and pair[0] not in dropped]
     if b"host" in last and not any(name == b"x-forwarded-host" for name, _ in kept):
         kept.append((b"x-forwarded-host", last[b"host"]))
-    accept = last.get(b"accept", b"")
+    accept, own_target = last.get(b"accept", b""), f"/{rest}{question}{query}"
     return CallTemplate(
         name=name,
-        target=f"/{rest}{question}{query}",
+        target=own_target,
         lines=lines(kept),
+        head=f"{method} {own_target}\n".encode("latin-1") + lines(kept).replace(b"\r\n", b"\n"),
         own_s=_own_limit_s(last.get(b"x-timeout")),
         streams=any(media_type in accept for media_type in _STREAMS),
         dropped=dropped,

@@ -219,6 +219,10 @@ class Orchestrator(Protocol[F]):
         """
         ...
 
+    def choose(self, function: F) -> Replica | None:
+        """A ready replica, if the function is there and has one; it is not acquired."""
+        ...
+
     async def acquire(self, function: F) -> Replica:
         """A ready replica for one request, started first if the function is scaled to zero.
 

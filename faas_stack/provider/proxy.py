@@ -16,25 +16,28 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from carpool import errors, wire
+from carpool import errors
 from carpool.errors import CarpoolError, FunctionFault, NotFound, Overloaded
 from carpool.http.client import ConnectionFailed
-from faas_stack.provider.call import Call
-from faas_stack.provider.call_template import (
-    HOP_BY_HOP,
-    PREFIX,
-    CallTemplates,
-    lines,
-    named_by_connection,
+from faas_stack.provider.answer_head import has_not_begun, read_answer_head
+from faas_stack.provider.bundled_call import (
+    CLIENT_LEFT,
+    INTERNAL,
+    BundledCall,
+    closed_unanswered,
+    goes_on,
 )
+from faas_stack.provider.call import Call
+from faas_stack.provider.call_template import PREFIX, CallTemplates
 from faas_stack.provider.canaries import Canaries
 from faas_stack.provider.deployment import split_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from carpool.http.client import Pool, Response, StreamedResponse
+    from carpool.http.client import Pool, StreamedResponse
     from carpool.http.server import Exchange
+    from faas_stack.provider.answer_head import AnswerHead
     from faas_stack.provider.function import Function
     from faas_stack.provider.metrics import Metrics
     from faas_stack.provider.orchestrator import Orchestrator
@@ -45,26 +48,20 @@ __all__ = ["PREFIX", "Proxy"]
 log = logging.getLogger(__name__)
 
 _METHODS = frozenset(("POST", "PUT", "PATCH", "DELETE", "GET", "OPTIONS", "HEAD"))
-_INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
-_OURS = frozenset((b"content-length", b"content-type", b"date"))  # the edge writes these itself
-_NOT_PASSED = _OURS | HOP_BY_HOP
-_CLIENT_LEFT = 499  # in metrics only: nobody is there to be answered
 _TRIES = 5  # replicas that did not begin with a call, before the client is told
 _SWEEP_S = 0.5
 _SHOWN = 80  # characters of a name that does not belong to a function
-_UNAVAILABLE = 503
-_NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
 
 
 class Proxy:
-    """Passes requests on; one task per request, cancelled when its client leaves."""
+    """Passes requests on: with others where the replica takes them so, else by a task for each."""
 
     def __init__(self, orchestrator: Orchestrator[Any], metrics: Metrics) -> None:
         self._orchestrator = orchestrator
         self._metrics = metrics
         self._templates = CallTemplates()
         self._canaries = Canaries(orchestrator)
-        self._calls: dict[asyncio.Task[None], Call] = {}
+        self._calls: dict[Call, Callable[[], object]] = {}  # and what stops them
         self._sweeping: asyncio.TimerHandle | None = None
 
     def accept(self, exchange: Exchange) -> None:
@@ -74,29 +71,62 @@ class Proxy:
             exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=[allowed])
             return
         call = Call(exchange, *self._templates.split(exchange))
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._answer(call))
-        self._calls[task] = call
-        task.add_done_callback(self._calls.pop)
-        exchange.on_gone = task.cancel
+        try:
+            function = self._find(call.template.name)
+        except CarpoolError as error:
+            self.finished(call, call.fail(error))
+            return
         if self._sweeping is None:
+            loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(_SWEEP_S, self._sweep_again)
+        replica: Replica | None = None
+        if call.travels_with_others and not function.division:
+            replica = self._orchestrator.choose(function)
+        if replica and (calls := replica.calls):
+            bundled = BundledCall(self, function, call, replica)
+            self._calls[call] = bundled.stop
+            self._count(call, function)
+            bundled.begin(calls)
+        else:
+            self.forward_alone(call, function)
+
+    def forward_alone(self, call: Call, function: Function) -> None:
+        """Send a call by itself, to whichever replica is ready first."""
+        task = asyncio.get_running_loop().create_task(self._answer(call, function))
+        self._calls[call] = task.cancel
+        task.add_done_callback(lambda _: self._calls.pop(call, None))
+        call.exchange.on_gone = task.cancel
+
+    def finished(self, call: Call, status: int) -> None:
+        """Count a call that is over."""
+        self._calls.pop(call, None)
+        exchange = call.exchange
+        seconds = asyncio.get_running_loop().time() - exchange.received
+        self._metrics.observe(status, exchange.method, "/function/{name}", seconds)
+        if call.function:
+            call.function.answers[status] += 1
+
+    @staticmethod
+    def _count(call: Call, function: Function) -> None:
+        """A function is called; only once by each call, however often that is sent."""
+        if call.function is not function:
+            call.function = function
+            function.invocations += 1
 
     def sweep(self, now: float) -> None:
         """Stop what has to be stopped at ``now``, event-loop time in seconds."""
-        for task, call in self._calls.items():
+        for call, stop in tuple(self._calls.items()):
             if call.must_stop(now):
-                task.cancel()
+                stop()
 
     def _sweep_again(self) -> None:
         loop = asyncio.get_running_loop()
         self.sweep(loop.time())
         self._sweeping = loop.call_later(_SWEEP_S, self._sweep_again) if self._calls else None
 
-    async def _answer(self, call: Call) -> None:
-        exchange, status = call.exchange, _CLIENT_LEFT
+    async def _answer(self, call: Call, function: Function) -> None:
+        exchange, status = call.exchange, CLIENT_LEFT
         try:
-            function = self._find(call.template.name)
             serve = self._divide if function.division else self._forward
             status = await serve(function, call)
         except CarpoolError as error:
@@ -109,12 +139,9 @@ class Proxy:
         except Exception:
             log.exception("proxying %s failed", exchange.target)
             status = 500
-            exchange.reply(status, errors.body("internal error"), headers=[_INTERNAL])
+            exchange.reply(status, errors.body("internal error"), headers=[INTERNAL])
         finally:
-            seconds = asyncio.get_running_loop().time() - exchange.received
-            self._metrics.observe(status, exchange.method, "/function/{name}", seconds)
-            if call.function:
-                call.function.answers[status] += 1
+            self.finished(call, status)
 
     def _find(self, name: str) -> Function:
         if not name:
@@ -143,8 +170,7 @@ class Proxy:
         return await self._forward(function, call)
 
     async def _forward(self, function: Function, call: Call) -> int:
-        call.function = function
-        function.invocations += 1
+        self._count(call, function)
         loop = asyncio.get_running_loop()
         for left in reversed(range(_TRIES)):
             if call.spare and not function.available:
@@ -159,9 +185,8 @@ class Proxy:
             except ConnectionFailed as error:
                 call.begun = error.sent
                 replica.instance.suspect()
-                if error.sent and not (error.stale and call.repeats()):
-                    message = f"the function closed the connection before it answered: {error}"
-                    raise FunctionFault(message) from error
+                if not goes_on(error, call):
+                    raise closed_unanswered(error) from error
             except asyncio.CancelledError:
                 if not call.takes_retry():
                     raise
@@ -177,15 +202,16 @@ class Proxy:
         request = exchange.method, call.template.target, call.header_lines, exchange.body
         if call.template.streams:
             async with pool.stream(*request) as streamed:
-                _check_begun(streamed, last=last)
-                await _pass_on(streamed, call)
+                head = read_answer_head(streamed.headers)
+                _check_begun(streamed.status, head, last=last)
+                await _pass_on(streamed, head, call)
                 return streamed.status
         response = await pool.request(*request)
-        _check_begun(response, last=last)
-        content_type = _content_type(response, exchange)
-        headers = _answer_lines(response.headers) + call.added_lines
+        head = read_answer_head(response.headers)
+        _check_begun(response.status, head, last=last)
+        headers, told = head.lines + call.added_lines, response.told_length
         exchange.reply(
-            response.status, response.body, content_type, headers, length=response.told_length
+            response.status, response.body, head.type_for(exchange), headers, length=told
         )
         return response.status
 
@@ -201,21 +227,18 @@ class _NotBegun(Exception):
     """A replica has refused a call before it began with it."""
 
 
-def _check_begun(answer: Response | StreamedResponse, *, last: bool) -> None:
+def _check_begun(status: int, head: AnswerHead, *, last: bool) -> None:
     """Raise if another replica may have the call; the ``last`` one's refusal is the answer."""
-    refused = answer.status == _UNAVAILABLE and any(n == _NOT_BEGUN for n, _ in answer.headers)
-    if refused and not last:
+    if has_not_begun(status, head) and not last:
         raise _NotBegun
 
 
-async def _pass_on(streamed: StreamedResponse, call: Call) -> None:
+async def _pass_on(streamed: StreamedResponse, head: AnswerHead, call: Call) -> None:
     """Copy an answer piece by piece, no faster than the client reads."""
     exchange = call.exchange
-    content_type = _content_type(streamed, exchange)
-    headers = _answer_lines(streamed.headers) + call.added_lines
+    first = f"content-type: {head.type_for(exchange)}\r\n".encode("latin-1")
     loop = asyncio.get_running_loop()
-    first = f"content-type: {content_type}\r\n".encode("latin-1")
-    exchange.start(streamed.status, first + headers)
+    exchange.start(streamed.status, first + head.lines + call.added_lines)
     call.piece_sent(loop.time())
     try:
         async for chunk in streamed.chunks():
@@ -227,20 +250,3 @@ async def _pass_on(streamed: StreamedResponse, call: Call) -> None:
         exchange.abort()
         return
     exchange.end()
-
-
-def _answer_lines(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    named = named_by_connection(headers)
-    return lines(
-        pair
-        for pair in headers
-        if pair[0] not in _NOT_PASSED and pair[0] not in named and not pair[0].startswith(b"proxy-")
-    )
-
-
-def _content_type(answer: Response | StreamedResponse, exchange: Exchange) -> str:
-    """The answer's, else the request's, else plain text."""
-    for name, value in answer.headers:
-        if name == b"content-type":
-            return value.decode("latin-1")
-    return (exchange.header(b"content-type") or b"text/plain").decode("latin-1")

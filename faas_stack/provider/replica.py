@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from carpool.http.call_client import Calls
 from carpool.http.client import ANSWER_BYTES, Pool
 
 if TYPE_CHECKING:
@@ -39,13 +40,15 @@ class Replica:
         self.in_flight = 0
         self.draining = False
         self._pool: Pool | None = None
+        self._calls: Calls | None = None
         self._idle: asyncio.Event | None = None
 
     @property
     def pool(self) -> Pool:
         """Connections to where the instance is now: started again, it may have moved."""
         if self._pool is None or self._pool.address != self.instance.address:
-            self.close()
+            if self._pool:
+                self._pool.close()
             self._pool = Pool(
                 self.instance.address,
                 max_connections=_CONNECTIONS,
@@ -55,9 +58,26 @@ class Replica:
         return self._pool
 
     @property
+    def calls(self) -> Calls | None:
+        """Takes calls for it in bundles; None: it wants each by itself."""
+        instance = self.instance
+        if not getattr(instance, "takes_calls", False):  # those of plugins may not know of it
+            return None
+        calls = self._calls
+        if calls is None or calls.address != instance.address:
+            if calls:
+                calls.close()
+            calls = self._calls = Calls(instance.address, self._answer_bytes, self._connect_s)
+        return None if calls.refused else calls
+
+    @property
     def ready(self) -> bool:
         """Whether it may be sent a request."""
         return self.instance.ready and not self.draining
+
+    def acquire(self) -> None:
+        """It has one request more, until that is released."""
+        self.in_flight += 1
 
     def release(self) -> None:
         """A request is over."""
@@ -75,3 +95,5 @@ class Replica:
         """Close the connections to it."""
         if self._pool:
             self._pool.close()
+        if self._calls:
+            self._calls.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from carpool import wire
 from carpool.errors import NotFound, Overloaded
+from carpool.http import call_frames, call_server
 from carpool.process import ready_notice
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _ALLOWED = (("allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
 
 
 class Readiness:
-    """Answers ``/_/health``, ``/_/ready``, ``/metrics``, and what methods there are.
+    """Answers ``/_/health``, ``/_/ready``, ``/_/calls``, ``/metrics``, and what methods there are.
 
     Args:
         upstreams: the instances.
@@ -58,7 +59,7 @@ class Readiness:
         elif path == "/_/ready":
             reason = self._not_ready()
             body = reason.encode() or b"OK"
-            headers = [(wire.REPEATABLE_HEADER, "true")]
+            headers = [(wire.REPEATABLE_HEADER, "true"), (wire.CALLS_HEADER, "true")]
             if self.failing():
                 headers.append(("x-carpool-failing", "true"))
             concurrency = sum(
@@ -69,6 +70,8 @@ class Readiness:
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
         elif path == "/metrics":
             exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+        elif path == call_frames.PATH:
+            call_server.accept(exchange)
         else:
             msg = f"{path}: expected /_/health, /_/ready or /metrics"
             raise NotFound(msg)

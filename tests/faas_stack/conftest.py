@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(
-    params=["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])]
+    params=[
+        "process",
+        "process-alone",
+        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow]),
+    ]
 )
 def backend_stage(request: pytest.FixtureRequest) -> Stage:
-    """A stage of each kind."""
-    if request.param == "process":
-        return ProcessStage()
+    """A stage of each kind; of processes also without calls in bundles."""
+    if request.param.startswith("process"):
+        return ProcessStage(alone=request.param == "process-alone")
     stage: Stage = request.getfixturevalue("docker_stage")
     return stage

@@ -59,7 +59,14 @@ class MachineStage:
 
 
 class ProcessStage(MachineStage):
-    """Instances as processes."""
+    """Instances as processes.
+
+    Args:
+        alone: they take no calls in bundles.
+    """
+
+    def __init__(self, *, alone: bool = False) -> None:
+        self._command = (*INSTANCE, "alone") if alone else INSTANCE
 
     @asynccontextmanager
     async def open(
@@ -71,7 +78,7 @@ class ProcessStage(MachineStage):
             IMAGE: BuildContext(IMAGE, context, "the command"),
             "bare": BuildContext("bare", context, ""),
         }
-        backend = ProcessBackend(images, secrets, command=INSTANCE, grace_s=GRACE_S, **options)
+        backend = ProcessBackend(images, secrets, command=self._command, grace_s=GRACE_S, **options)
         await backend.open()
         try:
             yield backend

@@ -86,6 +86,7 @@ async def test_a_call_that_takes_too_long_is_504(rig: Rig) -> None:
     """It says how long it may take, and the function learns that no client waits any more."""
     await rig.deploy("fn")
     call = await begun(rig, "/hang")
+    await rig.printed("fn", "hanging")
     await swept(rig, LIMIT_S - 1)
     assert 1 == rig.function("fn").running[0].in_flight
     await swept(rig, LIMIT_S)

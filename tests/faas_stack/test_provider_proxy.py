@@ -96,6 +96,37 @@ async def test_headers_that_are_there_stay(rig: Rig) -> None:
     assert (None, None) == (answer.header(b"x-call-id"), answer.header(b"x-start-time"))
 
 
+@story(ProcessStage())
+async def test_callers_cannot_ask_for_a_connection_of_the_provider(rig: Rig) -> None:
+    """What asks for it by ``/_/calls`` is not passed on; it is the provider's own to ask."""
+    await rig.deploy("fn")
+    asked = [("connection", "upgrade"), ("upgrade", "carpool-calls")]
+    answer = await rig.call("GET", "/function/fn/_/calls", headers=asked)
+    assert 426 == answer.status
+    assert b"carpool-calls" in answer.body
+
+
+@pytest.mark.parametrize("travel", ["together", "alone"])
+def test_calls_share_a_connection_where_the_replica_takes_them_so(
+    travel: str, tmp_path: Path
+) -> None:
+    """Else each has one; what is answered is the same."""
+
+    @story(ProcessStage(alone=travel == "alone"))
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn")
+        (replica,) = rig.function("fn").running
+        calls = [rig.call("POST", f"/function/fn/{n}", f"{n}".encode()) for n in range(20)]
+        for number, answer in enumerate(await asyncio.gather(*calls)):
+            document = seen(answer)
+            assert (f"/{number}", f"{number}") == (document["target"], document["body"])
+        shared = len(replica.calls._connections) if replica.calls else 0
+        expected = (1, 0) if travel == "together" else (0, 20)
+        assert expected == (shared, len(replica.pool._idle))
+
+    scene(tmp_path)
+
+
 @story()
 async def test_answer_headers(rig: Rig) -> None:
     """Status and headers come back as the function gave them; redirects are not followed."""
@@ -157,7 +188,8 @@ async def test_client_that_leaves_cancels_the_call(rig: Rig) -> None:
     await rig.deploy("fn")
     call = asyncio.ensure_future(rig.call("GET", "/function/fn/hang"))
     replica = rig.function("fn").running[0]
-    await wait_until_async(lambda: replica.in_flight == 1)
+    await rig.printed("fn", "hanging")
+    assert 1 == replica.in_flight
     call.cancel()
     await wait_until_async(lambda: replica.in_flight == 0)
     await rig.printed("fn", "the client left")

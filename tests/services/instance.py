@@ -1,7 +1,8 @@
 """A stand-in for a function's entry command: serves on ``$sidecar_listen``, drains on SIGTERM.
 
 Behaviour comes from its environment (``ready_after``, ``die_after``, ``spawn``, ``deaf``,
-``repeatable``) and, per request, from the path.
+``repeatable``) and, per request, from the path. With an argument ``alone`` it takes no calls in
+bundles.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import sys
 from pathlib import Path
 from urllib.parse import parse_qs
 
+from carpool import wire
+from carpool.http import call_frames, call_server
 from carpool.http.server import Exchange, serve
 from carpool.process import ready_notice
 
+ALONE = "alone" in sys.argv[1:]
 CHILD = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 
 
@@ -39,6 +43,12 @@ class Instance:
         self.streamed: Exchange | None = None
 
     def __call__(self, exchange: Exchange) -> None:
+        if exchange.path == call_frames.PATH and not ALONE:
+            call_server.accept(exchange)
+        else:
+            self.answer(exchange)
+
+    def answer(self, exchange: Exchange) -> None:
         query = parse_qs(exchange.query)
         if exchange.path == "/_/ready":
             self.tell_whether_ready(exchange)
@@ -74,6 +84,8 @@ class Instance:
         waiting = self.loop.time() - self.began < self.ready_after_s
         reason = "draining" if self.draining else "loading" if waiting else ""
         headers = [("x-carpool-repeatable", "true")] if os.environ.get("repeatable") else []
+        if not ALONE:
+            headers.append((wire.CALLS_HEADER, "true"))
         exchange.reply(503 if reason else 200, (reason or "OK").encode(), "text/plain", headers)
 
     def echo(self, exchange: Exchange) -> None:

@@ -43,7 +43,7 @@ class KubernetesFunction(Function):
         self._pods: dict[str, PodInstance] = {}
         self._ready: list[Replica] = []
         # Anyone may call, so callers do not hear the cluster's reasons.
-        self._waiting = WaitingCalls(stored.deployment.service, self._choose, self._is_failing)
+        self._waiting = WaitingCalls(stored.deployment.service, self.choose, self._is_failing)
 
     @property
     def removed(self) -> bool:
@@ -143,11 +143,12 @@ class KubernetesFunction(Function):
             NotFound: the function was removed meanwhile.
         """
         replica = await self._waiting.replica(patience_s)
-        replica.in_flight += 1
+        replica.acquire()
         self._pods[replica.instance.name].meet()
         return replica
 
-    def _choose(self) -> Replica | None:
+    def choose(self) -> Replica | None:
+        """The one of two ready pods that has fewer calls, if there is one."""
         if not self._ready:
             return None
         pair = random.sample(self._ready, min(2, len(self._ready)))  # in any order, for draws

@@ -221,6 +221,10 @@ class KubernetesOrchestrator:
             await self._api.remove(collection(DEPLOYMENTS, namespace, object_name(name)))
         self._namespaces.find(namespace).removed(function)
 
+    def choose(self, function: KubernetesFunction) -> Replica | None:
+        """A ready pod, if the function is there and has one; it is not acquired."""
+        return function.choose()
+
     async def acquire(self, function: KubernetesFunction) -> Replica:
         """A ready pod for one call, after a scale from zero if need be; the caller releases it.
 

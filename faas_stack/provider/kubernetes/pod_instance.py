@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PodInstance"]
 
 _REPEATABLE = wire.REPEATABLE_HEADER.encode()
+_CALLS = wire.CALLS_HEADER.encode()
 _ANSWERS_WITHIN_S = 2.0
 _ASK_AGAIN_S = 0.5
 _SILENT_PROBES = 2
@@ -38,7 +39,7 @@ class PodInstance:
 
     def __init__(self, state: PodState, changed: Callable[[], None]) -> None:
         self.state = state
-        self.repeatable = False
+        self.repeatable = self.takes_calls = False
         self._changed = changed
         self._suspected = False
         self._was_ready = state.ready
@@ -128,4 +129,5 @@ class PodInstance:
             pool.close()
         self._unanswered = 0
         self.repeatable = answer.header(_REPEATABLE) is not None
+        self.takes_calls = answer.header(_CALLS) is not None
         return True

@@ -226,6 +226,13 @@ class LocalOrchestrator:
         function.replicas = 0
         self._leaving.start(function.replica_set.remove())
 
+    def choose(self, function: LocalFunction) -> Replica | None:
+        """A ready replica, if the function is there and has one; it is not acquired."""
+        deployment = function.deployment
+        if self.get(deployment.service, deployment.namespace) is not function:
+            return None
+        return function.replica_set.choose() if function.replicas else None
+
     async def acquire(self, function: LocalFunction) -> Replica:
         """A replica for one request, started first if the function is scaled to zero.
 

@@ -69,7 +69,7 @@ class ReplicaSet:
         self._drains = TaskSet()
         self.replicas: list[Replica] = []
         self._waiting = WaitingCalls(
-            deployment.service, self._choose, lambda: self.failing, lambda: self.reason
+            deployment.service, self.choose, lambda: self.failing, lambda: self.reason
         )
         self.log = LogRing()
 
@@ -139,7 +139,7 @@ class ReplicaSet:
             NotFound: the function was removed meanwhile.
         """
         replica = await self._waiting.replica(patience_s)
-        replica.in_flight += 1
+        replica.acquire()
         return replica
 
     def leave(self) -> None:
@@ -163,7 +163,8 @@ class ReplicaSet:
         names = [r.instance.name for r in self.replicas if not r.draining]
         return sum(ledger.assignment(name) is not None for name in names) <= self.wanted
 
-    def _choose(self) -> Replica | None:
+    def choose(self) -> Replica | None:
+        """The ready replica with the least to do, if there is one."""
         ready = [r for r in self.replicas if r.ready]
         return min(ready, key=lambda r: r.in_flight) if ready else None
 

@@ -32,6 +32,7 @@ _FAILING_STARTS = 3
 _SILENT_PROBES = 2  # in a row without an answer; one may be a moment in which the machine is busy
 _REASON_BYTES = 500
 _REPEATABLE = wire.REPEATABLE_HEADER.encode()
+_CALLS = wire.CALLS_HEADER.encode()
 
 
 class StartFailed(CarpoolError):
@@ -90,7 +91,7 @@ class SupervisedInstance:
         self.address = ""
         self.ready = False
         self.reason = ""
-        self.repeatable = False
+        self.repeatable = self.takes_calls = False
         self.runner = runner
         self._log = log
         self._changed = changed
@@ -205,6 +206,7 @@ class SupervisedInstance:
             return None
         self._unanswered = 0
         self.repeatable = answer.header(_REPEATABLE) is not None
+        self.takes_calls = answer.header(_CALLS) is not None
         ready = answer.status == 200  # noqa: PLR2004
         self.reason = "" if ready else answer.body[:_REASON_BYTES].decode("utf-8", "replace")
         failing = not ready and answer.header(b"x-carpool-failing") is not None

@@ -1,0 +1,177 @@
+"""The provider's end of connections over which calls are sent in bundles (`call_frames`).
+
+The calls of one iteration of the event loop leave as one message, on the one connection to the peer
+that there mostly is; it is made when there is a call, and replaced when the peer says so, or closes
+it. There is no task and no timer for a call: its sender is told how it ends, or cancels it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from carpool import address as addresses
+from carpool.http import call_frames
+from carpool.http.call_connection import CallConnection, NotSwitched, Unsent
+from carpool.http.client_connection import ConnectionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from carpool.http.call_connection import Receiver
+
+__all__ = ["Calls"]
+
+_NEVER = (404, 405, 426)  # statuses of a peer that will not have such a connection later either
+
+
+class Calls:
+    """Sends calls to one address.
+
+    Args:
+        address: ``HOST:PORT`` or ``unix:PATH``.
+        answer_bytes: largest body of an answer.
+        connect_s: how long a connection may take to be made; None: as long as the system tries.
+
+    Attributes:
+        refused: the peer knows no such connections.
+    """
+
+    def __init__(self, address: str, answer_bytes: int, connect_s: float | None) -> None:
+        self.address = address
+        self.refused = False
+        self._answer_bytes = answer_bytes
+        self._connect_s = connect_s
+        self._loop = asyncio.get_running_loop()
+        self._last_id = 0
+        self._unsent: dict[int, Unsent] = {}
+        self._unsent_bytes = 0
+        self._due = False
+        self._connection: CallConnection | None = None  # that takes calls
+        self._connections: set[CallConnection] = set()
+        self._connecting: asyncio.Task[None] | None = None
+
+    def send(self, head: bytes, own_lines: bytes, body: bytes, receiver: Receiver) -> int:
+        """Send a call at the end of this iteration of the event loop; its id.
+
+        Args:
+            head: first line and headers that other calls have too, as `call_frames.call_head`
+                reads it.
+            own_lines: headers of this call alone.
+            body: of the request.
+            receiver: is told how it ends, at the earliest in the next iteration.
+        """
+        self._last_id += 1
+        unsent = Unsent(head, call_frames.content(own_lines, body), receiver)
+        self._unsent[self._last_id] = unsent
+        self._unsent_bytes += len(head) + len(unsent.content)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._end_of_iteration)
+        elif self._unsent_bytes >= call_frames.BUNDLE_BYTES and self._connection:
+            self._flush(self._connection)
+        return self._last_id
+
+    def cancel(self, call_id: int) -> None:
+        """The caller has left: its receiver is told nothing any more."""
+        if unsent := self._unsent.pop(call_id, None):
+            self._unsent_bytes -= len(unsent.head) + len(unsent.content)
+            return
+        for connection in self._connections:
+            connection.cancel(call_id)
+
+    def close(self) -> None:
+        """Close every connection; calls under way fail."""
+        if self._connecting:
+            self._connecting.cancel()
+        for connection in tuple(self._connections):
+            connection.transport.abort()
+        self._fail_unsent("the connection was closed before the request was sent")
+
+    def _end_of_iteration(self) -> None:
+        self._due = False
+        if not self._unsent:
+            return
+        if self._connection:
+            self._flush(self._connection)
+        elif self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect())
+
+    def _flush(self, connection: CallConnection) -> None:
+        unsent, self._unsent, self._unsent_bytes = self._unsent, {}, 0
+        for bundle in _bundles(unsent):
+            connection.send(bundle)
+
+    async def _connect(self) -> None:
+        """Make a connection, and send what waits for it; or tell that there is none."""
+        failure = ""
+        try:
+            self._connection = await self._switched()
+            self._connections.add(self._connection)
+        except NotSwitched as error:
+            self.refused = error.status in _NEVER
+            failure = f"no connection for calls to {self.address}: {error}"
+        except OSError as error:  # a TimeoutError is one
+            why = error.strerror or str(error) or f"not within {self._connect_s} s"
+            failure = f"cannot connect to {self.address}: {why}"
+        finally:
+            self._connecting = None
+        if self._connection is None:
+            self._fail_unsent(failure)
+        else:
+            self._flush(self._connection)
+
+    async def _switched(self) -> CallConnection:
+        """A connection that takes calls."""
+        connection = None
+        try:
+            async with asyncio.timeout(self._connect_s):
+                connection = await self._open()
+                await connection.switched
+            if connection.usable:
+                taken, connection = connection, None
+                return taken
+            message = "closed as soon as it was made"
+            raise ConnectionResetError(message)
+        finally:
+            if connection:
+                connection.transport.abort()
+
+    async def _open(self) -> CallConnection:
+        where = addresses.parse(self.address)
+        if where.path:
+            _, connection = await self._loop.create_unix_connection(self._new, where.path)
+        else:
+            _, connection = await self._loop.create_connection(self._new, where.host, where.port)
+        return connection
+
+    def _new(self) -> CallConnection:
+        return CallConnection(self._loop, self._answer_bytes, self._retired, self._closed)
+
+    def _retired(self, connection: CallConnection) -> None:
+        """A connection takes no further calls."""
+        if self._connection is connection:
+            self._connection = None
+
+    def _closed(self, connection: CallConnection) -> None:
+        self._retired(connection)
+        self._connections.discard(connection)
+
+    def _fail_unsent(self, message: str) -> None:
+        unsent, self._unsent, self._unsent_bytes = self._unsent, {}, 0
+        for each in unsent.values():
+            each.receiver.failed(ConnectionFailed(message, sent=False))
+
+
+def _bundles(unsent: dict[int, Unsent]) -> Iterator[dict[int, Unsent]]:
+    """Calls in parts of which each fits into a message: many may have waited for a connection."""
+    bundle: dict[int, Unsent] = {}
+    size_bytes = 0
+    for call_id, each in unsent.items():
+        bundle[call_id] = each
+        size_bytes += len(each.head) + len(each.content)
+        if size_bytes >= call_frames.BUNDLE_BYTES:
+            yield bundle
+            bundle, size_bytes = {}, 0
+    if bundle:
+        yield bundle

@@ -1,0 +1,190 @@
+"""One connection to a peer over which calls are sent in bundles (`call_frames`).
+
+Owns its frames, and which calls are unanswered on it; the rest is `call_client`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from carpool import wire
+from carpool.http import call_frames
+from carpool.http.client_connection import AnswerTooLarge, ConnectionFailed
+from carpool.wire import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from carpool.errors import FunctionFault
+
+__all__ = ["CallConnection", "NotSwitched", "Receiver", "Unsent"]
+
+log = logging.getLogger(__name__)
+
+_REQUEST = b"GET %b HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: %b\r\n\r\n" % (
+    call_frames.PATH.encode(),
+    call_frames.PROTOCOL,
+)
+_HEAD_BYTES = 16 * 1024  # of what this is answered with
+_SWITCHED = 101
+# A machine that is gone says nothing, and a kept connection to it would have calls for minutes.
+_UNACKNOWLEDGED_MS = 10_000
+_CLOSED = "the connection was closed before the answer was complete"
+
+
+class Receiver(Protocol):
+    """Who sent a call. One of the two is called, once, unless it has cancelled the call."""
+
+    def answered(self, status: int, head: bytes, body: memoryview) -> None:
+        """It was answered; ``head`` is as `call_frames.answer_lines` reads it."""
+
+    def failed(self, error: FunctionFault) -> None:
+        """It was not; as of `Pool.request`."""
+
+
+class Unsent(NamedTuple):
+    """A call that is to be sent."""
+
+    head: bytes
+    content: bytes
+    receiver: Receiver
+
+
+class NotSwitched(Exception):
+    """The peer went on with HTTP.
+
+    Attributes:
+        status: its answer's.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+class CallConnection(asyncio.Protocol):
+    """The connection.
+
+    Args:
+        loop: the event loop.
+        answer_bytes: largest body of an answer.
+        retired: called when it takes no further calls.
+        closed: called when it is no more.
+
+    Attributes:
+        switched: done when calls may be sent; or `NotSwitched`, or an `OSError`.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        answer_bytes: int,
+        retired: Callable[[CallConnection], None],
+        closed: Callable[[CallConnection], None],
+    ) -> None:
+        self.switched: asyncio.Future[None] = loop.create_future()
+        self.switched.add_done_callback(lambda f: f.cancelled() or f.exception())
+        self._answer_bytes = answer_bytes
+        self._retired = retired
+        self._closed = closed
+        self._head = b""
+        self._frames = call_frames.FrameReader(answer_bytes + call_frames.SLACK_BYTES)
+        self._calls: dict[int, Receiver] = {}
+        self._served = False  # a call was answered on it before
+        self._ended = False  # the peer wants no further calls on it
+
+    @property
+    def usable(self) -> bool:
+        """Whether it takes calls."""
+        return not (self._ended or self.transport.is_closing())
+
+    def send(self, unsent: Mapping[int, Unsent]) -> None:
+        """Send calls, by their ids."""
+        self._calls.update((call_id, each.receiver) for call_id, each in unsent.items())
+        heads, contents, _ = zip(*unsent.values(), strict=True)
+        message = wire.encode_request([*unsent], [math.inf] * len(unsent), heads, contents)
+        self.transport.write(call_frames.frame(message))
+
+    def cancel(self, call_id: int) -> None:
+        """A caller has left, if the call is one of those sent here."""
+        if self._calls.pop(call_id, None) is not None:
+            self.transport.write(call_frames.frame(call_frames.cancelled([call_id])))
+            self._close_when_done()
+
+    # -- asyncio ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected: ask for another protocol than HTTP."""
+        self.transport = transport  # type: ignore[assignment]
+        peer = transport.get_extra_info("socket")
+        if peer is not None and peer.family != socket.AF_UNIX:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+        self.transport.write(_REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        """Answers, as soon as the peer has agreed."""
+        if not self.switched.done():
+            data = self._switch(data)
+        try:
+            for message in self._frames.feed(data) if data else ():
+                self._take(message)
+        except WireError as error:
+            log.warning("a connection of calls is closed: %s", error)
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """No call under way will be answered."""
+        if not self.switched.done():
+            self.switched.set_exception(ConnectionResetError(_CLOSED))
+        self._closed(self)
+        calls, self._calls = self._calls, {}
+        message = f"{_CLOSED}: {exc}" if exc else _CLOSED
+        for receiver in calls.values():
+            receiver.failed(ConnectionFailed(message, sent=True, stale=self._served))
+
+    # -- messages ---------------------------------------------------------------------------
+
+    def _switch(self, data: bytes) -> bytes:
+        """Read the answer in HTTP; what comes after it."""
+        head, end, rest = (self._head + data).partition(b"\r\n\r\n")
+        if not end and len(head) <= _HEAD_BYTES:
+            self._head = head
+            return b""
+        word = head[len(b"HTTP/1.1 ") :][:3]
+        status = int(word) if word.isdigit() else 0
+        if status == _SWITCHED:
+            self.switched.set_result(None)
+            return rest
+        self.switched.set_exception(NotSwitched(status))
+        self.transport.abort()
+        return b""
+
+    def _take(self, message: memoryview) -> None:
+        if message == call_frames.ENDED:
+            self._ended = True
+            self._retired(self)
+            self._close_when_done()
+            return
+        for call_id, status, head, body in zip(*wire.decode_answer(message), strict=True):
+            receiver = self._calls.pop(call_id, None)
+            if receiver is None:  # its caller has left
+                continue
+            if status == call_frames.BROKEN_OFF:
+                receiver.failed(ConnectionFailed(_CLOSED, sent=True, stale=self._served))
+            elif len(body) > self._answer_bytes:
+                msg = f"the answer is larger than {self._answer_bytes} bytes"
+                receiver.failed(AnswerTooLarge(msg))
+            else:
+                self._served = True
+                receiver.answered(status, head, body)
+        self._close_when_done()
+
+    def _close_when_done(self) -> None:
+        if self._ended and not self._calls:
+            self.transport.close()

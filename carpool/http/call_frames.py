@@ -1,0 +1,195 @@
+"""How a provider and a sidecar exchange calls in bundles: the frames of one kept connection.
+
+The provider asks for it by ``GET /_/calls`` with ``Upgrade: carpool-calls``, and begins once it has
+been answered 101. From then on each side sends frames, a length (u32, little-endian) and a message:
+
+    CPQ1  to the sidecar: calls in the batch wire format (`carpool.wire`). The head of a call has
+          method, target and the headers that other calls repeat; its body is its own headers
+          (``name: value`` lines), an empty line, and the request's body
+    CPC1  to the sidecar: the ids (n x u64) of calls whose callers have left
+    CPA1  to the provider: answers in the same format, in any order; status 0: the connection would
+          have been closed without an answer
+    CPE1  to the provider: take another connection for further calls; this one's are still answered
+
+This file knows bytes only. Malformed ones raise `WireError`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.caching import SmallCache
+from carpool.wire import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.wire import Buffer
+
+__all__ = [
+    "ANSWERS",
+    "BROKEN_OFF",
+    "BUNDLE_BYTES",
+    "CALLS",
+    "CALL_BYTES",
+    "CANCELLED",
+    "ENDED",
+    "PATH",
+    "PROTOCOL",
+    "SLACK_BYTES",
+    "CallHead",
+    "FrameReader",
+    "answer_lines",
+    "call_head",
+    "cancelled",
+    "content",
+    "frame",
+    "ids",
+    "split",
+]
+
+PATH = "/_/calls"
+PROTOCOL = b"carpool-calls"
+CALLS, CANCELLED, ANSWERS, ENDED = b"CPQ1", b"CPC1", b"CPA1", b"CPE1"
+BROKEN_OFF = 0  # the status of a call that is not answered
+CALL_BYTES = 64 * 1024  # the largest body that travels with others
+BUNDLE_BYTES = 256 * 1024  # from this size on, a bundle leaves before the end of the tick
+SLACK_BYTES = 1024 * 1024  # by how much a frame may exceed its largest body: others, and all heads
+_LENGTH_BYTES = 4
+_FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*\n"
+_FIELDS = re.compile(rb"(?:%b)*" % _FIELD).fullmatch
+_HEAD = re.compile(rb"[A-Z]+ [!-~\x80-\xff]+\n(?:%b)*" % _FIELD).fullmatch
+
+Pairs = tuple[tuple[bytes, bytes], ...]
+
+
+class CallHead(NamedTuple):
+    """What calls with the same head share."""
+
+    method: str
+    target: str
+    headers: Pairs
+
+
+class FrameReader:
+    """Bytes in, messages out.
+
+    Args:
+        limit_bytes: the largest message.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._rest = bytearray()
+        self._needed = 0
+
+    @property
+    def partial_bytes(self) -> int:
+        """How much is here of a message that is not whole."""
+        return len(self._rest)
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        """The messages that are whole now.
+
+        Raises:
+            WireError: one is too large.
+        """
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return []
+            data, self._rest = bytes(self._rest), bytearray()
+        view, messages, start, end = memoryview(data), [], 0, len(data)
+        while (stop := self._end_of_message(view, start)) <= end:
+            messages.append(view[start + _LENGTH_BYTES : stop])
+            start = stop
+        self._rest += view[start:]
+        self._needed = stop - start
+        return messages
+
+    def _end_of_message(self, view: memoryview, start: int) -> int:
+        length = view[start : start + _LENGTH_BYTES]
+        if len(length) < _LENGTH_BYTES:
+            return start + _LENGTH_BYTES
+        size = int.from_bytes(length, "little")
+        if size > self._limit_bytes:
+            msg = f"a message of {size} bytes: expected at most {self._limit_bytes}"
+            raise WireError(msg)
+        return start + _LENGTH_BYTES + size
+
+
+def frame(message: Buffer) -> bytes:
+    """A message as it is sent."""
+    return b"".join((len(message).to_bytes(_LENGTH_BYTES, "little"), message))
+
+
+def content(own_lines: bytes, body: Buffer) -> bytes:
+    """The body of a call in a bundle; ``own_lines`` are ``name: value``, each with a newline."""
+    return b"".join((own_lines, b"\n", body))
+
+
+def split(view: memoryview) -> tuple[Pairs, bytes]:
+    """A call's own headers and the request's body.
+
+    Raises:
+        WireError: there is no empty line, or a line that is no header.
+    """
+    data = bytes(view)
+    if data[:1] == b"\n":
+        return (), data[1:]
+    end = data.find(b"\n\n") + 1
+    if not end:
+        msg = "no empty line ends the headers of a call"
+        raise WireError(msg)
+    return _pairs(data[:end]), data[end + 1 :]
+
+
+@SmallCache
+def call_head(head: bytes) -> CallHead:
+    """What the head of a call says; cached, as calls repeat theirs.
+
+    Raises:
+        WireError: it says nothing that a request could say.
+    """
+    if not _HEAD(head):
+        msg = f"the head of a call is not a request's: {head[:80]!r}"
+        raise WireError(msg)
+    first, _, rest = head.partition(b"\n")
+    method, _, target = first.decode("latin-1").partition(" ")
+    return CallHead(method, target, _pairs(rest))
+
+
+def answer_lines(head: bytes) -> Pairs:
+    """The headers of an answer, of the head that it has in a bundle."""
+    if head[:1] != b"\n":
+        msg = f"the head of an answer does not begin with an empty line: {head[:80]!r}"
+        raise WireError(msg)
+    return _pairs(head[1:])
+
+
+def cancelled(calls: Sequence[int]) -> bytes:
+    """The message that the callers of ``calls`` have left."""
+    return CANCELLED + struct.pack(f"<{len(calls)}Q", *calls)
+
+
+def ids(message: memoryview) -> tuple[int, ...]:
+    """Those in such a message.
+
+    Raises:
+        WireError: these are not whole numbers of ids.
+    """
+    rest = message[len(CANCELLED) :]
+    if len(rest) % 8:
+        msg = f"{len(rest)} bytes are not ids of 8 bytes each"
+        raise WireError(msg)
+    return struct.unpack(f"<{len(rest) // 8}Q", rest)
+
+
+def _pairs(lines: bytes) -> Pairs:
+    if not _FIELDS(lines):
+        msg = f"expected lines of 'name: value': {lines[:80]!r}"
+        raise WireError(msg)
+    fields = [line.partition(b": ") for line in lines.split(b"\n")[:-1]]
+    return tuple([(name.lower(), value) for name, _, value in fields])

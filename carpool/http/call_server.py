@@ -1,0 +1,271 @@
+"""The sidecar's end of a connection over which a provider sends calls in bundles (`call_frames`).
+
+To the application each call is an exchange like any other. What differs is below: the answers that
+are given in one iteration of the event loop leave together, and a caller that leaves is a message
+rather than the end of a connection. Memory, clients that do not read and time limits are handled as
+for other connections, of which this is one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from carpool import errors, wire
+from carpool.errors import BadRequest
+from carpool.http import call_frames
+from carpool.http.connection import CALL_BYTES_HELD, HEADER_BYTES_HELD, STALLED_S, Connection
+from carpool.http.exchange import Exchange, encoded
+from carpool.wire import WireError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from carpool.http.connection import Owner
+    from carpool.http.exchange import Headers
+
+__all__ = ["ServedCalls", "accept"]
+
+log = logging.getLogger(__name__)
+
+_SWITCHING = (
+    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: %b\r\n\r\n"
+    % call_frames.PROTOCOL
+)
+_UPGRADE = (("upgrade", call_frames.PROTOCOL.decode()), ("connection", "upgrade"))
+_COLLECTED_BYTES = 64 * 1024 * 1024  # of an answer in pieces, which a bundle has whole
+_LINGER_S = 2.0  # until a connection without calls is closed after the provider was told so
+_UPGRADE_REQUIRED = 426
+
+
+def accept(exchange: Exchange) -> None:
+    """Have the connection of a request for ``call_frames.PATH`` carry calls from now on."""
+    if exchange.header(b"upgrade") != call_frames.PROTOCOL:
+        reason = errors.body(f"expected 'Upgrade: {call_frames.PROTOCOL.decode()}'")
+        exchange.reply(_UPGRADE_REQUIRED, reason, headers=_UPGRADE)
+        return
+    exchange.switch(_SWITCHING, ServedCalls)
+
+
+class ServedCalls(Connection):
+    """One such connection."""
+
+    __slots__ = ("_answers", "_answers_bytes", "_calls", "_ended", "_frames")
+
+    def __init__(self, server: Owner, transport: asyncio.Transport) -> None:
+        super().__init__(server)
+        self.transport = transport
+        self._frames = call_frames.FrameReader(call_frames.SLACK_BYTES)
+        self._calls: dict[int, _Call] = {}
+        self._answers: list[tuple[int, int, bytes, bytes | memoryview]] = []
+        self._answers_bytes = 0
+        self._ended = False  # the provider was told to send no further calls
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Begin with calls, and stop with others; what cannot be read ends the connection."""
+        if self._leaving:
+            return
+        server = self.server
+        try:
+            messages = self._frames.feed(data)
+            partial_bytes = self._frames.partial_bytes
+            if messages or not self._unclaimed:
+                self._active_since = server.now()
+            server.held_bytes += partial_bytes - self._unclaimed
+            self._unclaimed = partial_bytes
+            for message in messages:
+                self._take(message)
+        except WireError as error:
+            log.warning("a connection of calls is closed: %s", error)
+            self.abort()
+
+    def _take(self, message: memoryview) -> None:
+        if message[:4] == call_frames.CANCELLED:
+            for call_id in call_frames.ids(message):
+                if call := self._calls.pop(call_id, None):
+                    self._forget(call)
+            return
+        columns = wire.decode_request(message)
+        now = self.server.now()
+        for call_id, head, body in zip(columns.ids, columns.heads, columns.bodies, strict=True):
+            if call_id in self._calls:
+                msg = f"a second call has the id {call_id}"
+                raise WireError(msg)
+            self._calls[call_id] = call = _Call(self, call_id)
+            try:
+                call.read(head, body)
+            except WireError as error:  # its own fault, and not that of the others
+                call.reply(400, errors.body(error))
+            else:
+                self._begin(call, now)
+
+    def _begin(self, call: _Call, now: float) -> None:
+        server = self.server
+        call.received = now
+        call.held_bytes = CALL_BYTES_HELD + HEADER_BYTES_HELD * len(call.headers) + len(call.body)
+        server.held_bytes += call.held_bytes
+        limit_bytes = self._limits.body_bytes
+        if len(call.body) > limit_bytes:
+            call.reply(413, errors.body(f"the body is larger than {limit_bytes} bytes"))
+        elif server.held_bytes > server.most_held_bytes and not server.drop_stalled(STALLED_S):
+            reason = errors.body("too much memory is in use for other requests")
+            call.reply(503, reason, headers=[("retry-after", "1")])
+        else:
+            server.dispatch(call)
+
+    def answer_call(self, call: _Call, status: int, head: bytes, body: bytes | memoryview) -> None:
+        """Send an answer at the end of this iteration of the event loop."""
+        del self._calls[call.call_id]
+        server = self.server
+        server.held_bytes -= call.held_bytes
+        if not self._answers:
+            server.loop.call_soon(self._flush)
+        self._answers.append((call.call_id, status, head, body))
+        self._answers_bytes += len(head) + len(body)
+        if self._answers_bytes >= call_frames.BUNDLE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._answers or self._leaving:
+            return
+        answers, self._answers, self._answers_bytes = self._answers, [], 0
+        self.write(call_frames.frame(wire.encode_answer(*zip(*answers, strict=True))))
+        self._active_since = self.server.now()
+        self.server.connections.move_to_end(self)
+
+    def _forget(self, call: _Call) -> None:
+        """Its caller has left: it is not answered."""
+        self.server.held_bytes -= call.held_bytes
+        call.gone = True
+        on_gone, call.on_gone = call.on_gone, None  # it mostly refers to its exchange
+        if on_gone:
+            try:
+                on_gone()
+            except Exception:
+                log.exception("cancelling %s %s failed", call.method, call.target)
+
+    # -- the connection ---------------------------------------------------------------------
+
+    def idle(self, now: float) -> bool:
+        """Whether there is no call."""
+        del now
+        return not (self._calls or self._answers or self._frames.partial_bytes)
+
+    def retire(self) -> None:
+        """Further calls are to take another connection; the provider closes this one then."""
+        if not (self._ended or self._leaving):
+            self._ended = True
+            self._active_since = self.server.now()
+            self.write(call_frames.frame(call_frames.ENDED))
+
+    def close_when_idle(self) -> None:
+        """The provider closes it, as what it has sent and is not read yet would be lost."""
+        self.retire()
+
+    def expire(self, now: float) -> None:
+        """Enforce the time limits; called about once a second."""
+        limits, backlog = self._limits, self._backlog
+        waited_s = now - self._active_since
+        if backlog and backlog.moves(now):
+            self.server.behind.move_to_end(self)
+        stalled = backlog and now - backlog.stalled_since > limits.read_s
+        if stalled or (self._frames.partial_bytes and waited_s > limits.read_s):
+            self.abort()
+        elif self.idle(now) and waited_s > (_LINGER_S if self._ended else limits.idle_s):
+            if self._ended:
+                self._leave()
+            else:
+                self.retire()
+
+    def _depart(self) -> None:
+        """The provider has gone, and all callers with it."""
+        super()._depart()
+        calls = tuple(self._calls.values())
+        self._calls.clear()
+        self._answers.clear()
+        for call in calls:
+            self._forget(call)
+
+
+class _Call(Exchange):
+    """One call; its answer is collected where it comes in pieces."""
+
+    __slots__ = ("_pieces", "_pieces_bytes", "_started", "call_id", "calls")
+
+    def __init__(self, calls: ServedCalls, call_id: int) -> None:
+        super().__init__(calls, "", "", ())
+        self.calls = calls
+        self.call_id = call_id
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._started = (0, b"")
+
+    def read(self, head: bytes, content: memoryview) -> None:
+        """Be the request that these say.
+
+        Raises:
+            WireError: they say none.
+        """
+        shared = call_frames.call_head(head)
+        own, self.body = call_frames.split(content)
+        self.method, self.target, self.headers = shared.method, shared.target, shared.headers + own
+
+    def reply(
+        self,
+        status: int,
+        body: bytes | memoryview = b"",
+        content_type: str = "application/json",
+        headers: Headers = (),
+        *,
+        length: int | None = None,
+    ) -> None:
+        """Answer whole, as `Exchange.reply`; HEAD is no call of a bundle."""
+        del length
+        if not (self.answered or self._streaming):
+            first = f"\ncontent-type: {content_type}\n" if content_type else "\n"
+            lines = encoded(headers) + encoded(self.added) if headers or self.added else b""
+            head = first.encode("latin-1", "replace") + lines.replace(b"\r\n", b"\n")
+            self._answer(status, head, body)
+
+    def switch(self, answer: bytes, protocol: object) -> None:
+        """Raises, as there is no connection to be used otherwise."""
+        del answer, protocol
+        msg = "a call among others cannot have a connection of its own"
+        raise BadRequest(msg)
+
+    def start(self, status: int, headers: Headers = ()) -> None:
+        """Begin an answer, of which all is sent at its end."""
+        self._streaming = True
+        lines = encoded(headers) + encoded(self.added)
+        self._started = status, b"\n" + lines.replace(b"\r\n", b"\n")
+
+    def write(self, chunk: bytes) -> None:
+        """Add to the answer; one that has become too large is broken off."""
+        if self.answered or self.gone:
+            return
+        self._pieces.append(chunk)
+        self._pieces_bytes += len(chunk)
+        if self._pieces_bytes > _COLLECTED_BYTES:
+            self.abort()
+
+    def end(self) -> None:
+        """Send what was collected."""
+        self._answer(*self._started, b"".join(self._pieces))
+
+    def abort(self) -> None:
+        """Leave the call unanswered, so that its caller sees that it was broken off."""
+        self._answer(call_frames.BROKEN_OFF, b"\n", b"")
+
+    async def drained(self) -> None:
+        """Nothing is sent before the end."""
+
+    def _answer(self, status: int, head: bytes, body: bytes | memoryview) -> None:
+        if self.answered:
+            return
+        self.answered = True
+        self.on_gone = None
+        self._pieces = []
+        if not self.gone:
+            self.calls.answer_call(self, status, head, body)

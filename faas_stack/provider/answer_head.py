@@ -1,0 +1,73 @@
+"""Which headers of a replica's answer its caller is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool import wire
+from carpool.caching import SmallCache
+from carpool.http import call_frames
+from faas_stack.provider.call_template import HOP_BY_HOP, lines, named_by_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from carpool.http.server import Exchange
+
+__all__ = ["AnswerHead", "bundled_answer_head", "has_not_begun", "read_answer_head"]
+
+_OURS = frozenset((b"content-length", b"content-type", b"date"))  # the edge writes these itself
+_NOT_PASSED = _OURS | HOP_BY_HOP
+_UNAVAILABLE = 503
+_NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
+
+
+class AnswerHead(NamedTuple):
+    """The head of an answer.
+
+    Attributes:
+        content_type: empty where it has none.
+        lines: of the other headers, as they are sent to the caller.
+        not_begun: whether it says that the call was not begun with, if it is a refusal.
+    """
+
+    content_type: str
+    lines: bytes
+    not_begun: bool
+
+    def type_for(self, exchange: Exchange) -> str:
+        """The answer's content type, else the request's, else plain text."""
+        asked = exchange.header(b"content-type") or b"text/plain"
+        return self.content_type or asked.decode("latin-1")
+
+
+def read_answer_head(headers: Sequence[tuple[bytes, bytes]]) -> AnswerHead:
+    """What is passed on of these headers."""
+    types = [value for name, value in headers if name == b"content-type"]
+    return AnswerHead(
+        types[0].decode("latin-1") if types else "",
+        lines(_passed(headers)),
+        any(name == _NOT_BEGUN for name, _ in headers),
+    )
+
+
+@SmallCache
+def bundled_answer_head(head: bytes) -> AnswerHead:
+    """The same of an answer that came with others; cached, as they repeat theirs.
+
+    Raises:
+        WireError: it is none.
+    """
+    return read_answer_head(call_frames.answer_lines(head))
+
+
+def has_not_begun(status: int, head: AnswerHead) -> bool:
+    """Whether a replica has refused a call before it began with it."""
+    return status == _UNAVAILABLE and head.not_begun
+
+
+def _passed(headers: Sequence[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
+    dropped = _NOT_PASSED | named_by_connection(headers)
+    return (
+        pair for pair in headers if pair[0] not in dropped and not pair[0].startswith(b"proxy-")
+    )

@@ -1,0 +1,139 @@
+"""A call that goes to its replica together with others, without a task of its own.
+
+One attempt is made so. Where another one is due, by the same rules as for a call that travels
+alone, the call goes on alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from carpool import errors
+from carpool.errors import CarpoolError, FunctionFault
+from carpool.http.client import ConnectionFailed
+from faas_stack.provider.answer_head import bundled_answer_head, has_not_begun
+
+if TYPE_CHECKING:
+    from carpool.http.call_client import Calls
+    from faas_stack.provider.call import Call
+    from faas_stack.provider.function import Function
+    from faas_stack.provider.replica import Replica
+
+__all__ = ["BundledCall", "Host", "closed_unanswered", "goes_on"]
+
+log = logging.getLogger(__name__)
+
+CLIENT_LEFT = 499  # in metrics only: nobody is there to be answered
+INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
+
+
+class Host(Protocol):
+    """The proxy, as such a call needs it."""
+
+    def forward_alone(self, call: Call, function: Function) -> None:
+        """Make another attempt."""
+
+    def finished(self, call: Call, status: int) -> None:
+        """Count a call that is over."""
+
+
+class BundledCall:
+    """One attempt; it is `call_client`'s receiver.
+
+    Args:
+        host: goes on with the call, or counts it.
+        function: that is called.
+        call: what was asked.
+        replica: has the call until it ends.
+    """
+
+    __slots__ = ("_call", "_calls", "_function", "_host", "_id", "_replica")
+
+    def __init__(self, host: Host, function: Function, call: Call, replica: Replica) -> None:
+        self._host = host
+        self._function = function
+        self._call = call
+        self._replica = replica
+
+    def begin(self, calls: Calls) -> None:
+        """Send it, with others of this iteration of the event loop."""
+        call, exchange = self._call, self._call.exchange
+        self._replica.acquire()
+        now = asyncio.get_running_loop().time()
+        call.sent_to(self._replica, self._function.call_limit_s, now)
+        self._calls = calls
+        self._id = calls.send(call.template.head, call.own_lines, exchange.body, self)
+        exchange.on_gone = self._client_left
+
+    def stop(self) -> None:
+        """It must go no further there: it is over its time, or another replica may have it."""
+        call = self._call
+        self._calls.cancel(self._id)
+        retry = call.takes_retry()
+        self._let_go()
+        if retry:
+            self._host.forward_alone(call, self._function)
+        elif call.overdue is not None:
+            self._finish(call.fail(call.overdue))
+
+    def answered(self, status: int, head: bytes, body: memoryview) -> None:
+        """The replica has answered."""
+        call = self._call
+        try:
+            answer = bundled_answer_head(head)
+            if has_not_begun(status, answer):
+                self._go_on()
+                return
+            exchange = call.exchange
+            headers = answer.lines + call.added_lines
+            exchange.reply(status, body, answer.type_for(exchange), headers)
+        except CarpoolError as error:
+            status = call.fail(error)
+        except Exception:
+            log.exception("passing on the answer to %s failed", call.exchange.target)
+            status = 500
+            call.exchange.reply(status, errors.body("internal error"), headers=[INTERNAL])
+        self._let_go()
+        self._finish(status)
+
+    def failed(self, error: FunctionFault) -> None:
+        """There is no answer of the replica."""
+        call = self._call
+        if isinstance(error, ConnectionFailed):
+            if goes_on(error, call):
+                self._go_on()
+                return
+            self._replica.instance.suspect()
+            error = closed_unanswered(error)
+        self._let_go()
+        self._finish(call.fail(error))
+
+    def _go_on(self) -> None:
+        self._replica.instance.suspect()
+        self._let_go()
+        self._host.forward_alone(self._call, self._function)
+
+    def _client_left(self) -> None:
+        self._calls.cancel(self._id)
+        self._let_go()
+        self._finish(CLIENT_LEFT)
+
+    def _let_go(self) -> None:
+        self._call.exchange.on_gone = None
+        self._call.replica = None
+        self._replica.release()
+
+    def _finish(self, status: int) -> None:
+        self._host.finished(self._call, status)
+
+
+def goes_on(error: ConnectionFailed, call: Call) -> bool:
+    """Whether another replica is to have a call whose connection failed."""
+    return not error.sent or (error.stale and call.repeats())
+
+
+def closed_unanswered(error: ConnectionFailed) -> FunctionFault:
+    """What the client of such a call is told otherwise."""
+    return FunctionFault(f"the function closed the connection before it answered: {error}")
