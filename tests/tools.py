@@ -23,6 +23,7 @@ _WHERE = {
     "dockerd": "the Docker Engine (Debian: docker.io)",
     "docker-compose": "Compose (Debian: docker-compose)",
     "ip": "what makes networks (Debian: iproute2)",
+    "iptables": "what leads addresses of Services to pods (Debian: iptables)",
     "containerd": "what runs containers on a node (Debian: containerd)",
     "runc": "what starts a container (Debian: runc)",
     "debootstrap": "what makes the files that images start from (Debian: debootstrap)",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import setting_types
 from carpool.errors import ConfigError, Problem
+from carpool.function_status import REASON
 from carpool.plan import InstanceClass
 from carpool.settings import FunctionSettings
 
@@ -76,8 +77,9 @@ class Status:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Its annotations."""
-        return self.document.get("annotations") or {}
+        """Its annotations, as they were deployed."""
+        said = self.document.get("annotations") or {}
+        return {name: text for name, text in said.items() if name != REASON}
 
     @property
     def limits(self) -> Mapping[str, str]:

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.api import Api, Document, Refused
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.dns import Dns
 from tests.cluster.fake_nodes import SIZE, FakeNodes
 from tests.cluster.namespaces import Namespaces
 from tests.cluster.node import Node, require_node_tools
 from tests.cluster.workspace import Workspace
+from tests.tools import require_tool
 from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["LABEL", "Cluster", "foreign", "with_api_server", "with_controllers", "with_node"]
 
@@ -79,6 +86,17 @@ class Cluster:
         if self._node is None:
             pytest.skip("there is no node of the tests' own to load images into")
         self._node.load_image(archive)
+
+    @contextmanager
+    def services(self) -> Iterator[None]:
+        """Have pods reach Services, by their names and addresses, and the API server by its own."""
+        if self._node is None or self._plane is None:
+            yield  # a cluster that is not the tests' own has all that
+            return
+        require_tool("iptables")
+        self._node.start_services()
+        with Dns(Api(self._plane.kubeconfig), self.host):
+            yield
 
     def allow_registry(self, address: str) -> None:
         """Have the real node pull images from a registry that speaks plain HTTP."""

@@ -113,6 +113,23 @@ class ControlPlane:
         """Wait until the API server and its store are ready."""
         self._wait(lambda: self.api.exists("/readyz"), "the API server")
 
+    def publish(self) -> None:
+        """Say where the API server is, as the endpoint of its own Service."""
+        host, port = self._api.split(":")
+        slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+        self.api.post(
+            slices,
+            {
+                "metadata": {
+                    "name": "kubernetes",
+                    "labels": {"kubernetes.io/service-name": "kubernetes"},
+                },
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+                "ports": [{"name": "https", "port": int(port)}],
+            },
+        )
+
     def start_controllers(self) -> None:
         """Start the controllers and the scheduler; pods can be made when this returns."""
         self._start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ __all__ = ["SIZE", "FakeNodes"]
 SIZE = {"cpu": "32", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "4"}
 _MARK = "kwok.x-k8s.io/node"
 _STAGES = Path(next(iter(programs.__path__))) / "kwok" / "stages.yaml"
+_POLL_S = 0.5
 _AT_ONCE = 8  # calls of the API server
 _INFO = (
     *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion"),
@@ -48,7 +50,10 @@ class FakeNodes:
         with ThreadPoolExecutor(_AT_ONCE) as calls:
             nodes = (_node(name, size, tainted=self._tainted) for name in names)
             list(calls.map(lambda node: self._plane.api.post("/api/v1/nodes", node), nodes))
-        wait_until(lambda: set(names) <= self._ready(), what=f"{count} nodes ready")
+        pause = threading.Event()  # a list of a thousand nodes is work for the API server
+        wait_until(
+            lambda: pause.wait(_POLL_S) or set(names) <= self._ready(), what=f"{count} nodes ready"
+        )
         return names
 
     def _ready(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Images of functions as ``faas-cli build`` makes them, without an engine.
+"""Images of functions as ``faas-cli build`` makes them, and of Carpool's parts, without an engine.
 
 What `docker/Dockerfile` and a template's Dockerfile do is done in folders: a Debian with its
 Python (`scripts/base_images.py`), then the locked packages, then this source tree and the function.
@@ -28,16 +28,17 @@ from tests.cluster.programs import build
 from tests.tools import require_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["build_archive", "config_of"]
+__all__ = ["build_archive", "build_part", "config_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _STAGES = (("base", "function"), ("build", "ship"))  # of the base's and the template's Dockerfile
-_PIP = "/opt/function/bin/pip install --quiet --no-cache-dir"
+_OPT = "/opt/function"
+_PIP = f"{_OPT}/bin/pip install --quiet --no-cache-dir"
 _PACKAGES = f"""
 useradd --uid 1000 --create-home --shell /usr/sbin/nologin app
-python3 -m venv /opt/function
+python3 -m venv {_OPT}
 for file in /requirements/*; do {_PIP} --require-hashes --requirement "$file"; done
 rm -r /requirements
 """
@@ -49,6 +50,11 @@ chown -R app:app /home/app
 cd /home/app/function
 export PATH=/opt/function/bin:$PATH
 setpriv --reuid=1000 --regid=1000 --clear-groups python -m unittest handler_test
+"""
+_PART = f"""
+{_PIP} --no-deps /wheels/*.whl
+rm -r /wheels
+install --directory --owner=app --group=app --mode=0700 /var/lib/carpool-scaler
 """
 _CHROOT = """
 set -e
@@ -71,7 +77,8 @@ def build_archive(folder: Path, name: str) -> Path:
     debian, packages = _debian(), _packages(context / "requirements.txt")
     own = folder / "image"
     shutil.copytree(context / "function", own / "home/app/function")
-    _add_carpool(own)
+    _add_wheel(own)
+    _add_watchdog(own)
     with _working(own) as (work, merged):
         _in_chroot([packages, debian], own, work, merged, _FUNCTION)
     archive = folder / "image.tar"
@@ -79,13 +86,38 @@ def build_archive(folder: Path, name: str) -> Path:
     return archive
 
 
+def build_part(folder: Path, part: str, name: str) -> Path:
+    """The archive of the image of a part of Carpool.
+
+    Args:
+        folder: that the archive is written to.
+        part: ``provider`` or ``scaler``.
+        name: of the image, with its tag.
+    """
+    files = {f"{part}.txt": ROOT / f"docker/requirements/{part}.txt"}
+    opt = f"/opt/{part}"
+    debian, packages = _debian(), _installed(files, _PACKAGES.replace(_OPT, opt))
+    own = folder / part
+    _add_wheel(own)
+    with _working(own) as (work, merged):
+        _in_chroot([packages, debian], own, work, merged, _PART.replace(_OPT, opt))
+    archive = folder / f"{part}.tar"
+    stages = ((ROOT / "docker/Dockerfile", ("base", part)),)
+    write_archive(archive, name, [debian, packages, own], _config(stages))
+    return archive
+
+
 def config_of(dockerfile: Path) -> Config:
     """How a container starts, as the function's base and a template's Dockerfile say together."""
-    files = (ROOT / "docker/Dockerfile", dockerfile)
+    return _config(tuple(zip((ROOT / "docker/Dockerfile", dockerfile), _STAGES, strict=True)))
+
+
+def _config(stages: Sequence[tuple[Path, Sequence[str]]]) -> Config:
+    """How a container starts, as stages of Dockerfiles say, one upon the other."""
     lines = [
         line
-        for file, stages in zip(files, _STAGES, strict=True)
-        for stage in stages
+        for file, names in stages
+        for stage in names
         for line in _instructions(file.read_text(), stage)
     ]
     env, user, workdir, entrypoint = dict(base_images.PYTHON_ENV), "", "/", list[str]()
@@ -126,13 +158,18 @@ def _debian() -> Path:
 
 
 def _packages(template_requirements: Path) -> Path:
-    """What is installed of others, laid over Debian's files."""
-    debian = _debian()
+    """What is installed of others for a function."""
     files = {
         "sidecar.txt": ROOT / "docker/requirements/sidecar.txt",
         "template.txt": template_requirements,
     }
-    digest = hashlib.sha256(debian.name.encode() + _PACKAGES.encode())
+    return _installed(files, _PACKAGES)
+
+
+def _installed(files: Mapping[str, Path], script: str) -> Path:
+    """What a script installs of the requirements in files, laid over Debian's files."""
+    debian = _debian()
+    digest = hashlib.sha256(debian.name.encode() + script.encode())
     for path in files.values():
         digest.update(path.read_bytes())
     with _kept(f"packages-{digest.hexdigest()[:16]}") as (folder, part):
@@ -141,14 +178,18 @@ def _packages(template_requirements: Path) -> Path:
             for name, path in files.items():
                 shutil.copy(path, part / "requirements" / name)
             with _working(part) as (work, merged):
-                _in_chroot([debian], part, work, merged, _PACKAGES)
+                _in_chroot([debian], part, work, merged, script)
     return folder
 
 
-def _add_carpool(folder: Path) -> None:
-    """This source tree as a wheel, and the watchdog, to be installed."""
+def _add_wheel(folder: Path) -> None:
+    """This source tree as a wheel, to be installed."""
     wheel = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d")
     subprocess.run((*wheel, str(folder / "wheels")), cwd=ROOT, check=True, capture_output=True)
+
+
+def _add_watchdog(folder: Path) -> None:
+    """Where the function's environment has it."""
     _, watchdog = base_images.inside(base_images.WATCHDOG)
     assert watchdog is not None  # there is the stand-in
     target = folder / "opt/function/bin/fwatchdog"

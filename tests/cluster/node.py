@@ -97,6 +97,26 @@ class Node:
         folder.mkdir(parents=True)
         (folder / "hosts.toml").write_text(f'[host."http://{address}"]\n')
 
+    def start_services(self) -> None:
+        """Have the addresses of Services lead to their pods, the API server's to it."""
+        folder, plane = self._work.folder, self._plane
+        config = {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "mode": "iptables",
+            "clientConnection": {"kubeconfig": str(plane.folder / "proxy.conf")},
+            "hostnameOverride": credentials.NODE,
+            "conntrack": {"maxPerCore": 0, "min": 0},
+            # Pods share a bridge: the answer of one to another must come by the way of the call.
+            "iptables": {"masqueradeAll": True, "localhostNodePorts": False},
+        }
+        (folder / "proxy.yaml").write_text(json.dumps(config))
+        plane.publish()
+        self._work.start(
+            *("kube-proxy", require_program("kube"), "kube-proxy"),
+            f"--config={folder / 'proxy.yaml'}",
+        )
+
     def _ctr(self, *words: str) -> str:
         return self._work.run("ctr", "--address", str(self._socket), "-n", "k8s.io", *words)
 
@@ -160,6 +180,8 @@ class Node:
             "failCgroupV1": False,
             "failSwapOn": False,
             "resolvConf": "",
+            "clusterDNS": [self._namespaces.host],  # where `dns` listens, if a test has it
+            "clusterDomain": "cluster.local",
             "evictionHard": {"nodefs.available": "1%", "memory.available": "100Mi"},
             "imageGCHighThresholdPercent": 100,
             "serializeImagePulls": False,

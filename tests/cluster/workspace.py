@@ -113,7 +113,7 @@ class Workspace:
         """End everything and remove the folder."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
-        self._keeper.wait(HANG_S)
+        self._keeper.wait(5 * HANG_S)  # a node's images are many thousands of files
         for process in self._running.values():
             process.wait(HANG_S)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from carpool.function_status import REASON
 from faas_stack.provider.function import Function
 from faas_stack.provider.kubernetes.pod_instance import PodInstance
 from faas_stack.provider.replica import Replica
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from faas_stack.provider.kubernetes.objects import StoredFunction
     from faas_stack.provider.kubernetes.pod_state import PodState
 
-__all__ = ["REASON", "KubernetesFunction"]
+__all__ = ["KubernetesFunction"]
 
-REASON = "kubernetes.reason"  # an annotation that status adds: faas-cli describe shows it
 _BLOCKED = "the update waits for capacity for one more replica"
 _ONLY_ONE = f"{_BLOCKED}; scale to 0 and back to do without"
 _CONNECT_S = 3.0  # to a pod whose node is lost, nobody would answer for minutes

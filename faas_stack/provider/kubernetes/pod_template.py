@@ -113,7 +113,7 @@ def _env(variables: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _probes(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Asked for readiness every second; alive is what answers at all, in 30 s after its start."""
+    """Asked for readiness every second; alive is what answers at all, within half a minute."""
     ready, alive = annotations.get(_READY_PATH, _READY), annotations.get(_ALIVE_PATH, _ALIVE)
     return {
         "readinessProbe": {
@@ -127,7 +127,7 @@ def _probes(annotations: Mapping[str, str]) -> dict[str, Any]:
             "initialDelaySeconds": 30,
             "periodSeconds": 5,
             "timeoutSeconds": 5,
-            "failureThreshold": 3,
+            "failureThreshold": 6,  # one that is short of cores has less if it has to start again
         },
     }
 

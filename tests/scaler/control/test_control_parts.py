@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from carpool.errors import ConfigError
+from carpool.function_status import REASON
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
 from carpool.scaling import Instances
@@ -328,6 +329,12 @@ def test_what_a_class_was_made_from_tells_changes() -> None:
     newer = Status.of({**BASE.document, "image": "y"})
     assert same == mark(BASE, replace(LARGE, replicas=0))
     assert 3 == len({same, mark(newer, LARGE), mark(BASE, replace(LARGE, cpu=5))})
+
+
+def test_why_a_function_is_not_ready_is_no_part_of_what_classes_are_made_from() -> None:
+    """A provider says it among the annotations, and for a while: no instance is replaced for it."""
+    said = {**BASE.document, "annotations": {**BASE.annotations, REASON: "fn-1: Unschedulable"}}
+    assert class_function(BASE, LARGE) == class_function(Status.of(said), LARGE)
 
 
 def test_names_are_what_openfaas_admits() -> None:

@@ -1,0 +1,184 @@
+"""The chart, installed by helm: from nothing to the first answer, by pods of its accounts alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import subprocess
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+import yaml
+
+from scripts.manifests import CHART, MANIFESTS
+from tests.charts.objects import objects
+from tests.cluster import classify
+from tests.cluster.api import Refused
+from tests.cluster.deployment import ready_pods
+from tests.cluster.function_image import build_part
+from tests.tools import require_tool
+from tests.waiting import HANG_S, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cluster.cluster import Cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(20 * HANG_S)]
+PARTS = ("provider", "scaler")
+NODE_PORT = 31112  # the chart's own
+SCALED = {
+    "com.carpool.slo": "60s",  # met however slow it is here
+    "com.carpool.batch.max": "1",  # no call waits for another one
+    "com.carpool.cpu": "0.2",
+    "com.carpool.scale.policy": "infless",
+}
+
+
+class Release:
+    """A release of the chart in namespaces that nothing else has.
+
+    Args:
+        cluster: whose node has all images.
+        folder: for what faas-cli keeps.
+
+    Attributes:
+        home: the namespace of Carpool itself.
+        functions: that of functions.
+        url: of the gateway, by the node's port.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._helm, self._cli = require_tool("helm"), require_tool("faas-cli")
+        suffix = secrets.token_hex(4)
+        self.home, self.functions = f"home-{suffix}", f"functions-{suffix}"
+        text = (MANIFESTS.parent / "namespaces.yaml").read_text()
+        renamed = text.replace("openfaas-fn", self.functions).replace(
+            "openfaas\n", f"{self.home}\n"
+        )
+        for each in objects(renamed):
+            cluster.make("/api/v1/namespaces", each)
+        node = cluster.api.get("/api/v1/nodes")["items"][0]
+        (address,) = (
+            each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"
+        )
+        self.url = f"http://{address}:{NODE_PORT}"
+        self._env = {
+            **os.environ,
+            "HOME": str(folder),
+            "OPENFAAS_CONFIG": str(folder / "faas"),
+            "KUBECONFIG": str(cluster.kubeconfig),
+            "NO_PROXY": "*",
+        }
+
+    def helm(self, verb: str, *words: str) -> str:
+        """Have helm do something with the release, and wait until it is done."""
+        wait = ("--wait", "--timeout", "10m")
+        return self._run(self._helm, verb, "carpool", *words, "--namespace", self.home, *wait)
+
+    def faas_cli(self, *words: str, given: str = "") -> str:
+        """What OpenFaaS's command prints."""
+        return self._run(self._cli, *words, "--gateway", self.url, given=given)
+
+    def wait_for_answer(self, name: str) -> None:
+        """Wait until a function gives the model's answer."""
+        url = f"{self.url}/function/{name}/v2/models/{name}/infer"
+        document, last = classify.request(classify.ROW), [""]
+
+        def answered() -> bool:
+            try:
+                got = requests.post(url, json=document, timeout=HANG_S)
+            except requests.RequestException as error:
+                last[0] = repr(error)
+                return False
+            last[0] = f"{got.status_code} {got.text}"
+            return got.ok
+
+        try:
+            wait_until(answered, 3 * HANG_S, what=f"an answer of {name}")
+        except AssertionError as error:
+            error.add_note(f"the last was {last[0]}{self._said()}")
+            raise
+        found = json.loads(last[0].partition(" ")[2])["outputs"][0]["data"]
+        assert classify.expected(classify.ROW) == pytest.approx(found, rel=1e-5)
+
+    def password(self) -> str:
+        """What helm has made up."""
+        path = f"/api/v1/namespaces/{self.home}/secrets/basic-auth"
+        data = self._cluster.api.get(path)["data"]["basic-auth-password"]
+        return base64.b64decode(data).decode()
+
+    def _run(self, *argv: str, given: str = "") -> str:
+        done = subprocess.run(
+            argv, input=given, env=self._env, capture_output=True, text=True, check=False
+        )
+        assert 0 == done.returncode, f"{' '.join(argv)}: {done.stdout}{done.stderr}{self._said()}"
+        return done.stdout
+
+    def _said(self) -> str:
+        """What became of the pods, and their last words."""
+        api, said = self._cluster.api, list[str]()
+        for space in (self.home, self.functions):
+            path = f"/api/v1/namespaces/{space}/pods"
+            for pod in api.get(path)["items"]:
+                name = pod["metadata"]["name"]
+                said.append(f"\n{name}: {pod['status'].get('conditions')}")
+                with suppress(Refused):  # it has not begun
+                    said.append(api.text(f"{path}/{name}/log?tailLines=20"))
+        return "\n".join(said)
+
+
+@pytest.fixture
+def release(
+    cluster: Cluster,
+    classify_image: None,  # noqa: ARG001 - the node must have it
+    tmp_path: Path,
+) -> Iterator[Release]:
+    """One that can be installed: Services have addresses and names, and the node has the images."""
+    made = Release(cluster, tmp_path)
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    for part in PARTS:
+        cluster.load_image(build_part(tmp_path, part, f"carpool/{part}:{version}"))
+    with cluster.services():
+        yield made
+        made.helm("uninstall")
+
+
+def test_from_nothing_to_the_first_answer(
+    cluster: Cluster, release: Release, figure: Callable[[str], None]
+) -> None:
+    """As docs/kubernetes.md says; then a function whose instances the scaler's pod deploys."""
+    began = time.monotonic()
+    places = f"functionNamespace={release.functions},exposeServices=true"
+    release.helm("install", str(CHART), "--set", places)
+    installed_s = time.monotonic() - began
+    accounts = [pod["spec"]["serviceAccountName"] for pod in ready_pods(cluster, release.home)]
+    assert ["carpool-scaler", "carpool-scaler", "gateway", "gateway"] == sorted(accounts)
+
+    release.faas_cli("login", "--password-stdin", given=release.password())
+    began = time.monotonic()
+    release.faas_cli("deploy", "--image", classify.IMAGE, "--name", "classify")
+    release.wait_for_answer("classify")
+    first_s = time.monotonic() - began
+
+    labels = [word for label in SCALED.items() for word in ("--label", "=".join(label))]
+    release.faas_cli("deploy", "--image", classify.IMAGE, "--name", "scaled", *labels)
+    release.wait_for_answer("scaled")
+    assert "scaled--" in release.faas_cli("list")
+
+    release.helm("upgrade", str(CHART), "--set", f"{places},gpu.shares=2")
+    release.wait_for_answer("classify")
+    release.faas_cli("remove", "scaled")
+    wait_until(lambda: "scaled" not in release.faas_cli("list"), what="the end of its instances")
+    release.faas_cli("remove", "classify")
+    figure(
+        f"helm install --wait of two providers and two scalers: {installed_s:.1f} s; from deploy "
+        f"to the first answer {first_s:.1f} s"
+    )
