@@ -37,6 +37,11 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "send open-loop load and report latency",
             "carpool load --url http://127.0.0.1:8080/function/NAME --rate 100 --duration 10s",
         ),
+        "canary": (
+            "faas_stack.canary_command:main",
+            "give another function a share of a function's calls",
+            "carpool canary NAME NAME-v2=10",
+        ),
         "reload": (
             "faas_stack.reload_command:main",
             "load a function's model anew, without a lost request",

@@ -1,0 +1,135 @@
+"""``carpool canary``: which functions answer a share of a function's calls, shown or set."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import requests
+
+from carpool.errors import ConfigError, Problem
+from carpool.settings import LABEL_PREFIX, FunctionSettings
+from faas_stack import system_api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["main"]
+
+_LABEL = f"{LABEL_PREFIX}canary"
+_ALL = 100.0  # percent
+_ANSWER_S = 30.0
+_TOLD = ("kubernetes.reason",)  # annotations by which a provider tells a function's state
+_DEPLOYED = (
+    *("image", "namespace", "envProcess", "envVars", "constraints", "secrets"),
+    *("limits", "requests", "readOnlyRootFilesystem"),
+)
+
+
+def main(argv: list[str]) -> int:
+    """Set the shares, if any are given, and print them.
+
+    Raises:
+        ConfigError: flags that cannot be used, or a canary that there is not.
+        CarpoolError: the provider cannot be reached, or refuses.
+    """
+    args = _parser().parse_args(argv)
+    if args.off and args.shares:
+        raise ConfigError([Problem("--off", ", ".join(args.shares), "either it or shares")])
+    status = _asked(args, "GET", f"/system/function/{quote(args.function, safe='')}").json()
+    if args.off or args.shares:
+        shares = _read(",".join(args.shares))
+        _check_there(args, status, shares)
+        status = _with(status, shares)
+        _asked(args, "PUT", "/system/functions", status)
+    _print(args, _shares(args.function, status))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = (
+        "show, or set, which functions answer a share of a function's calls; other shares take "
+        "effect with the next call, and restart nothing"
+    )
+    parser = argparse.ArgumentParser(prog="carpool canary", description=about)
+    add = parser.add_argument
+    add("function", help="the name of the function that is called")
+    add(
+        "shares",
+        nargs="*",
+        metavar="CANARY=PERCENT",
+        help="another function and its share of the calls, such as classify-v2=10; replaces all "
+        "shares that were set before",
+    )
+    add("--off", action="store_true", help="leave all calls to the function itself")
+    system_api.add_flags(parser)
+    add("--json", action="store_true", help="print the shares as one line of JSON")
+    return parser
+
+
+def _read(text: str) -> Mapping[str, float]:
+    """Shares as they are given."""
+    return FunctionSettings.from_labels({_LABEL: text}).canary
+
+
+def _check_there(
+    args: argparse.Namespace, status: Mapping[str, Any], shares: Mapping[str, float]
+) -> None:
+    """Refuse a canary that is not deployed: its share would not be its.
+
+    Raises:
+        CarpoolError: why the provider does not have it.
+    """
+    namespace = quote(str(status.get("namespace") or ""), safe="")
+    for name in shares:
+        _asked(args, "GET", f"/system/function/{quote(name, safe='')}?namespace={namespace}")
+
+
+def _with(status: Mapping[str, Any], shares: Mapping[str, float]) -> dict[str, Any]:
+    """The deployment of a function with other shares, and all else as it is."""
+    labels, annotations = (
+        {k: v for k, v in (status.get(kind) or {}).items() if k not in (_LABEL, *_TOLD)}
+        for kind in ("labels", "annotations")
+    )
+    if shares:
+        labels[_LABEL] = ",".join(f"{name}={percent:g}%" for name, percent in shares.items())
+    kept = {key: status[key] for key in _DEPLOYED if status.get(key)}
+    return {**kept, "service": status["name"], "labels": labels, "annotations": annotations}
+
+
+def _shares(function: str, status: Mapping[str, Any]) -> dict[str, float]:
+    """Percent of the calls by function, the function itself first."""
+    texts = {**(status.get("annotations") or {}), **(status.get("labels") or {})}
+    shares = _read(texts.get(_LABEL, ""))
+    return {function: _ALL - sum(shares.values()), **shares}
+
+
+def _asked(
+    args: argparse.Namespace, method: str, path: str, document: Mapping[str, Any] | None = None
+) -> requests.Response:
+    """The provider's answer.
+
+    Raises:
+        CarpoolError: it cannot be reached, or refuses.
+    """
+    url, pair = args.gateway.rstrip("/") + path, system_api.credentials(args)
+    times = (system_api.CONNECT_S, _ANSWER_S)
+    try:
+        answer = requests.request(method, url, json=document, auth=pair, timeout=times)
+    except requests.RequestException as error:
+        raise system_api.Unreachable(args.gateway, error) from error
+    if not answer.ok:
+        raise system_api.Refused(args.gateway, answer)
+    return answer
+
+
+def _print(args: argparse.Namespace, shares: Mapping[str, float]) -> None:
+    if args.json:
+        sys.stdout.write(json.dumps({"function": args.function, "percent": shares}) + "\n")
+        return
+    width = max(map(len, shares))
+    for name, percent in shares.items():
+        sys.stdout.write(f"{name:{width}}  {percent:g} %\n")
