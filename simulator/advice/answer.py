@@ -266,7 +266,9 @@ class Answer:
             "cost_per_hour": _interval(each.cost_per_hour),
             "cost_per_1k": _interval(each.cost_per_1k),
             "cost_over_bound": _interval(each.over_bound),
-            "cost_beside_advice": _interval(self.beside.get(each.policy, _UNKNOWN)),
+            "cost_beside_advice": _interval(
+                _UNKNOWN if each.failure else self.beside.get(each.policy, _UNKNOWN)
+            ),
             "missed": _interval(each.missed),
             "meets_objective": each.meets,
             "certain": each.surely,
@@ -277,8 +279,10 @@ class Answer:
         """The chosen one, then those that meet the objective, the cheapest first; then the rest."""
 
         def place(each: Verdict) -> tuple[bool, bool, bool, float]:
+            if each.failure:
+                return True, True, True, 0.0
             cost = each.cost_per_hour.value if each.meets else each.missed.value
-            return each is not self.chosen, bool(each.failure), not each.meets, cost
+            return each is not self.chosen, False, not each.meets, cost
 
         return sorted(self.found.values(), key=place)
 

@@ -52,7 +52,7 @@ _ACCURACY = setting_types.decimal("a share from 0 to 1", lambda v: 0 <= v <= 1)
 _SCALE = setting_types.decimal("a number above 0", lambda v: v > 0)
 _ABOVE = setting_types.decimal("a price above 0", lambda v: v > 0)
 _PRICE = setting_types.decimal("a price of at least 0", lambda v: v >= 0)
-_COUNT = setting_types.integer("a whole number of at least 1", lambda v: v >= 1)
+_BATCH = setting_types.integer("a whole number from 1 to 4096", lambda v: 1 <= v <= 4096)  # noqa: PLR2004
 _PARTS = setting_types.integer("a whole number from 1 to 1000", lambda v: 1 <= v <= 1000)  # noqa: PLR2004
 _SEED = setting_types.integer("a whole number of at least 0", lambda v: v >= 0)
 
@@ -134,7 +134,7 @@ def _values(flags: argparse.Namespace) -> dict[str, Any]:
     kinds: dict[str, SettingType] = {
         "slo": _TIME,
         "percentile": _SHARE,
-        "max_batch": _COUNT,
+        "max_batch": _BATCH,
         "accuracy": _ACCURACY,
         "scale": _SCALE,
         "load": _LOAD,
@@ -206,7 +206,7 @@ def _parser() -> argparse.ArgumentParser:
         help="latency objective (four times the quickest answer, at least 10ms)",
     )
     add("--percentile", default="0.99", help="share of requests that must meet it (0.99)")
-    add("--max-batch", default="32", metavar="N", help="largest batch (32)")
+    add("--max-batch", default="32", metavar="N", help="largest batch, at most 4096 (32)")
     add("--accuracy", default="0", help="least accuracy, where the model has variants (0)")
     add("--scale", default="1", help="multiply the rates of the trace (1)")
     add("--load", default="2s", metavar="TIME", help="time an instance loads (2s)")

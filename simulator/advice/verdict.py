@@ -23,6 +23,7 @@ __all__ = ["Verdict", "beside", "best", "better", "verdicts"]
 _AS_CHEAP = 1.03
 _S_PER_HOUR = 3600.0
 _NONE_SEEN = 3.0
+_UNKNOWN = Estimate(math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Verdict:
         over_bound: Cost, times the least that is possible; NaN: that is nothing.
         missed: Share of requests.
         allowed: The share that may be missed.
-        failure: What it did wrong where it could not plan at all; empty: nothing.
+        failure: What it did wrong where it could not plan at all, and nothing else is known then;
+            empty: nothing.
     """
 
     policy: str
@@ -102,7 +104,9 @@ def beside(row: Sequence[Row], other: Sequence[Row]) -> Estimate:
 
 
 def _verdict(policy: str, rows: Sequence[Row], allowed: float) -> Verdict:
-    failures = [row.failure for row in rows if row.failure]
+    if failures := [row.failure for row in rows if row.failure]:
+        unknown = (_UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)
+        return Verdict(policy, len(rows), *unknown, allowed, failures[0])
     costs = [row.cost for row in rows]
     requests = [float(row.requests) for row in rows]
     return Verdict(
@@ -113,12 +117,14 @@ def _verdict(policy: str, rows: Sequence[Row], allowed: float) -> Verdict:
         ratio(costs, [row.bound for row in rows]),
         _missed([row.missed * row.requests for row in rows], requests),
         allowed,
-        failures[0] if failures else "",
     )
 
 
 def _missed(missed: Sequence[float], requests: Sequence[float]) -> Estimate:
-    """The share missed; of none in n there may be three in n (Hanley and Lippman-Hand, 1983)."""
-    if not sum(requests):
+    """The share missed; of none in n there may be three in n (Hanley and Lippman-Hand, 1983).
+
+    One part alone tells nothing of the others: its requests come from the same moments.
+    """
+    if not sum(requests) or (len(requests) == 1 and not sum(missed)):
         return Estimate(0.0, math.nan)
     return ratio(missed, requests) if sum(missed) else Estimate(0.0, _NONE_SEEN / sum(requests))

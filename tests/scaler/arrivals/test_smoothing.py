@@ -55,3 +55,9 @@ def test_a_low_rate_is_no_silence() -> None:
     """One request in twenty measurements is seen as such."""
     seen = rates(([2.0] + [0.0] * 19) * 20, step_s=1.0)
     assert pytest.approx(0.1, rel=0.3) == sum(seen[-20:]) / 20
+
+
+@pytest.mark.parametrize("over_s", [1e17, 1e300])
+def test_over_very_long_all_that_was_measured_counts_the_same(over_s: float) -> None:
+    """However long: a plain mean of what was measured after the first moment."""
+    assert pytest.approx([0.0, 10.0, 15.0, 20.0]) == rates([0.0, 10.0, 20.0, 30.0], over_s)

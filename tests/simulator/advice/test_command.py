@@ -154,6 +154,11 @@ def test_a_policy_that_fails_is_told_of_and_never_chosen(
     document = advised(trace, [*broken, "--policy", "openfaas"], capsys)
     assert "openfaas" == document["advice"]["policy"]
     assert any("no idea for function" in note for note in document["notes"])
+    (failed,) = (each for each in document["policies"] if each["failure"])
+    unknown = {"value": None, "low": None, "high": None}
+    assert {"missed", "cost_per_hour", "cost_per_1k", "cost_over_bound", "cost_beside_advice"} == {
+        name for name, value in failed.items() if value == unknown
+    }
     assert 1 == command.main([str(trace), *LINE, *broken])
     printed = capsys.readouterr().out
     assert "Every policy failed." in printed
@@ -201,6 +206,7 @@ def test_bad_traces_are_named_with_what_was_expected(text: str, said: str, tmp_p
         (["--model", "30ms+6ms", "--policy", "infles"], "infless"),
         (["--model", "30ms+6ms", "--parts", "0"], "--parts"),
         (["--model", "30ms+6ms", "--budget", "3"], "--budget"),
+        (["--model", "30ms+6ms", "--max-batch", "1000000000"], "--max-batch"),
         (["--model", "30ms+6ms", "--function", "A b"], "--function"),
         (["--model", "30ms+6ms", "--out", "no/such/folder/out.yaml"], "a folder that exists"),
         (["--model", "30ms+6ms", "--scale", "1e9"], "requests"),

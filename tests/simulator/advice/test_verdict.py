@@ -77,6 +77,22 @@ def test_no_miss_among_few_requests_is_not_certain() -> None:
     assert (True, False) == (found.meets, found.surely)
 
 
+def test_no_miss_in_one_part_alone_is_not_certain() -> None:
+    """However many requests: all of them come from the same moments of the trace."""
+    (one,) = verdicts({"one": rows("one", 1.0, 0.0)[:1]}, 0.01).values()
+    assert (0.0, True, False) == (one.missed.value, one.meets, one.surely)
+    assert math.isnan(one.missed.half)
+
+
+def test_nothing_is_known_of_a_policy_that_failed() -> None:
+    """It has missed no requests because there was no run."""
+    failed = [dataclasses.replace(row, failure="no plan") for row in rows("one", 1.0, 0.0)]
+    (found,) = verdicts({"one": failed}, 0.01).values()
+    assert ("no plan", False, 4) == (found.failure, found.meets, found.parts)
+    known = (found.cost_per_hour, found.cost_per_1k, found.over_bound, found.missed)
+    assert all(math.isnan(each.value) and math.isnan(each.half) for each in known)
+
+
 def test_other_settings_are_taken_only_beyond_chance() -> None:
     """Cheaper by more than the interval, and meeting the objective as well."""
     found = verdicts(
