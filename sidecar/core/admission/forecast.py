@@ -23,6 +23,7 @@ class Forecast(NamedTuple):
     Attributes:
         free_at: when the first of them is expected to take the next batch.
         usual_items: what a batch holds at the present load.
+        largest_items: what it holds at the most.
         batch_s: how long a batch of the usual size takes.
         item_s: what a further item adds to that.
         round_items: items that all of them execute in a round.
@@ -31,6 +32,7 @@ class Forecast(NamedTuple):
 
     free_at: float
     usual_items: int
+    largest_items: int
     batch_s: float
     item_s: float
     round_items: int
@@ -61,7 +63,7 @@ class Forecast(NamedTuple):
             max([each.exec_time.mean(n) for each in alike]) for n in (usual, usual + 1)
         )
         free_at = min([in_flight.free_at(upstream, now) for upstream in available])
-        return cls(free_at, usual, batch_s, longer_s - batch_s, items, items / rate_rps)
+        return cls(free_at, usual, largest, batch_s, longer_s - batch_s, items, items / rate_rps)
 
     def finish_at(self, items_ahead: float, now: float) -> float:
         """When a request behind ``items_ahead`` waiting items is answered."""
@@ -69,6 +71,9 @@ class Forecast(NamedTuple):
         if items_ahead >= self.round_items:
             rounds, items_ahead = divmod(items_ahead, self.round_items)
             finish += rounds * self.round_s
+        if items_ahead >= self.largest_items:  # batches of others, which take instances in turn
+            batches, items_ahead = divmod(items_ahead, self.largest_items)
+            finish += batches * self.largest_items / self.round_items * self.round_s
         more = items_ahead + 1 - self.usual_items
         return finish + more * self.item_s if more > 0 else finish
 

@@ -75,6 +75,30 @@ def test_an_arrival_is_answered_after_what_waits() -> None:
     assert 2 * EXEC_S == pytest.approx(scene.finish_predictor.backlog_s(0.0))
 
 
+def test_what_waits_is_divided_among_the_instances() -> None:
+    """Of four, which take batches of two in turn, the request behind six is in the fourth batch.
+
+    It is not the seventh item of one batch.
+    """
+    item_s, single_s = 0.1, 0.1
+    scene = Scene()
+    for name in "bcd":
+        scene.upstreams.add(Upstream(name, 2, up=True))
+    for number, upstream in enumerate(scene.upstreams):
+        for size in (1, 2) * 10:
+            upstream.exec_time.observe(size, single_s + item_s * (size - 1))
+        batch = Batch(
+            number + 1, [Request(number, "k", 0.0)], 1, upstream, CloseReason.IDLE, 0.0, 0.0, 0.1
+        )
+        scene.in_flight.add(batch)
+    scene.finish_predictor.invalidate()
+    scene.wait(6)
+
+    first_free_s, in_turn_s = single_s, 3 / 4 * (single_s + item_s)
+    expected_s = first_free_s + in_turn_s + single_s
+    assert expected_s == pytest.approx(scene.finish_predictor.finish_at(0.0), rel=0.05)
+
+
 def test_a_forecast_holds_until_it_is_invalidated() -> None:
     """What was made of the instances is kept; what waits is asked for each time."""
     scene = Scene()
