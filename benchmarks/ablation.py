@@ -1,10 +1,11 @@
 """``python -m benchmarks ablation``: the policy `carpool` with each part switched, one at a time.
 
 The cells are chosen by a rule: of the sixth of all cells that ``carpool compare --matrix`` runs, in
-its order, the first and the third of every five. So each model comes three times, and billing rules
-and objectives are even. Their seeds have tuned nothing. A part that only one billing rule has is
-left out where that rule does not hold. Rows that are kept in ``results/ablation.jsonl`` are not run
-again; after a change of the policy's code remove the file.
+its order, the first of every five. So there are six, with every model, three of each billing rule.
+Their seeds have tuned nothing. `foresight` adds a perfect forecast
+(`benchmarks/foresight.py`). A part that only one billing rule has is left out where that rule does
+not hold. Rows that are kept in ``results/ablation.jsonl`` are not run again; after a change of the
+policy's code remove the file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from simulator.matrix.rows import Rows
 from simulator.matrix.runs import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from simulator.matrix.cells import Cell
     from simulator.matrix.rows import Row
@@ -40,7 +41,7 @@ class Part:
     """A part of the policy.
 
     Attributes:
-        without: Parameters that switch it over.
+        without: What it is switched by.
         billing: The only billing rule that has it; empty: both have.
     """
 
@@ -59,52 +60,60 @@ PARTS = {
     "trend off": Part({"trend": False}),
     "surge on": Part({"surge": True}),
     "reserve 1": Part({"reserve": 1.0}),
+    "foresight": Part({"policy": "benchmarks.foresight:Foresight"}, "reserved"),
 }
 
 
-def cells() -> list[Cell]:
-    """Those that parts are switched off in."""
-    return [cell for at, cell in enumerate(catalogue().cells(1 / 6)) if at % 5 in (0, 2)]
+def cells(every: int = 5) -> list[Cell]:
+    """Those that parts are switched in."""
+    return catalogue().cells(1 / 6)[::every]
 
 
 def main(argv: list[str]) -> int:
     """Run what the file does not have, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks ablation", description=__doc__)
-    parser.add_argument("--seeds", default="31,32,33", help="of the requests (%(default)s)")
+    parser.add_argument("--seeds", default="31", help="of the requests (%(default)s)")
     parser.add_argument("--horizon", type=float, default=300.0, help="seconds each (%(default)s)")
     parser.add_argument("--out", type=Path, default=_OUT, help="file of rows (%(default)s)")
+    parser.add_argument("--every", type=int, default=5, help="the first of so many (%(default)s)")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
     flags = parser.parse_args(argv)
+    parts = {name: PARTS[name] for name in flags.part or PARTS}
     rows = Rows(flags.out)
     asked: list[Row] = []
     for seed in map(int, flags.seeds.split(",")):
-        for cell in cells():
-            asked += _made(rows, cell, flags.horizon, seed)
+        for cell in cells(flags.every):
+            asked += _made(rows, cell, flags.horizon, seed, parts)
     sys.stdout.write(table(asked))
     return 0
 
 
-def _made(rows: Rows, cell: Cell, horizon_s: float, seed: int) -> list[Row]:
+def _made(
+    rows: Rows, cell: Cell, horizon_s: float, seed: int, parts: Mapping[str, Part]
+) -> list[Row]:
     """The rows of one cell and seed, those that are missing made."""
-    parts = {name: part.without for name, part in PARTS.items() if part.concerns(cell)}
-    wanted: dict[str, dict[str, Any]] = {_WHOLE: {}, **parts}
+    switched = {name: part.without for name, part in parts.items() if part.concerns(cell)}
+    wanted: dict[str, dict[str, Any]] = {_WHOLE: {}, **switched}
     found = {row.policy: row for row in rows.find(cell.name, horizon_s, seed)}
     policies = {name: {"policy": _WHOLE, **given} for name, given in wanted.items()}
+    if "foresight" in policies:
+        policies["foresight"] |= {"cell": cell.name, "horizon_s": horizon_s, "seed": seed}
     scenario = replace(catalogue().scenario(cell, horizon_s, seed), policies=policies)
     bound = lower_bound(scenario) if wanted.keys() - found.keys() else 0.0
-    for name in wanted.keys() - found.keys():
+    for name in [name for name in wanted if name not in found]:
         found[name] = simulate(cell.name, scenario, name, bound)
         rows.add(found[name])
     return [found[name] for name in wanted]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Each part beside the whole, in the cells that it concerns; intervals are over the seeds."""
+    """Each part beside the whole, in the runs that it concerns; intervals are over these runs."""
     by_key = {(row.cell, row.seed, row.policy): row for row in rows}
     lines = [
-        "| | cells | cost over bound | the whole's | times | missed | the whole's | points more |",
+        "| | runs | cost over bound | the whole's | times | missed | the whole's | points more |",
         "|---|" + "---:|" * 7,
     ]
-    for name in PARTS:
+    for name in [name for name in PARTS if any(row.policy == name for row in rows)]:
         pairs = [(row, by_key[row.cell, row.seed, _WHOLE]) for row in rows if row.policy == name]
         lines.append(f"| `{name}` | {' | '.join(_compared(pairs))} |")
     return "\n".join(lines) + "\n"
@@ -112,18 +121,14 @@ def table(rows: Sequence[Row]) -> str:
 
 def _compared(pairs: Sequence[tuple[Row, Row]]) -> list[str]:
     """What is shown of a part: it, and the whole, in the same cells with the same requests."""
-    seeds = dict.fromkeys(row.seed for row, _ in pairs)
-
-    def over_seeds(number: Callable[[Row, Row], float]) -> list[float]:
-        return [fmean(number(*pair) for pair in pairs if pair[0].seed == seed) for seed in seeds]
-
-    times = over_seeds(lambda off, whole: math.log(off.cost / whole.cost))
-    points = over_seeds(lambda off, whole: 100 * (off.missed - whole.missed))
+    logs = [math.log(off.cost / whole.cost) for off, whole in pairs]
+    points = [100 * (off.missed - whole.missed) for off, whole in pairs]
+    times = math.exp(fmean(logs))
     return [
-        str(len({row.cell for row, _ in pairs})),
+        str(len(pairs)),
         f"{math.exp(fmean(math.log(off.over_bound) for off, _ in pairs)):.2f}",
         f"{math.exp(fmean(math.log(whole.over_bound) for _, whole in pairs)):.2f}",
-        f"{math.exp(fmean(times)):.3f} ± {math.exp(fmean(times)) * half_interval(times):.3f}",
+        f"{times:.3f} ± {times * half_interval(logs):.3f}",
         f"{fmean(off.missed for off, _ in pairs):.2%}",
         f"{fmean(whole.missed for _, whole in pairs):.2%}",
         f"{fmean(points):+.2f} ± {half_interval(points):.2f}",

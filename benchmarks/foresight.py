@@ -1,0 +1,62 @@
+"""The policy `carpool` with a perfect forecast: what any forecast could gain at the most.
+
+It is told the largest rate from now until an instance that is asked for now has loaded, and a
+second more. Where the load is no trace, as with MMPP, it forecasts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scaler.arrivals.processes import Trace
+from scaler.policies.carpool.demand import Demand, Demands
+from scaler.policies.carpool.policy import Carpool
+from simulator.matrix.cells import Cell, catalogue
+
+if TYPE_CHECKING:
+    from scaler.arrivals.processes import ArrivalProcess
+
+__all__ = ["Foresight"]
+
+_STEP_S, _MARGIN_S = 0.25, 1.5
+
+
+class Foresight(Carpool):
+    """`Carpool`, which knows what comes in a cell of the matrix."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """Which cell it is in.
+
+        Attributes:
+            cell: Its name.
+            horizon_s: Simulated seconds.
+            seed: Of the requests.
+        """
+
+        cell: str
+        horizon_s: float
+        seed: int
+
+    def __init__(self, params: Params) -> None:
+        usual = Carpool.Params()
+        super().__init__(usual)
+        cell = Cell(*params.cell.split("/"))
+        scenario = catalogue().scenario(cell, params.horizon_s, params.seed)
+        self._demands = _Known(scenario.functions[0].apps[0].arrivals, usual)
+
+
+class _Known(Demands):
+    def __init__(self, arrivals: ArrivalProcess, params: Carpool.Params) -> None:
+        super().__init__(params.smoothing_s, params.reserve, trend=params.trend, surge=params.surge)
+        self._arrivals = arrivals
+
+    def of(self, function: str, measured_rps: float, load_s: float, now_s: float) -> Demand:
+        """As `Demands.of`, or more where more is to come."""
+        usual = super().of(function, measured_rps, load_s, now_s)
+        if not isinstance(self._arrivals, Trace):
+            return usual
+        steps = range(int((load_s + _MARGIN_S) / _STEP_S) + 1)
+        coming_rps = max(self._arrivals.rate(now_s + _STEP_S * step) for step in steps)
+        return usual if coming_rps <= usual.rate_rps else Demand(coming_rps, 0.0, jumped=False)
