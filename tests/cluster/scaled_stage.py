@@ -31,20 +31,21 @@ if TYPE_CHECKING:
     from tests.cluster.api import Document
     from tests.cluster.cluster import Cluster
 
-__all__ = ["APPS", "NAME", "Load", "Stage", "headers_of", "load", "stage"]
+__all__ = ["APPS", "LONG_S", "NAME", "Load", "Stage", "headers_of", "load", "stage"]
 
 NAME = "classify"
-APPS = {"hasty": "1s", "steady": "2s", "patient": "4s"}
+APPS = {"hasty": "10s", "steady": "20s", "patient": "40s"}  # met however slow it is here
+LONG_S = 5 * HANG_S  # until pods are there that start one after the other, short of cores
 _ADMIN_PORT = 8089
-_PAUSE_S = 0.15  # a caller's, so that one instance of each class is enough
-_CORES = 0.3  # of an instance, so that six of them, or three and their successors, have room
+_PAUSE_S = 0.5  # a caller's, so that one instance of each class is enough
+_CORES = 0.25  # of an instance, so that seven have room: four, and a successor of each class
 _SCENARIO = {
     "models": {NAME: {"linear": {"base_ms": 5, "per_item_ms": 1, "cpu": _CORES}}},
     "functions": [
         {
             "name": NAME,
             "model": NAME,
-            "slo_ms": 1000,
+            "slo_ms": 10_000,
             "max_batch": 1,
             "apps": [{"name": "any", "arrivals": {"poisson": {"rate": 1}}}],
         }
@@ -139,7 +140,7 @@ class Stage:
             "service": NAME,
             "image": classify.IMAGE,
             "labels": {
-                "com.carpool.slo": "1s",
+                "com.carpool.slo": "10s",
                 "com.carpool.batch.max": "1",  # a plan keeps its sizes, however slow it is here
                 "com.carpool.cpu": str(_CORES),
                 "com.carpool.scale.policy": "harmonybatch",
@@ -148,6 +149,7 @@ class Stage:
             "annotations": {"com.carpool.apps": json.dumps(apps)},
             "envVars": {
                 "version": str(version),
+                "exec_timeout": "100s",  # as long as callers wait
                 "sidecar_admin": f"0.0.0.0:{_ADMIN_PORT}",
                 "sidecar_admin_token": TOKEN,
             },
@@ -189,7 +191,7 @@ class Stage:
             wanted = self.classes()
             return len(wanted) == len(APPS) and all(wanted.values()) and wanted == self.ready()
 
-        wait_until(settled, what="three classes with all their instances")
+        wait_until(settled, LONG_S, what="three classes with all their instances")
         return self.ready()
 
     def pods(self, function: str = "") -> list[Document]:
@@ -203,7 +205,7 @@ class Stage:
 
     def instance(self, name: str) -> Document:
         """A pod of a class, once one is ready: its sidecar says so sooner than its object."""
-        wait_until(lambda: self.pods(f"{NAME}--{name}"), what=f"a pod of {name}")
+        wait_until(lambda: self.pods(f"{NAME}--{name}"), LONG_S, what=f"a pod of {name}")
         return self.pods(f"{NAME}--{name}")[0]
 
     def kill(self, pod: Document) -> None:
@@ -282,4 +284,4 @@ def stage(cluster: Cluster, folder: Path) -> Iterator[Stage]:
         made.deploy()
         yield made
         made.system("DELETE", "/system/functions", {"functionName": NAME})
-        wait_until(lambda: not made.functions(), what="no class is left behind")
+        wait_until(lambda: not made.functions(), LONG_S, what="no class is left behind")

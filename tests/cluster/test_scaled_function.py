@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.cluster import classify
-from tests.cluster.scaled_stage import APPS, NAME, headers_of, load, stage
+from tests.cluster.scaled_stage import APPS, LONG_S, NAME, headers_of, load, stage
 from tests.faas_stack.test_up import carpool
 from tests.live.stack import ARGUMENTS
 from tests.waiting import HANG_S, wait_until
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
     from tests.cluster.scaled_stage import Stage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(6 * LONG_S)]
 ROWS = [(0.5 * number, 1.0, -number / 3, 0.25) for number in range(8)]
 
 
@@ -40,7 +40,7 @@ def running(
         made.system("POST", f"/system/scale-function/{NAME}", {"replicas": 2})
         with load(made.url):
             made.settle()
-        wait_until(lambda: len(made.plans()) == 2, what="two fronts")
+        wait_until(lambda: len(made.plans()) == 2, LONG_S, what="two fronts")
         yield made
 
 
@@ -70,6 +70,39 @@ def test_three_classes_answer_as_the_process_backend_does(running: Stage, tmp_pa
     assert dict.fromkeys(APPS, alone) == by_app
 
 
+def test_no_call_fails_while_the_function_is_updated_and_scaled(
+    running: Stage, figure: Callable[[str], None]
+) -> None:
+    """Front and classes get another version, then an instance more, then one less again."""
+    with load(running.url) as calls:
+        running.settle()
+        running.deploy(version=2)
+        wait_until(lambda: versions(running) == {"2"}, LONG_S, what="pods of the new version")
+        calls.go_on()
+        more = sum(running.settle().values()) + 1
+        running.deploy(version=2, least=more)
+        wait_until(lambda: sum(running.settle().values()) >= more, LONG_S, what="one more instance")
+        calls.go_on()
+        running.deploy(version=2)
+        wait_until(lambda: sum(running.settle().values()) < more, LONG_S, what="one less again")
+        calls.go_on()
+    assert [] == calls.bad
+    figure(f"{calls.good} calls of three classes through an update, a scale-out and a scale-in")
+
+
+def names(running: Stage) -> list[str]:
+    """Those of all pods that are ready."""
+    return [pod["metadata"]["name"] for pod in running.pods()]
+
+
+def versions(running: Stage) -> set[str]:
+    """Which versions of the function the pods are of that are there."""
+    path = f"/api/v1/namespaces/{running.space}/pods"
+    pods = running.cluster.api.get(path)["items"]
+    variables = [each for pod in pods for each in pod["spec"]["containers"][0]["env"]]
+    return {each["value"] for each in variables if each["name"] == "version"}
+
+
 def test_no_call_fails_while_pods_are_killed(running: Stage, figure: Callable[[str], None]) -> None:
     """An instance of each class without a warning, with the batch it has; and a front in order."""
     with load(running.url) as calls:
@@ -78,11 +111,30 @@ def test_no_call_fails_while_pods_are_killed(running: Stage, figure: Callable[[s
             calls.go_on()
         front = running.pods(NAME)[0]["metadata"]["name"]
         running.cluster.api.delete(f"/api/v1/namespaces/{running.space}/pods/{front}")
-        wait_until(lambda: front not in running.plans() and len(running.plans()) == 2)
+        wait_until(lambda: front not in running.plans() and len(running.plans()) == 2, LONG_S)
         running.settle()
         calls.go_on()
     assert [] == calls.bad
     figure(f"{calls.good} calls of three classes while an instance of each was killed, and a front")
+
+
+@pytest.mark.parametrize("part", ["kubelet", "kube-apiserver", "etcd"])
+def test_no_call_fails_while_a_part_of_the_cluster_restarts(
+    running: Stage, part: str, figure: Callable[[str], None]
+) -> None:
+    """It ends without a warning; once it is back, a killed instance is replaced as before."""
+    with load(running.url) as calls:
+        running.settle()
+        running.cluster.restart(part)
+        calls.go_on()
+        (name, *_) = running.settle()
+        victim = running.instance(name)
+        running.kill(victim)
+        wait_until(lambda: victim["metadata"]["name"] not in names(running), LONG_S, what="its end")
+        running.settle()
+        calls.go_on()
+    assert [] == calls.bad
+    figure(f"{calls.good} calls of three classes while {part} was killed and started again")
 
 
 class Seen:
@@ -135,20 +187,20 @@ def test_one_plan_is_in_force_while_the_leader_fails(
 ) -> None:
     """Another scaler leads, with plans of a later term."""
     with load(running.url) as calls, watched(running) as seen:
-        wait_until(lambda: len(seen.followed) == 2, what="the plans of both fronts")
+        wait_until(lambda: len(seen.followed) == 2, LONG_S, what="the plans of both fronts")
         first, before = running.leader(), max(list(seen.plans))[0]
         began = time.monotonic()
         first.running.send_signal(number)
-        wait_until(lambda: running.leader() is not first, what="another leader")
+        wait_until(lambda: running.leader() is not first, LONG_S, what="another leader")
         led_s = time.monotonic() - began
-        wait_until(lambda: follows_later(seen, before), what="its plan at both fronts")
+        wait_until(lambda: follows_later(seen, before), LONG_S, what="its plan at both fronts")
         followed_s = time.monotonic() - began
         if number == signal.SIGKILL:
             running.scalers.remove(first)
             running.start_scaler()
         else:
             first.running.send_signal(signal.SIGCONT)
-            wait_until(lambda: "leads no more" in first.log(), what="the first gives up")
+            wait_until(lambda: "leads no more" in first.log(), LONG_S, what="the first gives up")
         running.settle()
         calls.go_on()
     assert [] == calls.bad
