@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from carpool.caching import SmallCache
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
@@ -108,14 +110,20 @@ def _read_headers(stream: BufferedReader[Any], left_bytes: int) -> dict[str, str
             raise ProtocolError(431, "the request's headers are too large")
         if line in _BLANK:
             return headers
-        name, colon, text = line.partition(b":")
         if not line.endswith(b"\n"):
             raise CutOffError
-        text = text.strip(b" \t\r\n")
-        if not colon or not _NAME(name) or b"\r" in text or b"\0" in text:
-            raise ProtocolError(400, "a header line is not 'name: value'")
-        key, value = name.decode().lower(), text.decode("latin-1")
+        key, value = _header(line)
         headers[key] = f"{headers[key]}, {value}" if key in headers else value
+
+
+@SmallCache
+def _header(line: bytes) -> tuple[str, str]:
+    """Name and value; cached, as a sidecar sends the same lines with each batch."""
+    name, colon, text = line.partition(b":")
+    text = text.strip(b" \t\r\n")
+    if not colon or not _NAME(name) or b"\r" in text or b"\0" in text:
+        raise ProtocolError(400, "a header line is not 'name: value'")
+    return name.decode().lower(), text.decode("latin-1")
 
 
 def _read_body(
