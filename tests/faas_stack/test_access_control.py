@@ -11,6 +11,7 @@ import uvloop
 from carpool.basic_auth import Credentials
 from faas_stack.provider.basic_auth_check import BasicAuth
 from tests.faas_stack.rig import IMAGE, ProcessStage, provider, story
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +51,7 @@ async def sent(
     rig: Rig, method: str, path: str, *headers: tuple[str, str], body: bytes = b""
 ) -> Response:
     """One request with these headers and no others of the test's."""
-    return await rig.client.request(method, path, headers, body, 10)
+    return await rig.client.request(method, path, headers, body, HANG_S)
 
 
 @pytest.mark.parametrize("header", [PAGE, REBOUND, ("origin", "null")], ids=str)

@@ -47,6 +47,7 @@ from scaler.web.documents import Documents
 from scaler.web.publisher import Publisher
 from scaler.web.server import Readers, socket_of
 from scaler.web.snapshot import Snapshot
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -88,12 +89,12 @@ class Caller:
         """One sync."""
         body = message if isinstance(message, bytes) else message.to_json()
         headers = [("authorization", f"Bearer {token}")]
-        return await self.pool.request("POST", PATH, headers, body, 5.0)
+        return await self.pool.request("POST", PATH, headers, body, HANG_S)
 
     async def get(self, path: str, token: str = TOKEN) -> tuple[int, Any]:
         """What people see."""
         headers = [("authorization", f"Bearer {token}")]
-        answer = await self.pool.request("GET", path, headers, b"", 5.0)
+        answer = await self.pool.request("GET", path, headers, b"", HANG_S)
         return answer.status, json.loads(answer.body)
 
 

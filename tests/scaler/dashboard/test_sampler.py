@@ -12,6 +12,7 @@ from scaler.control.class_function import Status
 from scaler.dashboard import sampler
 from scaler.dashboard.sampler import FILES
 from tests.scaler.test_sync_api import LABELS, REPORT, TOKEN, Caller, with_scaler
+from tests.waiting import HANG_S
 
 
 async def fetch(
@@ -19,7 +20,7 @@ async def fetch(
 ) -> tuple[int, str, dict[str, str]]:
     """Status, text and headers."""
     headers = [("authorization", f"Bearer {token}")] if token else []
-    answer = await caller.pool.request(method, path, headers, b"", 5.0)
+    answer = await caller.pool.request(method, path, headers, b"", HANG_S)
     found = {name.decode(): value.decode() for name, value in answer.headers}
     return answer.status, answer.body.decode(), found
 

@@ -16,7 +16,7 @@ import pytest
 from carpool.http.client import ConnectionFailed, Pool
 from scaler.web.server import WebProcess, socket_of
 from scaler.web.snapshot import PastSamples, Snapshot
-from tests.waiting import wait_until, wait_until_async
+from tests.waiting import HANG_S, wait_until, wait_until_async
 
 SCALER = """
 import asyncio, pathlib, sys
@@ -34,7 +34,7 @@ asyncio.run(run())
 
 async def asked(pool: Pool, path: str) -> tuple[int, bytes]:
     """An answer, when something listens."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_S):
         while True:
             with suppress(ConnectionFailed):
                 answer = await pool.request("GET", path)
