@@ -80,6 +80,13 @@ class FunctionSettings:
         1024,
         "Maximum number of requests queued per priority class; others get status 429.",
     )
+    streams_max: int = setting(
+        "streams.max",
+        _COUNT,
+        32,
+        "Maximum number of [streams](handler.md#answers-piece-by-piece-stream) at once per "
+        "instance; others wait for their turn, at most `queue.max` of them.",
+    )
     background_share: float = setting(
         "background.share",
         setting_types.decimal("a share from 0 to 0.9 such as 0.1", lambda v: 0 <= v <= 0.9),  # noqa: PLR2004

@@ -47,6 +47,9 @@ __all__ = [
     "NOT_BEGUN_HEADER",
     "PROBE_HEADERS",
     "REPEATABLE_HEADER",
+    "STREAM_HEADER",
+    "STREAM_RULE_HEADER",
+    "STREAM_STATUS",
     "AnswerColumns",
     "Buffer",
     "Head",
@@ -70,6 +73,9 @@ CALLS_HEADER = "x-carpool-calls"  # of a sidecar: it takes calls in bundles (`ht
 OVERHEAD_BYTES = 128 * 1024
 CONCURRENCY_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
 KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sidecar or front sent it
+STREAM_RULE_HEADER = "x-carpool-stream-rule"  # of a ready handler: which requests it streams
+STREAM_HEADER = "x-carpool-stream"  # of the handler's own answer to a request that is streamed
+STREAM_STATUS = 421  # with that header, of an item in a batch: it has to come by itself
 # of-watchdog logs a line for every request but those of Kubernetes's probes.
 PROBE_HEADERS = (("user-agent", "kube-probe/carpool"),)
 

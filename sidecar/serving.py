@@ -27,6 +27,7 @@ from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.request_log import RequestLog
 from sidecar.runtime.scaler_client import membership
+from sidecar.runtime.streams import Streams
 from sidecar.runtime.upstreams import FunctionUpstreams
 
 if TYPE_CHECKING:
@@ -91,6 +92,14 @@ async def serve_function(
     ingress = Ingress(settings, time.time, upstreams.backoff, tracing)
     batch_timeout_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
     batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, batch_timeout_s)
+    batch_loop.streams = Streams(
+        upstreams,
+        metrics,
+        batch_loop.readiness,
+        settings.streams_max,
+        settings.queue_max,
+        batch_timeout_s,
+    )
     batch_loop.compression = Compression.of(settings.compress_from_bytes)
     _start_upstreams(batch_loop, upstreams, metrics, settings, options, handler)
     member = None

@@ -5,6 +5,6 @@ What a function's author imports is here; everything else is the runtime's own.
 
 from __future__ import annotations
 
-from watchdog_plugin.item import Headers, Item, ItemError, Reply
+from watchdog_plugin.item import Event, Headers, Item, ItemError, Reply
 
-__all__ = ["Headers", "Item", "ItemError", "Reply"]
+__all__ = ["Event", "Headers", "Item", "ItemError", "Reply"]

@@ -28,9 +28,9 @@ from watchdog_plugin.settings import HandlerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
-    from watchdog_plugin.function import Function
+    from watchdog_plugin.loading import Loaded
 
 __all__ = ["main"]
 
@@ -86,11 +86,12 @@ def _serve(settings: HandlerSettings) -> int:
     lifecycle.start()
     server.start()
     try:
-        function, seconds = _load(settings)
+        (function, streaming), seconds = _load(settings)
         gc.collect()
         gc.freeze()  # what was loaded stays; no collection during a batch has to look at it
         alone = model_thread if function.on_main_thread else ModelLock()
-        service.open(BatchRunner(function, Concurrent() if function.concurrency > 1 else alone))
+        turns = Concurrent() if function.concurrency > 1 else alone
+        service.open(BatchRunner(function, turns), streaming)
         ready_notice.tell()
         logs.say(f"ready on {server.address} after {seconds:.2f} s, JSON by {json_codec.NAME}")
         model_thread.run_forever()
@@ -99,7 +100,7 @@ def _serve(settings: HandlerSettings) -> int:
     return 1
 
 
-def _load(settings: HandlerSettings) -> tuple[Function[Any], float]:
+def _load(settings: HandlerSettings) -> tuple[Loaded, float]:
     start_s = time.monotonic()
     return loading.load(settings), time.monotonic() - start_s
 

@@ -23,6 +23,7 @@ __all__ = [
     "failure",
     "from_result",
     "json_answer",
+    "reply_head",
     "too_large",
     "within",
 ]
@@ -104,7 +105,12 @@ def _body(value: object) -> tuple[Buffer, str]:
     return json_codec.dumps(value), JSON
 
 
-def _from_reply(reply: Reply) -> Answer:
+def reply_head(reply: Reply) -> tuple[int, list[tuple[str, str]]]:
+    """Status and headers of a `Reply`, but for its content type.
+
+    Raises:
+        ValueError: they cannot be sent.
+    """
     status = operator.index(reply.status)
     if not _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
         msg = f"Reply status = {status}: expected 200 to 599"
@@ -113,10 +119,13 @@ def _from_reply(reply: Reply) -> Answer:
     if taken:
         msg = f"Reply header {min(taken)!r} belongs to the server, leave it out"
         raise ValueError(msg)
+    return status, [(k, v) for k, v in reply.headers.items() if k.lower() != "content-type"]
+
+
+def _from_reply(reply: Reply) -> Answer:
+    status, others = reply_head(reply)
     body, implied = _body(reply.body)
     content_type = reply.content_type or implied
     if not reply.headers:
         return Answer(status, _head(content_type), body)
-    others = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
-    pairs = [("content-type", content_type), *others.items()]
-    return Answer(status, wire.build_head("", pairs), body)
+    return Answer(status, wire.build_head("", [("content-type", content_type), *others]), body)

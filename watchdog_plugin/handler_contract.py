@@ -28,7 +28,14 @@ __all__ = ["RAGGED", "HandlerModule", "call_load", "read"]
 
 _PACKAGE = "function"
 RAGGED = ("ragged", "ragged_outputs", "ragged_buckets", "ragged_waste", "pad_value")
-_ARGUMENTS = {"load": 0, "handle_batch": 1, "preprocess": 1, "postprocess": 1, "decode_step": 1}
+_ARGUMENTS = {
+    "load": 0,
+    "handle_batch": 1,
+    "preprocess": 1,
+    "postprocess": 1,
+    "decode_step": 1,
+    "stream": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,8 @@ class HandlerModule:
     preprocess: Callable[[Item], object] | None = None
     postprocess: Callable[[Mapping[str, Any]], object] | None = None
     decode_step: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    stream: Callable[[Item], object] | None = None
+    stream_paths: frozenset[str] = frozenset()
     examples: tuple[bytes, ...] = ()
     lengths: Mapping[str, object] = field(default_factory=dict)
     batch_axis: object = None
@@ -142,7 +151,8 @@ def _checked(source: Path, module: ModuleType) -> HandlerModule:
     steps_max = getattr(module, "steps_max", None)
     if steps_max is not None and not (type(steps_max) is int and steps_max > 0):
         problems.append(f"steps_max is {steps_max!r}, expected a whole number of at least 1")
-    problems = [text for text in (*problems, problem) if text]
+    stream_paths, misplaced = _stream_paths(module, streams="stream" in found)
+    problems = [text for text in (*problems, problem, misplaced) if text]
     if problems:
         raise LoadError(f"{source}: " + "; ".join(problems))
     _warn_of_misspelt(source, module, found)
@@ -153,8 +163,25 @@ def _checked(source: Path, module: ModuleType) -> HandlerModule:
         lengths=lengths,
         batch_axis=batch_axis,
         steps_max=steps_max,
+        stream_paths=stream_paths,
         **found,
     )
+
+
+def _stream_paths(module: ModuleType, *, streams: bool) -> tuple[frozenset[str], str]:
+    """The paths whose requests are streamed, and what is wrong with them."""
+    value = getattr(module, "stream_paths", None)
+    if value is None:
+        return frozenset(), ""
+    if not streams:
+        return frozenset(), "stream_paths is never used without stream(item): define it"
+    paths = [value] if isinstance(value, str) else value
+    if isinstance(paths, list | tuple | set | frozenset) and all(
+        isinstance(path, str) and path.startswith("/") and path == "".join(path.split())
+        for path in paths
+    ):
+        return frozenset(paths), ""
+    return frozenset(), f"stream_paths is {value!r}, expected a list of paths such as '/v1/chat'"
 
 
 def _signature_problem(name: str, value: object) -> str:

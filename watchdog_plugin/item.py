@@ -16,7 +16,7 @@ from watchdog_plugin import content_coding
 from watchdog_plugin.content_coding import DecodedBytes
 from watchdog_plugin.protocols import json_codec
 
-__all__ = ["Headers", "Item", "ItemError", "Line", "Reply", "read_head"]
+__all__ = ["Event", "Headers", "Item", "ItemError", "Line", "Reply", "read_head"]
 
 _FIRST_ERROR_STATUS = 400
 _LAST_STATUS = 599
@@ -183,7 +183,7 @@ class Reply:
     """An answer with more to say than its body.
 
     Attributes:
-        body: bytes, text, or anything with a JSON form.
+        body: bytes, text, or anything with a JSON form; of a `stream`, an iterator of such pieces.
         status: HTTP status, 200 to 599.
         content_type: overrides what the body's type implies.
         headers: further response headers.
@@ -193,3 +193,17 @@ class Reply:
     status: int = 200
     content_type: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Event(NamedTuple):
+    """A piece of a stream with more to say than its data.
+
+    Attributes:
+        data: bytes, text, or anything with a JSON form.
+        name: of the event; empty: ``message``, which is what callers listen to by default.
+        id: of the event; empty: none.
+    """
+
+    data: object
+    name: str = ""
+    id: str = ""

@@ -6,31 +6,38 @@ import itertools
 import math
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carpool import wire
 from watchdog_plugin import handler_contract as authors
 from watchdog_plugin import logs, model_folder
 from watchdog_plugin.batch_function import BatchFunction
-from watchdog_plugin.function import LoadError
-from watchdog_plugin.item import Item
+from watchdog_plugin.function import Function, LoadError
+from watchdog_plugin.item import Item, ItemError
 from watchdog_plugin.protocols.repository import Repository
+from watchdog_plugin.streaming import Streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from watchdog_plugin.function import Function
     from watchdog_plugin.handler_contract import HandlerModule
     from watchdog_plugin.model_folder import ModelFile
     from watchdog_plugin.settings import HandlerSettings
     from watchdog_plugin.stage_execution.executor import Executor
 
-__all__ = ["load"]
+__all__ = ["Loaded", "load"]
 
 _FIRST_ERROR_STATUS = 400
 
 
-def load(settings: HandlerSettings) -> Function[Any]:
+class Loaded(NamedTuple):
+    """What answers requests: those that are streamed, where there are any, and all others."""
+
+    function: Function[Any]
+    streaming: Streaming | None
+
+
+def load(settings: HandlerSettings) -> Loaded:
     """The function in the settings' folder, warmed up for the smallest and the largest batch.
 
     Raises:
@@ -39,20 +46,30 @@ def load(settings: HandlerSettings) -> Function[Any]:
     author = authors.read(settings.function_dir)
     model = model_folder.find(settings) if author.handle_batch is None else None
     several = model_folder.several(settings) if author.handle_batch is None else {}
-    if author.handle_batch is None and model is None and not several:
+    everything = author.handle_batch is None and model is None and not several
+    if everything and author.stream is None:
         msg = (
             f"{author.source} defines no handle_batch and there is no {settings.model_path}: "
-            "expected one of them; define handle_batch(items), or put the model there"
+            "expected one of them; define handle_batch(items) or stream(item), or put the model "
+            "there"
         )
         raise LoadError(msg)
     authors.call_load(author)
+    streaming = Streaming.of(author, settings.answer_max_bytes, everything=everything)
+    if everything:
+        return Loaded(BatchFunction(_none_batched), streaming)
     repository = Repository(settings.batch_max)
     if several:
         function = _colocated(several, author, repository)
     else:
         function = _warmed(_function(author, settings, model, repository), author, settings)
     repository.opened()
-    return function
+    return Loaded(function, streaming)
+
+
+def _none_batched(items: Sequence[Item]) -> list[ItemError]:
+    """The answers where `stream` answers all requests but HEAD, which has no pieces."""
+    return [ItemError("this function streams its answers: HEAD has none", 405) for _ in items]
 
 
 def _colocated(
@@ -72,6 +89,9 @@ def _colocated(
     functions = {}
     for name, settings in several.items():
         author = authors.read(settings.function_dir, f"function_of_{name}")
+        if author.stream is not None:
+            msg = f"{author.source}: stream in a model's folder: expected it in the function's own"
+            raise LoadError(msg)
         if author.handle_batch is not None:
             msg = f"{author.source}: handle_batch beside a model of several: expected preprocess"
             raise LoadError(msg)

@@ -12,6 +12,7 @@ import errno
 import http
 import io
 import os
+import select
 import socket
 import threading
 import time
@@ -25,7 +26,7 @@ from watchdog_plugin import logs
 from watchdog_plugin.reader import Limits, ProtocolError, read_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from carpool.wire import Buffer
     from watchdog_plugin.reader import Request
@@ -43,12 +44,18 @@ _NO_SOCKET = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK))  # what it l
 
 
 class Response(NamedTuple):
-    """What an application answers."""
+    """What an application answers.
+
+    Attributes:
+        pieces: of a body that is streamed, what follows its beginning, ``body``; it is closed when
+            the peer goes away. None: the body is whole.
+    """
 
     status: int
     body: Buffer
     content_type: str = "application/json"
     headers: Iterable[tuple[str, str]] = ()
+    pieces: Generator[bytes] | None = None
 
 
 class Server:
@@ -149,6 +156,9 @@ class Server:
             self._in_flight += 1
         try:
             response = self._application(request)
+            if response.pieces is not None:
+                _stream(connection, response, keep_alive=request.keep_alive)
+                return
             with_body = request.method != "HEAD"
             _send(connection, response, keep_alive=request.keep_alive, with_body=with_body)
         finally:
@@ -160,14 +170,9 @@ class Server:
 def _send(
     connection: socket.socket, response: Response, *, keep_alive: bool, with_body: bool = True
 ) -> None:
-    status, body, content_type, headers = response
-    lines = [f"HTTP/1.1 {status} {_PHRASES.get(status, '')}"]
-    if status not in _BODILESS:
-        lines += [f"content-type: {content_type}", f"content-length: {len(body)}"]
-    lines += [f"{name}: {value}" for name, value in headers]
-    if not keep_alive:
-        lines.append("connection: close")
-    head = "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace")
+    status, body = response.status, response.body
+    framing = [] if status in _BODILESS else [f"content-length: {len(body)}"]
+    head = _head(response, framing, keep_alive=keep_alive)
     if status in _BODILESS or not with_body:
         connection.sendall(head)
     elif len(body) < _JOINED_BYTES:
@@ -175,6 +180,38 @@ def _send(
     else:
         connection.sendall(head)
         connection.sendall(body)
+
+
+def _head(response: Response, framing: list[str], *, keep_alive: bool) -> bytes:
+    status = response.status
+    lines = [f"HTTP/1.1 {status} {_PHRASES.get(status, '')}"]
+    if status not in _BODILESS:
+        lines.append(f"content-type: {response.content_type}")
+    lines += framing
+    lines += [f"{name}: {value}" for name, value in response.headers]
+    if not keep_alive:
+        lines.append("connection: close")
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace")
+
+
+def _stream(connection: socket.socket, response: Response, *, keep_alive: bool) -> None:
+    """Send a body piece by piece; a peer that goes away is noticed at the next one."""
+    pieces = response.pieces
+    assert pieces is not None  # noqa: S101  or it is not streamed
+    left = select.poll()
+    left.register(connection, select.POLLRDHUP)
+    with contextlib.closing(pieces):
+        head = _head(response, ["transfer-encoding: chunked"], keep_alive=keep_alive)
+        connection.sendall(head + _chunk(bytes(response.body)))
+        for piece in pieces:
+            if left.poll(0):
+                return
+            connection.sendall(_chunk(piece))
+        connection.sendall(b"0\r\n\r\n")
+
+
+def _chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
 
 
 def _linger(connection: socket.socket) -> None:

@@ -11,15 +11,20 @@ import math
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
+from carpool.stream_rule import EVENT_STREAM
 from watchdog_plugin import answers, logs
+from watchdog_plugin.batch_runner import Answered
 from watchdog_plugin.content_coding import LARGEST_BYTES, DecodedBytes, TooMuchTogetherError
 from watchdog_plugin.function import BatchFailed
 from watchdog_plugin.item import Item
 from watchdog_plugin.server import Response
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from watchdog_plugin.batch_runner import BatchRunner
     from watchdog_plugin.reader import Request
+    from watchdog_plugin.streaming import Streaming
 
 __all__ = ["EXEC_HEADER", "Service"]
 
@@ -46,9 +51,11 @@ class Service:
         self._key = key
         self._answer_max_bytes = answer_max_bytes
         self._engine: BatchRunner | None = None
+        self._streaming: Streaming | None = None
 
-    def open(self, engine: BatchRunner) -> None:
-        """Answer requests from now on; before, they get a 503."""
+    def open(self, engine: BatchRunner, streaming: Streaming | None = None) -> None:
+        """Answer requests from now on, those with ``streaming`` that it takes; before, with 503."""
+        self._streaming = streaming
         self._engine = engine
 
     def __call__(self, request: Request) -> Response:
@@ -56,9 +63,7 @@ class Service:
         path = request.target.partition("?")[0]
         engine = self._engine
         if path == "/_/health" or (path == "/_/ready" and engine is not None):
-            concurrency = engine.concurrency if engine is not None else 1
-            headers = [(wire.CONCURRENCY_HEADER, str(concurrency))] if concurrency > 1 else []
-            return Response(200, b"OK", _TEXT, headers)
+            return Response(200, b"OK", _TEXT, self._abilities(engine))
         if self._key and not self._has_key(request):
             text = f"expected {wire.KEY_HEADER}: only the sidecar calls this handler"
             return Response(403, errors.body(text))
@@ -69,10 +74,14 @@ class Service:
 
     def _answer(self, engine: BatchRunner, request: Request) -> Response:
         decoded_bytes = DecodedBytes(self._decoded_max_bytes)
+        streaming = self._streaming
         try:
-            if request.headers.get("content-type") == wire.CONTENT_TYPE:
-                return _batch(engine, request, self._answer_max_bytes, decoded_bytes)
-            return _single(engine, request, decoded_bytes)
+            if request.headers.get("content-type") != wire.CONTENT_TYPE:
+                return _single(engine, streaming, request, decoded_bytes)
+            items, ids = _items(request, decoded_bytes)
+            if streaming and request.headers.get("accept") == EVENT_STREAM:
+                return streaming.answer(*items)
+            return _batch(engine, streaming, items, ids, self._answer_max_bytes)
         except wire.WireError as error:
             return Response(400, errors.body(error))
         except (BatchFailed, TooMuchTogetherError) as error:
@@ -81,18 +90,41 @@ class Service:
             logs.say_failure("the handler", error)
             return Response(500, errors.body("internal error, see the function's log"))
 
+    def _abilities(self, engine: BatchRunner | None) -> list[tuple[str, str]]:
+        """Headers of a ready handler's probe: what it can do beside one batch at a time."""
+        headers = []
+        if engine is not None and engine.concurrency > 1:
+            headers.append((wire.CONCURRENCY_HEADER, str(engine.concurrency)))
+        if engine is not None and self._streaming:
+            headers.append((wire.STREAM_RULE_HEADER, self._streaming.rule.header))
+        return headers
+
     def _has_key(self, request: Request) -> bool:
         presented = request.headers.get(wire.KEY_HEADER, "").encode("latin-1", "replace")
         return hmac.compare_digest(presented, self._key.encode())
 
 
-def _batch(
-    engine: BatchRunner, request: Request, answer_max_bytes: int, decoded_bytes: DecodedBytes
-) -> Response:
+def _items(request: Request, decoded_bytes: DecodedBytes) -> tuple[list[Item], Sequence[int]]:
+    """The items of a batch, and their ids."""
     ids, remaining_s, heads, bodies = wire.decode_request(request.body)
     parts = zip(bodies, heads, remaining_s, strict=True)
-    items = [Item(body, head, left_s, decoded_bytes) for body, head, left_s in parts]
-    made, exec_s, headers = engine.answer(items)
+    return [Item(body, head, left_s, decoded_bytes) for body, head, left_s in parts], ids
+
+
+def _batch(
+    engine: BatchRunner,
+    streaming: Streaming | None,
+    items: Sequence[Item],
+    ids: Sequence[int],
+    answer_max_bytes: int,
+) -> Response:
+    streamed = [i for i, item in enumerate(items) if streaming.takes(item)] if streaming else []
+    batched = [item for i, item in enumerate(items) if i not in streamed] if streamed else items
+    answered = engine.answer(batched) if batched or not items else Answered([], 0.0, [])
+    made, exec_s, headers = answered
+    if streaming:
+        for index in streamed:
+            made.insert(index, streaming.sent_back())
     columns = zip(*made, strict=True) if made else ((), (), ())
     statuses, answer_heads, answer_bodies = columns
     size = sum(map(len, answer_bodies))
@@ -103,9 +135,16 @@ def _batch(
     return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}"), *headers])
 
 
-def _single(engine: BatchRunner, request: Request, decoded_bytes: DecodedBytes) -> Response:
+def _single(
+    engine: BatchRunner,
+    streaming: Streaming | None,
+    request: Request,
+    decoded_bytes: DecodedBytes,
+) -> Response:
     head = wire.build_head(f"{request.method} {request.target}", request.headers.items())
     item = Item(memoryview(request.body), head, math.inf, decoded_bytes)
+    if streaming and streaming.takes(item):
+        return streaming.answer(item)
     made, exec_s, others = engine.answer([item])
     status, answer_head, body = made[0]
     pairs = dict(wire.parse_head(answer_head).headers)

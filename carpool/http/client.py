@@ -76,6 +76,10 @@ class StreamedResponse:
                 return
             await connection.progress()
 
+    def header(self, name: bytes) -> bytes | None:
+        """The last value of the header ``name`` (lower case), or None."""
+        return next((value for key, value in reversed(self.headers) if key == name), None)
+
 
 async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
     """The whole answer, when it is there."""

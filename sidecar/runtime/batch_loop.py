@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sidecar.runtime.recent_batches import RecentBatches
     from sidecar.runtime.relay import Relay
     from sidecar.runtime.scaler_client.front import Front
+    from sidecar.runtime.streams import Streams
     from sidecar.runtime.tracing import Tracing
     from sidecar.runtime.upstreams import FunctionUpstreams
 
@@ -71,6 +72,7 @@ class BatchLoop:
         on_starving: called when requests wait and no instance can be reached any more.
         compression: compresses answers; None: none are.
         relay: passes whole batches of a front on to the handler; None where there is no front.
+        streams: passes on requests whose answers are streamed; None: there are none.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class BatchLoop:
         self.on_starving: Callable[[], None] = lambda: None
         self.compression: Compression | None = None
         self.relay: Relay | None = None
+        self.streams: Streams | None = None
         self._intake: Intake | None = None
         metrics.watch(batcher)
 
@@ -139,6 +142,8 @@ class BatchLoop:
             given_up, error = self._batcher.give_up(), self.readiness.does_not_start()
             self._sender.end(given_up.unsent, error, "failed", _NOT_BEGUN)
             self._sender.end(given_up.retried, error, "failed")
+        if self.streams:
+            self.streams.changed()
         self.step_soon()
 
     def drain(self) -> None:
@@ -168,10 +173,9 @@ class BatchLoop:
             objection = self._choose_variant(request)
         if self.load:
             self.load.arrived(request.app, exchange.received)
-        if objection is not None:
-            self._metrics.refused("unfit")
-            self._metrics.unanswered(request, "refused", objection.status, self._now())
-            exchange.fail(objection)
+        streams = self.streams
+        if objection or (streams and streams.rule and streams.takes(exchange)):
+            self._pass_by(request, objection)
             return
         if self.cold_start:
             self.cold_start.arrived(request)
@@ -182,6 +186,25 @@ class BatchLoop:
         exchange.on_gone = partial(self._caller_left, request)
         if self._batcher.has_full_batch:
             self.step_now()
+
+    def _pass_by(self, request: Request, objection: CarpoolError | None) -> None:
+        """Have a request streamed, or refuse it for an objection."""
+        if objection is None:
+            self.stream(request)
+            return
+        self._metrics.refused("unfit")
+        self._metrics.unanswered(request, "refused", objection.status, self._now())
+        request.payload.exchange.fail(objection)
+
+    def stream(self, request: Request) -> None:
+        """Have a request answered piece by piece, past the batches."""
+        assert self.streams is not None  # noqa: S101 - an instance has said that it streams
+        try:
+            self.streams.begin(request)
+        except QueueFull as error:
+            self._metrics.refused(Refusal.QUEUE_FULL.value)
+            self._metrics.unanswered(request, "refused", error.status, self._now())
+            request.payload.exchange.fail(error)
 
     def _choose_variant(self, request: Request) -> CarpoolError | None:
         """Choose the variants that may serve a request; the error if none can."""

@@ -122,7 +122,7 @@ def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str], ke
     timeout = durations.format(options.exec_timeout_s + _LATER_S) if limited else _NO_TIMEOUT
     defaults = {
         "read_timeout": timeout,
-        "write_timeout": timeout,
+        "write_timeout": _NO_TIMEOUT,  # it would end streams; of batches exec_timeout is shorter
         "healthcheck_interval": "1s",
         "log_buffer_size": "-1",  # a line over the default 64 KiB would end the log pump for good
         "prefix_logs": "false",

@@ -19,6 +19,7 @@ from carpool import wire
 from carpool.errors import FunctionFault
 from carpool.http.client import Pool
 from carpool.liveness import LIMIT_S, Silence
+from carpool.stream_rule import StreamRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,7 @@ _UP_PAUSE_S = 2.0
 _PROBE_TIMEOUT_S = 2.0
 _GRACE_S = 5.0  # for the other batches of an instance that hangs
 _LONGEST_DECAY = 0.9  # of the longest execution, with each that follows
+_STREAMS = 1024  # how many there may be is decided elsewhere
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
@@ -53,6 +55,9 @@ class ProbedInstance:
         since: when it was added.
         silent: it has answered probes before, and not the last one.
         relayed: batches that it holds for other sidecars.
+        streams: how many it holds.
+        streaming: the connections for them; batches have others.
+        stream_rule: which requests it streams; None: none.
     """
 
     def __init__(
@@ -70,7 +75,9 @@ class ProbedInstance:
         self.pool = Pool(upstream.name, max_connections=_CONNECTIONS, answer_bytes=answer_bytes)
         self.reason = "starting"
         self.silent = False
-        self.relayed = 0
+        self.relayed = self.streams = 0
+        self.streaming = Pool(upstream.name, max_connections=_STREAMS, answer_bytes=answer_bytes)
+        self.stream_rule: StreamRule | None = None
         self._restart: Callable[[str], None] | None = None
         self._runs: Callable[[], bool] = lambda: True
         self._loop = asyncio.get_running_loop()
@@ -139,6 +146,7 @@ class ProbedInstance:
         if self._task:
             self._task.cancel()
         self.pool.close()
+        self.streaming.close()
 
     async def _probe_forever(self) -> None:
         pause_s = _FIRST_PAUSE_S
@@ -192,6 +200,7 @@ class ProbedInstance:
             self.upstream.concurrency = _concurrency(
                 response.header(wire.CONCURRENCY_HEADER.encode())
             )
+            self.stream_rule = StreamRule.of(response.header(wire.STREAM_RULE_HEADER.encode()))
             return True, "", True
         if response.header(b"x-openfaas-internal") == b"of-watchdog":
             return False, "the handler behind the watchdog does not answer", False
@@ -199,8 +208,8 @@ class ProbedInstance:
 
     @property
     def _batches_held(self) -> int:
-        """Batches that it has."""
-        return self.upstream.in_flight + self.relayed
+        """Batches and streams that it has."""
+        return self.upstream.in_flight + self.relayed + self.streams
 
     def _end_hung(self) -> None:
         """Restart it, unless it may still answer other batches."""

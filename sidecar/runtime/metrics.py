@@ -100,6 +100,8 @@ class Metrics(Collector):
         self.restarts: dict[str, int] = {}
         self.elements: dict[str, int] = {}
         self.policy_failures = 0
+        self.streams_ended: dict[str, int] = {}
+        self._streams: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._batcher: Batcher | None = None
         self._server: Server | None = None
         self._refused_plans: Callable[[], dict[str, int]] = dict
@@ -118,6 +120,10 @@ class Metrics(Collector):
         """Ask ``refused`` which answers of the scaler were not followed, by reason."""
         self._refused_plans = refused
 
+    def watch_streams(self, count: Callable[[], tuple[int, int]]) -> None:
+        """Ask ``count`` how many streams there are, and how many requests wait for one."""
+        self._streams = count
+
     def answered(self, request: Request, status: int, batch: Batch, now: float) -> None:
         """Count a request that the handler answered in ``batch``."""
         failed = status >= _FAILED_FROM
@@ -127,6 +133,20 @@ class Metrics(Collector):
             observer.ended(request, outcome, status, now, batch)
         if self._tracing and request.payload.span is not None:
             self._tracing.ended(request, outcome, status, now, batch)
+
+    def streams(self, request: Request, status: int, now: float) -> None:
+        """Count a request whose answer has begun, past the batches; its time is that until now."""
+        failed = status >= _FAILED_FROM
+        self._ended("failed" if failed else "done")
+        outcome = self._outcomes.answered(request, now, failed=failed)
+        for observer in self._observers:
+            observer.ended(request, outcome, status, now)
+        if self._tracing and request.payload.span is not None:
+            self._tracing.ended(request, outcome, status, now)
+
+    def stream_ended(self, how: str) -> None:
+        """Count a stream by how it ended: ``complete``, ``cut_off`` or ``caller_left``."""
+        self.streams_ended[how] = self.streams_ended.get(how, 0) + 1
 
     def unanswered(self, request: Request, state: str, status: int | None, now: float) -> None:
         """Count a request that came to an end without an answer of the handler's.
@@ -212,6 +232,11 @@ class Metrics(Collector):
             yield family
             yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
             yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
+        streams, waiting = self._streams()
+        yield _gauge("batch_streams", "Streams under way", streams)
+        yield _gauge("batch_streams_waiting", "Requests waiting to be streamed", waiting)
+        text = "Streams by how they ended"
+        yield _counter("batch_streams_ended", text, "how", self.streams_ended)
         refused = self._refused_plans()
         yield _counter(
             "batch_plans_refused", "Responses of the scaler that were refused", "reason", refused

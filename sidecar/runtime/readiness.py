@@ -67,6 +67,9 @@ class Readiness:
             )
             if concurrency:  # for the sidecar in front, whose batches are passed on
                 headers.append((wire.CONCURRENCY_HEADER, str(concurrency)))
+            rule = next((i.stream_rule for i in self._upstreams if i.stream_rule), None)
+            if rule is not None:
+                headers.append((wire.STREAM_RULE_HEADER, rule.header))
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
         elif path == "/metrics":
             exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")

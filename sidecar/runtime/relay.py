@@ -4,7 +4,7 @@ Batches are passed on unchanged, past the queue, as the front has scheduled them
 front of this function may send them: it presents a key that is derived from the token both have.
 Answers go back unchanged, too. If the handler closes the connection, so does the relay, and the
 front sees the same as at the handler itself. If the front disconnects, the handler goes on with the
-batch, and is still restarted if it hangs.
+batch, and is still restarted if it hangs; a stream is closed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 
 from carpool import errors, wire
 from carpool.errors import CarpoolError
-from carpool.http.client import AnswerTooLarge
+from carpool.http.client import AnswerTooLarge, ConnectionFailed
+from carpool.stream_rule import EVENT_STREAM
 from carpool.task_set import TaskSet
 from sidecar.runtime.hop import says_handler_hung
+from sidecar.runtime.streams import STREAMED, Cut, decoded, pass_on
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
@@ -60,7 +62,11 @@ class Relay:
         if not hmac.compare_digest(exchange.header(_KEY) or b"", self._key):
             self._refuse(exchange)
             return True
-        self._tasks.start(self._pass_on(exchange))
+        if exchange.header(b"accept") == EVENT_STREAM.encode():
+            task = self._tasks.start(self._stream(exchange))
+            exchange.on_gone = task.cancel
+        else:
+            self._tasks.start(self._pass_on(exchange))
         return True
 
     def _refuse(self, exchange: Exchange) -> None:
@@ -110,3 +116,21 @@ class Relay:
             return await pending.response(self._timeout_s)
         finally:
             local.relayed -= 1
+
+    async def _stream(self, exchange: Exchange) -> None:
+        """Pass a stream on; the front, which decides on deadlines, leaves if it takes too long."""
+        local = self._local
+        local.streams += 1
+        try:
+            headers = local.headers + STREAMED
+            async with local.streaming.stream("POST", "/", headers, exchange.body) as answer:
+                passed = [p for p in decoded(answer) if p[0].encode() not in _NOT_PASSED]
+                await pass_on(answer, exchange, passed, self._timeout_s or math.inf)
+        except ConnectionFailed as error:
+            local.unreachable(str(error))
+            exchange.abort()
+        except Cut as error:
+            if error.hung:
+                local.hung(str(error))
+        finally:
+            local.streams -= 1

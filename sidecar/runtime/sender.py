@@ -11,7 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from carpool import errors
+from carpool import errors, wire
 from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault
 from carpool.http.client import ConnectionFailed
 from carpool.task_set import TaskSet
@@ -38,6 +38,7 @@ __all__ = ["Driver", "Sender"]
 log = logging.getLogger(__name__)
 
 _VARIANT_HEADER = "x-carpool-variant"
+_IS_STREAMED = (wire.STREAM_HEADER, "true")
 _FAILED_FROM = 500  # an item's status from which it counts as failed by the function
 
 
@@ -50,6 +51,9 @@ class Driver(Protocol):
     @property
     def tracing(self) -> Tracing | None:
         """What traces some requests; None: none are."""
+
+    def stream(self, request: Request) -> None:
+        """Have a request answered piece by piece, past the batches."""
 
     def step_now(self) -> None:
         """Let the batcher step at once."""
@@ -157,6 +161,9 @@ class Sender:
         chosen = ((_VARIANT_HEADER, variant),) if variant else ()
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
             if request not in waiting:
+                continue
+            if status == wire.STREAM_STATUS and _IS_STREAMED in head.headers:
+                self._driver.stream(request)  # no instance was up to say so when it came
                 continue
             self._metrics.answered(request, status, batch, now)
             headers = (*head.headers, *chosen) if chosen else head.headers

@@ -136,7 +136,7 @@ class FunctionUpstreams:
     def close_departed(self) -> None:
         """Close the instances that left the plan and hold no batch any more."""
         if self._leaving:
-            for instance in [i for i in self._leaving if not i.upstream.in_flight]:
+            for instance in [i for i in self._leaving if not i.upstream.in_flight + i.streams]:
                 instance.close()
                 self._batcher.mark_silent(instance.upstream, silent=False)
                 self._leaving.remove(instance)

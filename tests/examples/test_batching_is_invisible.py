@@ -60,6 +60,7 @@ CASES: list[Any] = [
     ),
     pytest.param("filetype", file, RAW, SIZES, id="filetype", marks=pytest.mark.slow),
     pytest.param("wordcount", text, RAW, SIZES, id="wordcount"),
+    pytest.param("story", text, RAW, SIZES, id="story"),
 ]
 
 

@@ -106,7 +106,7 @@ def test_the_example_stack_is_read_without_a_complaint(tmp_path: Path) -> None:
     """Every label, template and handler of the example stack is one Carpool knows."""
     stack = stack_file.load(example_copy(tmp_path) / "stack.yaml")
     names = [function.name for function in stack.functions]
-    assert names == ["filetype", "wide", "resnet50", "tiny", "wordcount"]
+    assert names == ["filetype", "wide", "resnet50", "tiny", "wordcount", "story"]
     for function in stack.functions:
         context = assemble(stack, function)
         assert (context.folder / "Dockerfile").is_file()

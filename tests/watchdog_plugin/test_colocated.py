@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def load(folder: Path, executor: str = "lazy") -> BatchRunner:
     """The function in ``folder``."""
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
-    function = loading.load(HandlerSettings.from_env(told))
+    function = loading.load(HandlerSettings.from_env(told)).function
     assert isinstance(function, Colocated)
     return BatchRunner(function, Concurrent() if function.concurrency > 1 else ModelLock())
 
@@ -158,7 +158,7 @@ def test_a_model_that_is_named_by_its_path_is_alone(folder: Path) -> None:
     path = folder / "models" / "double" / "model.onnx"
     settings = HandlerSettings.from_env({"function_dir": str(folder), "model_path": str(path)})
 
-    assert not isinstance(loading.load(settings), Colocated)
+    assert not isinstance(loading.load(settings).function, Colocated)
 
 
 def test_code_beside_several_models_that_nobody_calls_is_refused(folder: Path) -> None:

@@ -132,3 +132,31 @@ def test_examples_are_bodies(tmp_path: Path) -> None:
     """One or several."""
     assert (b"a",) == read(tmp_path, "example = b'a'").examples
     assert (b"a", b"b") == read(tmp_path, "example = [b'a', b'b']").examples
+
+
+def test_a_stream_and_its_paths_are_found(tmp_path: Path) -> None:
+    """One path or several."""
+    text = "def stream(item):\n    yield item\nstream_paths = "
+    assert {"/a"} == read(tmp_path, text + "'/a'").stream_paths
+    assert {"/a", "/b/c"} == read(tmp_path, text + "['/a', '/b/c']").stream_paths
+    assert set() == read(tmp_path, "def stream(item):\n    return iter(())").stream_paths
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("async def stream(item):\n    yield 1", "stream is async, expected a plain function"),
+        ("def stream():\n    yield 1", r"stream\(\) cannot be called as stream\(one value\)"),
+        ("def handle_batch(items): ...\nstream_paths = '/a'", "never used without stream"),
+        (
+            "def stream(item): ...\nstream_paths = ['a']",
+            "expected a list of paths such as '/v1/chat'",
+        ),
+        ("def stream(item): ...\nstream_paths = ['/a b']", "expected a list of paths"),
+        ("def stream(item): ...\nstream_paths = 3", "stream_paths is 3, expected a list of paths"),
+    ],
+)
+def test_a_stream_that_cannot_be_is_told(tmp_path: Path, text: str, told: str) -> None:
+    """With what was expected."""
+    with pytest.raises(LoadError, match=told):
+        read(tmp_path, text)

@@ -31,7 +31,9 @@ STAGED = '{"pays": false}'  # in its stages, though so small a model gains nothi
 def load(folder: Path, executor: str = "lazy", **env: str) -> BatchRunner:
     """The function in ``folder``."""
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
-    return BatchRunner(loading.load(HandlerSettings.from_env({**told, **env})), Concurrent())
+    return BatchRunner(
+        loading.load(HandlerSettings.from_env({**told, **env})).function, Concurrent()
+    )
 
 
 def ask(engine: BatchRunner, rows: list[list[float]]) -> tuple[int, object]:

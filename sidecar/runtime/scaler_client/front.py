@@ -97,7 +97,7 @@ class Front:
     def message(self, sender: str, sequence: int) -> FrontReport:
         """The next report."""
         now = time.monotonic()
-        if self._batcher.idle:
+        if self._batcher.idle and not any(instance.streams for instance in self._upstreams):
             self._load.became_idle(now)
         sample = self._load.take(now)
         ended = self._ended(sample.late)
@@ -194,7 +194,7 @@ class Front:
                 upstream.name,
                 upstream.instance_class,
                 instance.up,
-                upstream.in_flight,
+                upstream.in_flight + instance.streams,
                 round(idle_s, _DIGITS),
                 executions.batches,
                 executions.item_count,

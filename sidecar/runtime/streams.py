@@ -1,0 +1,323 @@
+"""Passes on, past the batches, requests whose answers the handler streams.
+
+Such a request is a batch of one whose answer is plain HTTP, in pieces. It goes to the instance with
+the fewest streams that has a place for another one, or waits for its turn. Its deadline is that of
+the first piece, with which the head of the answer comes; then `exec_timeout` holds from piece to
+piece, no faster than the caller reads. A caller that leaves closes the connection to the handler,
+which closes the author's generator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from carpool import errors, wire
+from carpool.errors import CarpoolError, DeadlineMissed, QueueFull
+from carpool.http.client import ConnectionFailed
+from carpool.stream_rule import EVENT_STREAM
+from carpool.task_set import TaskSet
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from carpool.http.client import StreamedResponse
+    from carpool.http.server import Exchange
+    from carpool.stream_rule import StreamRule
+    from sidecar.core.request import Request
+    from sidecar.runtime.handler_liveness import ProbedInstance
+    from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.readiness import Readiness
+    from sidecar.runtime.upstreams import FunctionUpstreams
+
+    Headers = list[tuple[str, str]]
+
+__all__ = ["STREAMED", "Cut", "Streams", "decoded", "pass_on"]
+
+log = logging.getLogger(__name__)
+
+STREAMED = (
+    f"accept: {EVENT_STREAM}\r\n".encode()
+)  # of-watchdog passes an answer on in pieces for this alone
+_TRIES = 3  # instances that cannot be reached, before the caller is told
+_OURS = wire.FRAMING | {"content-type", "date", wire.STREAM_HEADER}
+
+
+class Cut(CarpoolError):
+    """A stream broke off after its beginning.
+
+    Attributes:
+        hung: as no piece came in time.
+    """
+
+    def __init__(self, message: str, *, hung: bool) -> None:
+        super().__init__(message)
+        self.hung = hung
+
+
+class Streams:
+    """Streams of one function.
+
+    Args:
+        upstreams: the instances.
+        metrics: counts.
+        readiness: says why the function cannot be started.
+        at_once_max: most streams of one instance.
+        waiting_max: most requests that wait for their turn.
+        pause_max_s: longest time between two pieces, and to the first; ``inf``: none.
+
+    Attributes:
+        rule: which requests are streamed, as ready instances say; None: none.
+    """
+
+    def __init__(
+        self,
+        upstreams: FunctionUpstreams,
+        metrics: Metrics,
+        readiness: Readiness,
+        at_once_max: int,
+        waiting_max: int,
+        pause_max_s: float,
+    ) -> None:
+        self._upstreams = upstreams
+        self._metrics = metrics
+        self._readiness = readiness
+        self._at_once_max = at_once_max
+        self._waiting_max = waiting_max
+        self._pause_max_s = pause_max_s
+        self._waiting: deque[asyncio.Future[ProbedInstance]] = deque()
+        self._tasks = TaskSet()
+        self.rule: StreamRule | None = None
+        metrics.watch_streams(self._counts)
+
+    def takes(self, exchange: Exchange) -> bool:
+        """Whether a request is streamed, and an instance is there that can."""
+        if self.rule is None or exchange.method == "HEAD":
+            return False
+        accept = (exchange.header(b"accept") or b"").decode("latin-1")
+        return self.rule.admits(exchange.target, accept)
+
+    def changed(self) -> None:
+        """Note that instances came up or went down, or that the function fails."""
+        able = [i for i in self._upstreams if i.up and i.stream_rule]
+        self.rule = able[0].stream_rule if able else None
+        if self._readiness.failing():
+            self._give_up(self._readiness.does_not_start())
+        self._fill_places()
+
+    def begin(self, request: Request) -> None:
+        """Pass a request on when its turn has come.
+
+        Raises:
+            QueueFull: too many wait already.
+        """
+        if len(self._waiting) >= self._waiting_max:
+            msg = f"{len(self._waiting)} requests wait for a stream already"
+            raise QueueFull(msg, retry_after_s=1.0)
+        task = self._tasks.start(self._serve(request))
+        request.payload.exchange.on_gone = task.cancel
+
+    def _counts(self) -> tuple[int, int]:
+        return sum(instance.streams for instance in self._upstreams), len(self._waiting)
+
+    async def _serve(self, request: Request) -> None:
+        exchange = request.payload.exchange
+        begun = False
+
+        def begins(status: int) -> None:
+            nonlocal begun
+            begun = True
+            self._metrics.streams(request, status, time.monotonic())
+
+        how = "complete"
+        try:
+            await self._answer(request, begins)
+        except asyncio.CancelledError:  # its caller has left
+            how = "caller_left"
+            if not begun:
+                self._metrics.unanswered(request, "cancelled", None, time.monotonic())
+        except Cut as error:
+            how = "cut_off"
+            log.warning("a stream was cut off: %s", error)
+        except CarpoolError as error:
+            state = "expired" if isinstance(error, DeadlineMissed) else "failed"
+            self._metrics.unanswered(request, state, error.status, time.monotonic())
+            exchange.fail(error)
+        if begun:
+            self._metrics.stream_ended(how)
+        self._upstreams.close_departed()
+
+    async def _answer(self, request: Request, begins: Callable[[int], None]) -> None:
+        """Have an instance answer; another one, where one has not begun."""
+        for left in reversed(range(_TRIES)):
+            try:
+                await self._answer_once(request, begins)
+            except ConnectionFailed as error:
+                if not left or (error.sent and not error.stale):
+                    raise
+            else:
+                return
+
+    async def _answer_once(self, request: Request, begins: Callable[[int], None]) -> None:
+        late = request.deadline
+        first = asyncio.timeout_at(late if late < math.inf else None)
+        try:
+            async with first, self._place() as instance:
+                hung_at = asyncio.get_running_loop().time() + self._pause_max_s
+                if hung_at < late:
+                    first.reschedule(hung_at)
+                try:
+                    await self._ask(instance, request, first, begins)
+                except asyncio.CancelledError:
+                    if first.expired() and hung_at < late:
+                        instance.hung(f"it did not begin a stream within {self._pause_max_s:g} s")
+                    raise
+        except TimeoutError as error:
+            msg = "the deadline passed before the first piece of the stream was there"
+            raise DeadlineMissed(msg) from error
+
+    async def _ask(
+        self,
+        instance: ProbedInstance,
+        request: Request,
+        first: asyncio.Timeout,
+        begins: Callable[[int], None],
+    ) -> None:
+        payload, now = request.payload, time.monotonic()
+        message = wire.encode_request(
+            [request.id], [request.deadline - now], [payload.head], [payload.exchange.body]
+        )
+        headers = instance.headers + STREAMED
+        try:
+            async with instance.streaming.stream("POST", "/", headers, message) as answer:
+                _check(answer)
+                first.reschedule(None)
+                begins(answer.status)
+                passed = [pair for pair in decoded(answer) if pair[0] not in _OURS]
+                await pass_on(answer, payload.exchange, passed, self._pause_max_s)
+        except ConnectionFailed as error:
+            instance.unreachable(str(error))
+            raise
+        except Cut as error:
+            if error.hung:
+                instance.hung(str(error))
+            else:
+                instance.unreachable(str(error))
+            raise
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[ProbedInstance]:
+        """Hold a place at an instance, when it is this request's turn."""
+        instance = None if self._waiting else self._free()
+        if instance:
+            instance.streams += 1
+        else:
+            instance = await self._turn()
+        try:
+            yield instance
+        finally:
+            instance.streams -= 1
+            self._fill_places()
+
+    async def _turn(self) -> ProbedInstance:
+        turn: asyncio.Future[ProbedInstance] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(turn)
+            else:  # it has just been given a place
+                turn.result().streams -= 1
+                self._fill_places()
+            raise
+
+    def _fill_places(self) -> None:
+        """Give free places to those that have waited the longest."""
+        waiting = self._waiting
+        while waiting and (instance := self._free()):
+            turn = waiting.popleft()
+            if turn.cancelled():
+                waiting.appendleft(turn)  # its task takes it out
+                return
+            instance.streams += 1
+            turn.set_result(instance)
+
+    def _free(self) -> ProbedInstance | None:
+        """The instance with the fewest streams that has a place."""
+        now = time.monotonic()
+        able = [
+            instance
+            for instance in self._upstreams
+            if instance.stream_rule
+            and instance.streams < self._at_once_max
+            and instance.upstream.available(now)
+        ]
+        return min(able, key=lambda instance: instance.streams, default=None)
+
+    def _give_up(self, error: CarpoolError) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(error)
+
+
+def _check(answer: StreamedResponse) -> None:
+    """Raise if the answer is not the handler's own: of-watchdog answers 200 without a handler."""
+    if answer.header(wire.STREAM_HEADER.encode()) is None:
+        loading = answer.status == 503  # noqa: PLR2004 - it has not begun
+        msg = f"the function did not answer a request to stream (status {answer.status})"
+        raise ConnectionFailed(msg, sent=not loading)
+
+
+def decoded(answer: StreamedResponse) -> Headers:
+    """The headers of an answer as text."""
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers]
+
+
+async def pass_on(
+    answer: StreamedResponse, exchange: Exchange, headers: Headers, pause_max_s: float
+) -> None:
+    """Pass on an answer as it comes, no faster than it is read.
+
+    Args:
+        answer: has begun.
+        exchange: is answered.
+        headers: that are passed on.
+        pause_max_s: longest time between two pieces; ``inf``: none.
+
+    Raises:
+        Cut: it broke off; its reader has been told.
+    """
+    limit_s = pause_max_s if pause_max_s < math.inf else None
+    content_type = (answer.header(b"content-type") or b"").decode("latin-1")
+    chunks, after_event = answer.chunks(), True
+    exchange.start(answer.status, [("content-type", content_type), *headers])
+    try:
+        while True:
+            async with asyncio.timeout(limit_s):
+                chunk = await anext(chunks, b"")
+            if not chunk:
+                break
+            exchange.write(chunk)
+            after_event = chunk.endswith(b"\n\n")
+            await exchange.drained()
+    except TimeoutError:
+        cut = Cut(f"no piece of it came within {limit_s:g} s", hung=True)
+    except ConnectionFailed as error:
+        cut = Cut(f"the function broke off: {error}", hung=False)
+    else:
+        exchange.end()
+        return
+    exchange.on_gone = None
+    if after_event and content_type.startswith(EVENT_STREAM):
+        exchange.write(b"event: error\ndata: %b\n\n" % errors.body(cut))
+        exchange.end()
+    else:
+        exchange.abort()
+    raise cut

@@ -1,0 +1,207 @@
+"""Runs an author's `stream`: its pieces go to the caller as they are yielded.
+
+A stream runs on the thread of its connection, beside batches and other streams. Its first piece is
+computed before anything is sent, so that an error until then has a status of its own. A caller that
+leaves closes the generator at its next piece.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from carpool import errors, wire
+from carpool.errors import Overloaded
+from carpool.stream_rule import EVENT_STREAM, StreamRule
+from watchdog_plugin import answers, logs
+from watchdog_plugin.item import Event, ItemError, Reply
+from watchdog_plugin.protocols import json_codec
+from watchdog_plugin.reader import CutOffError
+from watchdog_plugin.server import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from watchdog_plugin.answers import Answer
+    from watchdog_plugin.handler_contract import HandlerModule
+    from watchdog_plugin.item import Item
+
+__all__ = ["Streaming"]
+
+_AT_ONCE = 256  # half of the connections that the handler takes: batches need some, too
+_LINE_BREAK = re.compile(rb"\r\n|\r|\n")
+_END = b"event: end\ndata:\n\n"
+_DONE = b"data: [DONE]\n\n"  # how OpenAI's interface marks the end
+_NEWS = (("cache-control", "no-cache"), ("x-accel-buffering", "no"))
+_MARK = (wire.STREAM_HEADER, "true")
+_AS_IT_IS = (str, bytes, bytearray, memoryview)
+
+
+class Streaming:
+    """Streams what an author's `stream` yields.
+
+    Args:
+        author: has `stream`.
+        everything: it answers every request, as there is nothing else that would.
+        answer_max_bytes: of an answer that is whole.
+    """
+
+    def __init__(
+        self,
+        author: HandlerModule,
+        *,
+        everything: bool,
+        answer_max_bytes: int = answers.LARGEST_BYTES,
+    ) -> None:
+        assert author.stream is not None  # noqa: S101  or there is nothing to stream
+        self._stream: Callable[[Item], object] = author.stream
+        self._answer_max_bytes = answer_max_bytes
+        self._places = threading.BoundedSemaphore(_AT_ONCE)
+        self.rule = StreamRule(everything, author.stream_paths)
+
+    @classmethod
+    def of(cls, author: HandlerModule, answer_max_bytes: int, *, everything: bool) -> Self | None:
+        """That of a handler with `stream`; None without."""
+        if author.stream is None:
+            return None
+        return cls(author, everything=everything, answer_max_bytes=answer_max_bytes)
+
+    def takes(self, item: Item) -> bool:
+        """Whether a request is streamed."""
+        return item.method != "HEAD" and self.rule.admits(item.path, item.headers.get("accept", ""))
+
+    def sent_back(self) -> Answer:
+        """The answer to an item of a batch that is to come by itself."""
+        text = "this request is streamed: it cannot be answered within a batch"
+        head = wire.build_head("", [("content-type", answers.JSON), _MARK])
+        return answers.Answer(wire.STREAM_STATUS, head, errors.body(text))
+
+    def answer(self, item: Item) -> Response:
+        """The answer to one request, with its first piece; never raises."""
+        made = self._run(item)
+        try:
+            first: Answer | Response = next(made)
+        except Overloaded as error:
+            return _whole(answers.failure(error.status, error))
+        except BaseException as error:  # noqa: BLE001  the author's, even a sys.exit()
+            return _whole(_failure(error))
+        if isinstance(first, Response):
+            return first._replace(pieces=made)
+        made.close()
+        return _whole(first)
+
+    def _run(self, item: Item) -> Generator[Any]:
+        """The answer if it is whole, or the response with its first piece, and then the others."""
+        with self._place():
+            result = self._stream(item)
+            reply = result if isinstance(result, Reply) else Reply(result)
+            if not isinstance(reply.body, Iterator):
+                answer = answers.from_result(result)
+                yield answers.within(self._answer_max_bytes, answer, 500)
+                return
+            content_type = reply.content_type or EVENT_STREAM
+            events = content_type.startswith(EVENT_STREAM)
+            with _closing(reply.body) as pieces:
+                made = _events(pieces) if events else _raw(pieces)
+                status, own = answers.reply_head(reply)
+                headers = [*(_NEWS if events else ()), *own, _MARK]
+                yield Response(status, next(made, b""), content_type, headers)
+                yield from made
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Hold a place while a stream runs; an author's code may be stuck in its own."""
+        if not self._places.acquire(blocking=False):
+            msg = f"{_AT_ONCE} streams run already"
+            raise Overloaded(msg, retry_after_s=1.0)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
+@contextmanager
+def _closing(pieces: Iterator[object]) -> Iterator[Iterator[object]]:
+    """Have an author's generator run its ``finally``, however its stream ends."""
+    try:
+        yield pieces
+    finally:
+        try:
+            getattr(pieces, "close", lambda: None)()
+        except Exception as error:  # noqa: BLE001  the author's
+            logs.say_failure("closing a stream", error)
+
+
+def _events(pieces: Iterator[object]) -> Iterator[bytes]:
+    """Pieces as server-sent events; what fails after the first one is the last event."""
+    event = b""
+    try:
+        for piece in pieces:
+            event = _event(piece)
+            yield event
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # the author's, even a sys.exit()
+        if not event:
+            raise
+        yield b"event: error\n" + _data(bytes(_failure(error).body))
+    else:
+        if event != _DONE:
+            yield _END
+
+
+def _raw(pieces: Iterator[object]) -> Iterator[bytes]:
+    """Pieces as they are, JSON a line each; what fails after the first one cuts the answer off."""
+    data = None
+    try:
+        for piece in pieces:
+            data = _bytes(piece)
+            yield data if isinstance(piece, _AS_IT_IS) else data + b"\n"
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        if data is None:
+            raise
+        _failure(error)
+        raise CutOffError from error
+
+
+def _event(piece: object) -> bytes:
+    data, name, identifier = piece if isinstance(piece, Event) else Event(piece)
+    lines = b""
+    for field, text in (("event", name), ("id", identifier)):
+        if len(text.splitlines()) > 1:
+            msg = f"Event {field} = {text!r}: expected one line"
+            raise ValueError(msg)
+        lines += f"{field}: {text}\n".encode() if text else b""
+    return lines + _data(_bytes(data))
+
+
+def _data(data: bytes) -> bytes:
+    return b"".join([b"data: %b\n" % line for line in _LINE_BREAK.split(data)]) + b"\n"
+
+
+def _bytes(piece: object) -> bytes:
+    if isinstance(piece, str):
+        return piece.encode()
+    if isinstance(piece, bytes | bytearray | memoryview):
+        return bytes(piece)
+    return json_codec.dumps(piece)
+
+
+def _failure(error: BaseException) -> Answer:
+    """What the caller of a stream is told; what is no refusal of its own is logged."""
+    if isinstance(error, ItemError):
+        return answers.failure(error.status, error)
+    logs.say_failure("stream", error)
+    text = f"stream raised {logs.describe(error)}; the function's log says more"
+    return answers.failure(500, text)
+
+
+def _whole(answer: Answer) -> Response:
+    pairs = dict(wire.parse_head(answer.head).headers)
+    content_type = pairs.pop("content-type", "application/octet-stream")
+    return Response(answer.status, answer.body, content_type, [*pairs.items(), _MARK])
