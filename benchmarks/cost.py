@@ -3,7 +3,8 @@
 ``python -m benchmarks cost --against DIR`` sends `tiny` a steady rate, far enough below its
 capacity that all is in time, to the sidecar of this tree and to that of the tree in DIR, in turn,
 and prints the CPU time of the sidecar's own process for a request. With ``--server
-carpool-provider`` it goes through ``/function/NAME``, and the process is the provider's.
+carpool-provider`` it goes through ``/function/NAME``, and the process is the provider's. With
+``--traces SHARE`` each tree also has turns in which that share of the requests is traced.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.cases import CASES
+from benchmarks.collector import collector
 from benchmarks.flood import Flood
 from benchmarks.launch import Running, free_port
 from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER
 from benchmarks.servers.recipe import Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from benchmarks.servers.recipe import Launch, Server
 
 __all__ = ["main"]
@@ -47,27 +51,39 @@ def main(argv: list[str]) -> int:
     add("--rate", type=float, default=15_000, help="requests a second (15000)")
     add("--span", type=float, default=4.0, metavar="SECONDS", help="of one turn (4)")
     add("--rounds", type=int, default=5, help="turns of each (5)")
+    add("--traces", action="append", default=[], metavar="SHARE", help="also with so many traced")
     flags = parser.parse_args(argv)
     trees = [_ROOT, *(path.resolve() for path in flags.against)]
-    costs: dict[Path, list[float]] = {tree: [] for tree in trees}
-    for turn in range(flags.rounds):
-        for tree in trees[turn % len(trees) :] + trees[: turn % len(trees)]:
-            cost_us, answered = _turn(_SERVERS[flags.server], tree, flags.rate, flags.span)
-            costs[tree].append(cost_us)
-            sys.stderr.write(f"{tree.name}: {cost_us:.1f} us, {answered:.1%} answered well\n")
-    for tree, each in costs.items():
-        middle = statistics.median(each)
-        print(f"{tree.name}: {middle:.1f} us a request ({min(each):.1f} to {max(each):.1f})")
+    kinds = [(tree, share) for tree in trees for share in ("", *flags.traces)]
+    costs: dict[tuple[Path, str], list[float]] = {kind: [] for kind in kinds}
+    with collector() as endpoint:
+        for turn in range(flags.rounds):
+            for tree, share in kinds[turn % len(kinds) :] + kinds[: turn % len(kinds)]:
+                traced = {"sidecar_traces": endpoint, "sidecar_trace_share": share}
+                env = {"PYTHONPATH": str(tree), **(traced if share else {})}
+                cost_us, answered = _turn(_SERVERS[flags.server], env, flags.rate, flags.span)
+                costs[tree, share].append(cost_us)
+                said = f"{_name(tree, share)}: {cost_us:.1f} us, {answered:.1%} answered well"
+                sys.stderr.write(f"{said}\n")
+    for (tree, share), each in costs.items():
+        middle, spread = statistics.median(each), f"{min(each):.1f} to {max(each):.1f}"
+        print(f"{_name(tree, share)}: {middle:.1f} us a request ({spread})")
     return 0
 
 
-def _turn(server: Server, tree: Path, rate_rps: float, span_s: float) -> tuple[float, float]:
+def _name(tree: Path, share: str) -> str:
+    return f"{tree.name}, {share} traced" if share else tree.name
+
+
+def _turn(
+    server: Server, env: Mapping[str, str], rate_rps: float, span_s: float
+) -> tuple[float, float]:
     """Microseconds of the server's own CPU time for a request, and the share answered well."""
     cores = sorted(os.sched_getaffinity(0))
 
     def launch(setup: Setup) -> Launch:
         made = server.launch(setup)
-        return replace(made, env={**made.env, "PYTHONPATH": str(tree)})
+        return replace(made, env={**made.env, **env})
 
     with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
         setup = Setup(CASES["tiny"], free_port(), Path(sys.executable), Path(folder), 0.0)

@@ -48,7 +48,7 @@ _TRACEPARENT = b"traceparent"
 _W3C_NAMES = (_TRACEPARENT, b"tracestate")
 _SAMPLED = trace.TraceFlags(trace.TraceFlags.SAMPLED)
 _SCOPE = InstrumentationScope("carpool.sidecar")
-_OK, _ERROR = trace.StatusCode.UNSET, trace.StatusCode.ERROR
+_UNSET, _ERROR = trace.Status(), trace.StatusCode.ERROR
 _FINE = ("in_time", "late", "cancelled")
 # Read once: with the clocks read each time, equal times would differ by what passes between the two
 # readings, and spans would begin before their parents.
@@ -86,6 +86,17 @@ class OpenSpan:
         return (parent, ("tracestate", state.to_header())) if state else (parent,)
 
 
+class _Source(Resource):
+    """What all spans are of. Its hash is asked for with each span that is sent: here, made once."""
+
+    def __init__(self, about: Resource) -> None:
+        super().__init__(about.attributes, about.schema_url)
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 class Tracing:
     """Traces one sidecar's requests.
 
@@ -97,7 +108,7 @@ class Tracing:
 
     def __init__(self, endpoint: str, share: float, function: str) -> None:
         about = {"service.name": function or "carpool", "telemetry.distro.name": "carpool"}
-        self._resource = Resource.create(about)
+        self._resource = _Source(Resource.create(about))
         self._processor = BatchSpanProcessor(OTLPSpanExporter(endpoint))
         self._share = share
         self._random = random.Random()  # noqa: S311 - it need not be secret
@@ -198,7 +209,7 @@ class Tracing:
 
     def _end(self, span: OpenSpan, now: float, fault: str = "") -> None:
         """Hand a span over to be sent; ``fault``: how what it is of failed, if it did."""
-        status = trace.Status(_ERROR, fault) if fault else trace.Status(_OK)
+        status = trace.Status(_ERROR, fault) if fault else _UNSET
         ended = ReadableSpan(
             span.name,
             span.context,
