@@ -12,10 +12,13 @@ import pytest
 import uvloop
 
 from carpool.errors import NotFound, Overloaded
+from carpool.http.server import serve
+from carpool.wire import CALLS_HEADER
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
 from faas_stack.provider.kubernetes.objects import StoredFunction
 from faas_stack.provider.kubernetes.pod_state import PodState
+from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -125,6 +128,21 @@ async def test_a_pod_that_a_call_could_not_reach(function: KubernetesFunction) -
     function.pod_changed(pod("b"))
     for _ in range(20):
         assert "b" == (await function.acquire(HANG_S)).instance.name
+
+
+@scene
+async def test_a_pod_that_takes_calls_in_bundles(function: KubernetesFunction) -> None:
+    """It says so when it is called first; until then each call has a connection of its own."""
+    told = [(CALLS_HEADER, "true")]
+    server = await serve(lambda e: e.reply(200, headers=told), listen="127.0.0.1:0")
+    function.pod_changed(replace(pod("a"), address=server.address))
+    replica = function.choose()
+    assert replica
+    assert None is replica.calls
+    await function.acquire(HANG_S)
+    await wait_until_async(lambda: replica.calls is not None)
+    assert 1 == replica.in_flight
+    await server.stop()
 
 
 @scene
