@@ -33,9 +33,9 @@ def load() -> None:
         _followers[word].append(follower)
 
 
-def handle_batch(items: Sequence[Item]) -> list[str]:
+def handle_batch(items: Sequence[Item]) -> list[dict[str, str]]:
     """One sentence per item."""
-    return [" ".join(_words(item)) for item in items]
+    return [{"sentence": " ".join(_words(item))} for item in items]
 
 
 def stream(item: Item) -> Iterator[str]:

@@ -252,6 +252,7 @@ async def test_the_deadline_is_that_of_the_first_piece(
         assert b"data: late\n\n" + END == (await waiting).body
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_stream_without_a_next_piece_ends_with_an_error_and_a_new_handler(
     sidecar: Start, gate: Gate, env: dict[str, str]
