@@ -143,7 +143,7 @@ def test_last_words_begin_with_the_handler_s_own_reason() -> None:
     assert "fn is late (why); its last words:\n  before" == last_words(
         "fn is late", "why", lines[:1]
     )
-    assert "fn is late; its last words:" == last_words("fn is late", "", [])
+    assert "fn is late" == last_words("fn is late", "", [])
 
 
 def test_ring_wakes_its_readers() -> None:
