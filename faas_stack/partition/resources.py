@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from faas_stack.provider.deployment import Deployment
 
-__all__ = ["GPU_LIMIT", "Resources"]
+__all__ = ["GPU_LIMIT", "Resources", "is_front_environment"]
 
 GPU_LIMIT = "nvidia.com/gpu"
 _PINNED = "cpu=pinned"
@@ -83,7 +83,7 @@ class Resources:
         Raises:
             ConfigError: limits or requests that are no quantities; all of them.
         """
-        if _is_front(deployment.env_vars):
+        if is_front_environment(deployment.env_vars):
             return cls()
         problems = Problems()
         limits, requests = deployment.limits or {}, deployment.requests or {}
@@ -107,8 +107,8 @@ class Resources:
         return resources
 
 
-def _is_front(env: Mapping[str, str]) -> bool:
-    """As a sidecar decides it (`sidecar.options`)."""
+def is_front_environment(env: Mapping[str, str]) -> bool:
+    """Whether it makes a sidecar a front, as that decides it (`sidecar.options`)."""
     elsewhere = env.get("sidecar_upstreams") or env.get("sidecar_class")
     return bool(env.get("sidecar_scaler") and not elsewhere)
 

@@ -38,7 +38,7 @@ APPS = {"hasty": "10s", "steady": "20s", "patient": "40s"}  # met however slow i
 LONG_S = 5 * HANG_S  # until pods are there that start one after the other, short of cores
 _ADMIN_PORT = 8089
 _PAUSE_S = 0.5  # a caller's, so that one instance of each class is enough
-_CORES = 0.25  # of an instance, so that seven have room: four, and a successor of each class
+_CORES = 0.2  # of an instance, so that eight have room beside the fronts
 _SCENARIO = {
     "models": {NAME: {"linear": {"base_ms": 5, "per_item_ms": 1, "cpu": _CORES}}},
     "functions": [

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from carpool.validation.problems import Problems
-from faas_stack.partition.resources import Resources
+from faas_stack.partition.resources import Resources, is_front_environment
 from faas_stack.provider import container_environment
 from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.container_environment import PORT, SECRETS
@@ -29,6 +29,8 @@ CONTAINER = "function"
 DRAIN_S = 3
 _LONGEST_CALL_S = 300  # that a pod which is taken away is granted to end
 _FILE = 0o444
+# Without a request it would get what instances beside it leave, and be the first to be evicted.
+_FRONT = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _READY, _ALIVE = "/_/ready", "/_/health"
 _READY_PATH = "com.openfaas.ready.http.path"  # annotations of OpenFaaS
 _ALIVE_PATH = "com.openfaas.health.http.path"
@@ -78,7 +80,11 @@ def pod_spec(
                 ),
                 "env": _env(container_environment.of(deployment, each, {})),
                 "ports": [{"name": "http", "containerPort": PORT}],
-                "resources": pod_resources(deployment, each, options),
+                "resources": (
+                    _FRONT
+                    if is_front_environment(deployment.env_vars)
+                    else pod_resources(deployment, each, options)
+                ),
                 "volumeMounts": mounts,
                 "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_S}}},
                 **_probes(deployment.annotations),

@@ -327,6 +327,14 @@ def test_a_scaled_function_has_a_token_of_its_own() -> None:
     assert {} == read_function(stored(made(options, **front))).deployment.env_vars
 
 
+def test_a_front_requests_its_own_part() -> None:
+    """Its labels and limits are its instances'; without a request it would starve beside them."""
+    options = KubernetesOptions(scaler=SCALER)
+    labels = {"com.carpool.scale.policy": "infless", "com.carpool.cpu": "2"}
+    found = container(options, labels=labels, limits={"memory": "8Gi"})["resources"]
+    assert {"requests": {"cpu": "100m", "memory": "128Mi"}} == found
+
+
 def test_an_instance_of_a_class_speaks_for_its_front() -> None:
     """Its token is that of the function the user calls."""
     options = KubernetesOptions(scaler=SCALER)
