@@ -127,6 +127,13 @@ class ServedCalls(Connection):
         if self._answers_bytes >= call_frames.BUNDLE_BYTES:
             self._flush()
 
+    def break_off(self, call: _Call) -> None:
+        """Leave a call unanswered that is being answered, which has to end."""
+        on_gone = call.on_gone
+        call.abort()
+        call.gone, call.on_gone = True, on_gone
+        self._tell(call)
+
     def _flush(self) -> None:
         if not self._answers or self._leaving:
             return
@@ -139,6 +146,10 @@ class ServedCalls(Connection):
         """Its caller has left: it is not answered."""
         self.server.held_bytes -= call.held_bytes
         call.gone = True
+        self._tell(call)
+
+    @staticmethod
+    def _tell(call: _Call) -> None:
         on_gone, call.on_gone = call.on_gone, None  # it mostly refers to its exchange
         if on_gone:
             try:
@@ -248,7 +259,7 @@ class _Call(Exchange):
         self._pieces.append(chunk)
         self._pieces_bytes += len(chunk)
         if self._pieces_bytes > _COLLECTED_BYTES:
-            self.abort()
+            self.calls.break_off(self)
 
     def end(self) -> None:
         """Send what was collected."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -358,6 +359,25 @@ async def test_an_answer_in_pieces_comes_whole() -> None:
         with pytest.raises(ConnectionFailed):
             await broken.outcome
     assert all(task.done() for task in tasks)
+
+
+@on_loop
+async def test_an_answer_in_pieces_without_end() -> None:
+    """What becomes too large to be collected is broken off, and the application told to stop."""
+    told: list[Exchange] = []
+
+    def app(exchange: Exchange) -> None:
+        exchange.on_gone = partial(told.append, exchange)
+        exchange.start(200)
+        while not exchange.gone:
+            exchange.write(b"x" * 100)
+        exchange.end()
+
+    with patch.object(call_server, "_COLLECTED_BYTES", 1000):
+        async with calling(app) as (server, calls):
+            with pytest.raises(ConnectionFailed):
+                await send(calls).outcome
+            assert (1, 0) == (len(told), server.held_bytes)
 
 
 @on_loop
