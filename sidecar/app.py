@@ -84,6 +84,7 @@ def _log(env: Mapping[str, str]) -> Logger:
 
 def start(env: Mapping[str, str]) -> int:
     """Run a sidecar with the settings in an environment, until it is to stop; the exit code."""
+    started = None
     try:
         settings, options, launch = _prepared(env)
         started = launch.start_early() if launch else None
@@ -97,6 +98,9 @@ def start(env: Mapping[str, str]) -> int:
     except OSError as error:
         _log(env).error("cannot listen on %s: %s", env.get("sidecar_listen"), error)
         return 1
+    finally:
+        if started:  # still, if what was to take it over could not be imported
+            started.end()
     return 0
 
 

@@ -201,6 +201,9 @@ def _stream(connection: socket.socket, response: Response, *, keep_alive: bool) 
     left = select.poll()
     left.register(connection, select.POLLRDHUP)
     with contextlib.closing(pieces):
+        if response.status in _BODILESS:
+            connection.sendall(_head(response, [], keep_alive=keep_alive))
+            return
         head = _head(response, ["transfer-encoding: chunked"], keep_alive=keep_alive)
         connection.sendall(head + _chunk(bytes(response.body)))
         for piece in pieces:

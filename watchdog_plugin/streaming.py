@@ -107,6 +107,7 @@ class Streaming:
             with _closing(reply.body) as pieces:
                 made = _events(pieces) if events else _raw(pieces)
                 status, own = answers.reply_head(reply)
+                wire.build_head("", [("content-type", content_type), *own])  # or it cannot be sent
                 headers = [*(_NEWS if events else ()), *own, _MARK]
                 yield Response(status, next(made, b""), content_type, headers)
                 yield from made

@@ -126,6 +126,7 @@ class Exchange:
         "_connection",
         "_held",
         "_streaming",
+        "_with_body",
         "added",
         "answered",
         "body",
@@ -150,6 +151,7 @@ class Exchange:
         self._connection = connection
         self._held: list[bytes] = []
         self._streaming = False
+        self._with_body = True
         self.added: tuple[tuple[str, str], ...] = ()
         self.method = method
         self.target = target
@@ -231,17 +233,18 @@ class Exchange:
     def start(self, status: int, headers: Headers = ()) -> None:
         """Begin a streamed answer; ``write`` its chunks, then ``end``."""
         self._streaming = True
+        self._with_body = self.method != "HEAD" and status not in _NO_BODY
         self._send(self._head(status, None, encoded(headers) + encoded(self.added), None))
 
     def write(self, chunk: bytes) -> None:
         """Send a part of a streamed answer now."""
-        if chunk and self.method != "HEAD":
+        if chunk and self._with_body:
             self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.chunked else chunk)
 
     def end(self) -> None:
         """Complete a streamed answer."""
         if not self.answered:
-            self._finish(b"0\r\n\r\n" if self.chunked and self.method != "HEAD" else b"")
+            self._finish(b"0\r\n\r\n" if self.chunked and self._with_body else b"")
 
     def abort(self) -> None:
         """Close the connection without completing the answer: the client sees it was cut off."""
@@ -271,7 +274,7 @@ class Exchange:
         parts = [first, encoded(headers)]
         if size is not None and status not in _NO_BODY:
             parts.append(b"content-length: %d\r\n" % size)
-        elif size is None and self.chunked:
+        elif size is None and self.chunked and status not in _NO_BODY:
             parts.append(b"transfer-encoding: chunked\r\n")
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")

@@ -57,6 +57,7 @@ _LINES = rb"(?:(?!%b)[!#-'*+.^-`|~\w-]+: ?[^\x00-\x1f\x7f]*\r\n)*" % b"|".join(
         rb"connection(?!: keep-alive\r)",
         rb"expect",
         rb"upgrade",
+        rb"accept: ?[^\r\n]*text/event-stream",
         rb"x-carpool-",
     )
 )

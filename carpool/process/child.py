@@ -108,6 +108,8 @@ class ChildProcess:
         self._stopped = False
         await self._read_from(started.errors, read)
         self._process = started
+        if self._stopped:
+            await self.kill()
 
     async def ended(self) -> int:
         """Wait for its end, end what it left behind, read its last output; the exit code."""

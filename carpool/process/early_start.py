@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,13 @@ class EarlyStart:
     def returncode(self) -> int | None:
         """Its exit code; None until `wait` has seen its end."""
         return self._process.returncode
+
+    def end(self) -> None:
+        """SIGKILL to it and its process group, if it runs: nothing has taken it over."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     async def wait(self) -> int:
         """Wait for its end, in a thread; its exit code."""

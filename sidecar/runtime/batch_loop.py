@@ -240,6 +240,8 @@ class BatchLoop:
 
     def _refuse_unparsed(self) -> errors.Answer | None:
         """Count a parked request that is refused; the answer, None if it must pass."""
+        if self.streams and self.streams.rule and self.streams.rule.paths:
+            return None  # it may be one that is streamed, which waits for no batch
         now = self._now()
         refusal = self._batcher.admission.refuse_unparsed(now)
         if refusal is None:

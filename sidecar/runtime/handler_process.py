@@ -128,6 +128,9 @@ class HandlerProcess:
     async def stop(self, grace_s: float) -> None:
         """End it: SIGTERM, after ``grace_s`` SIGKILL to it and all that it has started."""
         await self._supervisor.stop(grace_s)
+        if self._started:  # it is to end before its first run was taken over
+            self._started.end()
+            self._end_rest()
         if self._notices:
             self._notices.close()
         if self._launch.scratch:

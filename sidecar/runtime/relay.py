@@ -118,14 +118,22 @@ class Relay:
             local.relayed -= 1
 
     async def _stream(self, exchange: Exchange) -> None:
-        """Pass a stream on; the front, which decides on deadlines, leaves if it takes too long."""
+        """Pass a stream on; the front, which decides on deadlines, leaves if one has passed."""
         local = self._local
         local.streams += 1
+        headers = local.headers + STREAMED
         try:
-            headers = local.headers + STREAMED
-            async with local.streaming.stream("POST", "/", headers, exchange.body) as answer:
+            async with (
+                asyncio.timeout(self._timeout_s) as first,
+                local.streaming.stream("POST", "/", headers, exchange.body) as answer,
+            ):
+                first.reschedule(None)
                 passed = [p for p in decoded(answer) if p[0].encode() not in _NOT_PASSED]
                 await pass_on(answer, exchange, passed, self._timeout_s or math.inf)
+        except TimeoutError:
+            local.hung(f"it did not begin a stream within {self._timeout_s:g} s")
+            text = b"the handler did not answer in time"
+            exchange.reply(504, text, "text/plain", [("x-openfaas-internal", "sidecar")])
         except ConnectionFailed as error:
             local.unreachable(str(error))
             exchange.abort()

@@ -14,7 +14,7 @@ import logging
 import math
 import time
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 STREAMED = (
     f"accept: {EVENT_STREAM}\r\n".encode()
 )  # of-watchdog passes an answer on in pieces for this alone
+_AGAIN_S = 0.1  # until places are looked for again while requests wait
 _TRIES = 3  # instances that cannot be reached, before the caller is told
 _OURS = wire.FRAMING | {"content-type", "date", wire.STREAM_HEADER}
 
@@ -92,6 +93,7 @@ class Streams:
         self._pause_max_s = pause_max_s
         self._waiting: deque[asyncio.Future[ProbedInstance]] = deque()
         self._tasks = TaskSet()
+        self._again: asyncio.TimerHandle | None = None
         self.rule: StreamRule | None = None
         metrics.watch_streams(self._counts)
 
@@ -206,8 +208,8 @@ class Streams:
         except Cut as error:
             if error.hung:
                 instance.hung(str(error))
-            else:
-                instance.unreachable(str(error))
+            else:  # mostly its author's generator, or its reader: no fault of other requests
+                instance.probe_soon()
             raise
 
     @asynccontextmanager
@@ -227,12 +229,14 @@ class Streams:
     async def _turn(self) -> ProbedInstance:
         turn: asyncio.Future[ProbedInstance] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        self._fill_places()
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._waiting.remove(turn)
-            else:  # it has just been given a place
+                with suppress(ValueError):  # it is passed over where places are filled
+                    self._waiting.remove(turn)
+            elif not turn.exception():  # it has just been given a place
                 turn.result().streams -= 1
                 self._fill_places()
             raise
@@ -242,11 +246,15 @@ class Streams:
         waiting = self._waiting
         while waiting and (instance := self._free()):
             turn = waiting.popleft()
-            if turn.cancelled():
-                waiting.appendleft(turn)  # its task takes it out
-                return
-            instance.streams += 1
-            turn.set_result(instance)
+            if not turn.cancelled():
+                instance.streams += 1
+                turn.set_result(instance)
+        if waiting and self._again is None:  # an instance that gets nothing for a while says no end
+            self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self._fill_places()
 
     def _free(self) -> ProbedInstance | None:
         """The instance with the fewest streams that has a place."""

@@ -72,6 +72,8 @@ class BlockedUpdates:
         path = collection(DEPLOYMENTS, namespace, object_name(name))
         try:
             live = await self._api.get(path)
+            if live["spec"].get("replicas", 1) <= 1:  # what is known may be older
+                return
             live["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1
             await self._api.replace(path, live)
         except CarpoolError as error:  # another change has come between, or it is no more

@@ -206,6 +206,8 @@ class KubernetesOrchestrator:
             )
             raise BadRequest(message)
         function = self.find(name, namespace)
+        if replicas == 1 and function.stored.gives_way:
+            await _unless_overtaken(functools.partial(self._keep_last, function.deployment))
         if 0 < replicas < function.available:
             await self._mark_idle(function, replicas)
         await self._scale(function, {"spec": {"replicas": replicas}})
@@ -288,6 +290,21 @@ class KubernetesOrchestrator:
         """
         live = await self._live(deployment)
         live["spec"]["template"]["metadata"]["annotations"][REVISION] = uuid.uuid4().hex
+        await self._replace_with_all(deployment, live)
+
+    async def _keep_last(self, deployment: Deployment) -> None:
+        """Have an update that made room go on as others do, before it can take the only pod.
+
+        Raises:
+            Overtaken: another change has come between.
+        """
+        await self._replace_with_all(deployment, await self._live(deployment))
+
+    async def _replace_with_all(self, deployment: Deployment, live: dict[str, Any]) -> None:
+        """Store a Deployment of which an update ends no pod before its successor is ready."""
+        rolling = live["spec"].get("strategy", {}).get("rollingUpdate")
+        if rolling:
+            rolling["maxUnavailable"] = 0
         stored = await self._api.replace(_path(deployment), live)
         self._namespaces.find(deployment.namespace).stored(read_function(stored))
 

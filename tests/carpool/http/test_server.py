@@ -50,6 +50,21 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     assert answer.index(b"/1") < answer.index(b"/2") < answer.index(b"/3")
 
 
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_streamed_answer_without_a_body(status: int) -> None:
+    """No chunk, not even the last: it would be taken for the beginning of the next answer."""
+
+    def stream(exchange: Exchange) -> None:
+        exchange.start(status, [("x-a", "b")])
+        exchange.write(b"ab")
+        exchange.end()
+
+    answer = once(b"GET / HTTP/1.1\r\n" + CLOSE, app=stream)
+    assert b"transfer-encoding" not in answer
+    assert answer.endswith(b"\r\n\r\n")
+    assert b"" == answer.partition(b"\r\n\r\n")[2]
+
+
 def test_a_streamed_answer_is_chunked() -> None:
     """Parts go out as they are written."""
 

@@ -91,6 +91,31 @@ def test_one_of_several_makes_room(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_a_restart_begins_with_all_replicas(tmp_path: Path) -> None:
+    """After an update that had made room; of one replica it would take the only one."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        await half_updated(cluster, orchestrator, 2)
+        await wait_until_async(lambda: may_lack(cluster) == 1, what="room")
+        await orchestrator.reload("fn", "openfaas-fn", 1.0)
+        assert 0 == may_lack(cluster)
+
+    play(tmp_path, scene)
+
+
+def test_an_update_that_made_room_keeps_the_last_replica(tmp_path: Path) -> None:
+    """Also where there is to be one, while its successor is not ready."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        function = await half_updated(cluster, orchestrator, 2)
+        await wait_until_async(lambda: function.stored.gives_way, what="room")
+        await orchestrator.scale("fn", "openfaas-fn", 1)
+        assert 0 == may_lack(cluster)
+        assert 1 == cluster.objects[FN]["spec"]["replicas"]
+
+    play(tmp_path, scene)
+
+
 def test_an_only_replica_is_kept(tmp_path: Path) -> None:
     """It is said what could be done, though the function has all the replicas it should have."""
 

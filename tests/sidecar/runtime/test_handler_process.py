@@ -17,6 +17,7 @@ import uvloop
 
 from sidecar.runtime.handler_launch import Launch
 from sidecar.runtime.handler_process import HandlerProcess
+from tests.carpool.process.test_child import runs
 from tests.waiting import wait_until, wait_until_async
 
 ROOT = Path(__file__).parents[3]
@@ -196,3 +197,27 @@ def test_a_process_is_heard_and_its_earlier_end_is_told(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert not tmp_path.exists()
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_a_process_that_is_to_end_at_once_leaves_nothing(tmp_path: Path, *, began: bool) -> None:
+    """As the settings turn out to be wrong, before it was taken over or while it is."""
+    pids = tmp_path / "pids"
+
+    async def run() -> None:
+        argv = ("/bin/sh", "-c", f"sleep 60 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait")
+        launch = Launch(argv, os.environ, "", "")
+        started = launch.start_early()
+        assert started
+        wait_until(pids.exists, what="the process")
+        handler = HandlerProcess(launch, started=started)
+        handler.start()
+        if began:
+            await asyncio.sleep(0)
+        await handler.stop(0.0)
+
+    uvloop.run(run())
+    left = [pid for pid in map(int, pids.read_text().split()) if runs(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert [] == left

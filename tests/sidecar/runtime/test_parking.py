@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from carpool.http.server import serve
 from carpool.settings import FunctionSettings
+from carpool.stream_rule import StreamRule
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.policies.deadline import Deadline
@@ -34,7 +36,7 @@ POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
 
 
 @contextlib.asynccontextmanager
-async def overloadable(clock: FakeClock) -> AsyncIterator[Server]:
+async def overloadable(clock: FakeClock, streams: Any = None) -> AsyncIterator[Server]:
     """A sidecar without an instance, so that whatever it takes in stays in its queue."""
     batcher = Batcher(
         Deadline(Deadline.Params()), batch_max=4, queue_max=QUEUE_MAX, shedding=Shedding("on")
@@ -44,6 +46,7 @@ async def overloadable(clock: FakeClock) -> AsyncIterator[Server]:
     batch_loop = BatchLoop(
         batcher, ingress, Metrics(), RecentBatches(time.time), fleet, exec_timeout_s=60.0
     )
+    batch_loop.streams = streams
     server = await serve(batch_loop, listen="127.0.0.1:0")
     server.now = batch_loop._now = clock
     batch_loop.shed_early(server, OBJECTIVE_S, batch_max=4)
@@ -117,3 +120,28 @@ async def test_who_was_parked_past_the_deadline_may_ask_again() -> None:
         client = asks(server)
         assert client.sent.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after" in client.sent
+
+
+@on_loop
+async def test_what_is_streamed_is_not_refused_for_what_waits_for_batches() -> None:
+    """Nobody knows what a parked request is before it is parsed."""
+    begun: list[object] = []
+    streams = SimpleNamespace(
+        rule=StreamRule(paths=frozenset({"/chat"})),
+        takes=lambda exchange: exchange.target == "/chat",
+        begin=begun.append,
+    )
+    async with overloadable(FakeClock(1.0), streams) as server:
+        intake = server.intake
+        assert intake
+        for _ in range(QUEUE_MAX + 1):
+            asks(server)
+        await iteration()
+        assert intake.parking
+        chat, other = Socketless(server), Socketless(server)
+        chat.feed(POST.replace(b"/", b"/chat", 1))
+        other.feed(POST)
+        assert 2 == intake.parked
+        await iteration()
+        assert (b"", 1) == (chat.sent, len(begun))
+        assert other.sent.startswith(b"HTTP/1.1 429 ")

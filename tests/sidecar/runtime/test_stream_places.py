@@ -1,0 +1,192 @@
+"""Turns of streams at an instance that takes one at a time, and what one that breaks off does."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from carpool import wire
+from carpool.errors import Overloaded
+from carpool.http.client import ConnectionFailed
+from carpool.stream_rule import StreamRule
+from sidecar.runtime.relay import Relay
+from sidecar.runtime.streams import Streams
+from tests.sidecar.runtime.conftest import on_loop
+from tests.waiting import HANG_S, wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+class _Answer:
+    """One that goes on until it is told to end, or breaks off then."""
+
+    status = 200
+    headers = ((wire.STREAM_HEADER.encode(), b"true"), (b"content-type", b"text/plain"))
+
+    def __init__(self, end: asyncio.Event, *, breaks: bool) -> None:
+        self._end, self._breaks = end, breaks
+
+    def header(self, name: bytes) -> bytes | None:
+        return dict(self.headers).get(name)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield b"first"
+        await self._end.wait()
+        if self._breaks:
+            msg = "the connection was closed"
+            raise ConnectionFailed(msg, sent=True)
+
+
+class _Instance:
+    """One that is up and streams."""
+
+    stream_rule = StreamRule(everything=True)
+    up = True
+    headers = b""
+
+    def __init__(self, *, breaks: bool = False) -> None:
+        self.streams = 0
+        self.ejected = False
+        self.end = asyncio.Event()
+        self.calls: list[str] = []
+        self.upstream = SimpleNamespace(available=lambda _: not self.ejected)
+        self.streaming = self
+        self._breaks = breaks
+
+    @asynccontextmanager
+    async def stream(self, *_: object) -> AsyncIterator[_Answer]:
+        yield _Answer(self.end, breaks=self._breaks)
+
+    def probe_soon(self) -> None:
+        self.calls.append("probe_soon")
+
+    def unreachable(self, _: str) -> None:
+        self.calls.append("unreachable")
+
+
+class _Upstreams(list[Any]):
+    def close_departed(self) -> None:
+        """None is leaving."""
+
+
+class _Exchange:
+    """A caller that takes everything."""
+
+    body = b""
+
+    def __init__(self) -> None:
+        self.on_gone: Any = None
+        self.begun = self.aborted = False
+
+    def start(self, *_: object) -> None:
+        self.begun = True
+
+    def write(self, _: bytes) -> None:
+        """It is read."""
+
+    def end(self) -> None:
+        """It is there."""
+
+    fail = abort = lambda self, *_: setattr(self, "aborted", True)
+
+    async def drained(self) -> None:
+        """It is read at once."""
+
+
+def _ignore(*_: object) -> None:
+    """Count nothing."""
+
+
+def _streams(instance: _Instance, unanswered: Callable[..., None] = _ignore) -> Streams:
+    metrics: Any = SimpleNamespace(
+        watch_streams=_ignore, streams=_ignore, unanswered=unanswered, stream_ended=_ignore
+    )
+    readiness: Any = SimpleNamespace(failing=lambda: "", does_not_start=lambda: Overloaded("no"))
+    upstreams: Any = _Upstreams([instance])
+    return Streams(upstreams, metrics, readiness, 1, 9, math.inf)
+
+
+def _begin(streams: Streams) -> _Exchange:
+    exchange = _Exchange()
+    payload = SimpleNamespace(exchange=exchange, head=b"POST /\n")
+    request: Any = SimpleNamespace(id=1, deadline=math.inf, payload=payload)
+    streams.begin(request)
+    return exchange
+
+
+@on_loop
+async def test_the_next_has_its_turn_when_others_leave_at_once() -> None:
+    """The one that streams and the first that waits leave together: the second is not forgotten."""
+    streams = _streams(_Instance())
+    first, second, third = (_begin(streams) for _ in range(3))
+    await wait_until_async(lambda: first.begun, what="the first stream")
+    first.on_gone()
+    second.on_gone()
+    await wait_until_async(lambda: third.begun, what="its turn")
+
+
+@on_loop
+async def test_one_that_waits_is_given_up_as_its_caller_leaves() -> None:
+    """In the moment in which the function turns out not to start: it is counted as what left."""
+    counted: list[object] = []
+    streams = _streams(_Instance(), lambda _, state, *__: counted.append(state))
+    first, second = _begin(streams), _begin(streams)
+    await wait_until_async(lambda: first.begun, what="the first stream")
+    second.on_gone()
+    streams._readiness.failing = lambda: "it ended"
+    streams.changed()
+    await asyncio.sleep(0.01)
+    assert ["cancelled"] == counted
+
+
+@on_loop
+async def test_an_instance_is_tried_again_by_itself() -> None:
+    """One that gets nothing for a while, as it failed, says nothing when the while is over."""
+    instance = _Instance()
+    instance.ejected = True
+    exchange = _begin(_streams(instance))
+    await asyncio.sleep(0.01)
+    assert not exchange.begun
+    instance.ejected = False
+    await wait_until_async(lambda: exchange.begun, what="its turn")
+
+
+@on_loop
+async def test_what_breaks_off_is_no_fault_of_the_instance() -> None:
+    """A generator that raised ends its own stream; whether the process did too, a probe shows."""
+    instance = _Instance(breaks=True)
+    exchange = _begin(_streams(instance))
+    await wait_until_async(lambda: exchange.begun, what="the stream")
+    instance.end.set()
+    await wait_until_async(lambda: exchange.aborted, what="its end")
+    assert ["probe_soon"] == instance.calls
+
+
+@on_loop
+async def test_a_stream_of_a_front_that_does_not_begin_hangs() -> None:
+    """As without a front: the handler is restarted, whose front can only leave."""
+    hung, answered = asyncio.Event(), asyncio.Event()
+    headers = {b"content-type": wire.CONTENT_TYPE.encode(), b"accept": b"text/event-stream"}
+
+    @asynccontextmanager
+    async def stream(*_: object) -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    streaming = SimpleNamespace(stream=stream)
+    local: Any = SimpleNamespace(
+        streams=0, headers=b"", streaming=streaming, hung=lambda _: hung.set()
+    )
+    exchange: Any = SimpleNamespace(
+        target="/", body=b"", header=headers.get, reply=lambda *_: answered.set()
+    )
+    assert Relay(local, 0.01, "").accepts(exchange)
+    async with asyncio.timeout(HANG_S):
+        await hung.wait()
+        await answered.wait()
+    await asyncio.sleep(0)
+    assert 0 == local.streams
