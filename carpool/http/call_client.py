@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls"]
 
+_BEHIND_BYTES = 16 * 1024 * 1024  # that were sent, and not taken by the peer
 _NEVER = (404, 405, 426)  # statuses of a peer that will not have such a connection later either
 
 
@@ -50,6 +51,16 @@ class Calls:
         self._connection: CallConnection | None = None  # that takes calls
         self._connections: set[CallConnection] = set()
         self._connecting: asyncio.Task[None] | None = None
+
+    @property
+    def behind(self) -> bool:
+        """Whether the peer does not take what it was sent.
+
+        What callers that leave have sent stays in memory until it does, so that no more should be.
+        """
+        connection = self._connection
+        untaken_bytes = connection.transport.get_write_buffer_size() if connection else 0
+        return self._unsent_bytes + untaken_bytes > _BEHIND_BYTES
 
     def send(self, head: bytes, own_lines: bytes, body: bytes, receiver: Receiver) -> int:
         """Send a call at the end of this iteration of the event loop; its id.

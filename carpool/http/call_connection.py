@@ -132,7 +132,7 @@ class CallConnection(asyncio.Protocol):
         if not self.switched.done():
             data = self._switch(data)
         try:
-            for message in self._frames.feed(data) if data else ():
+            for message in self._frames.feed(data, self._dropped) if data else ():
                 self._take(message)
         except WireError as error:
             log.warning("a connection of calls is closed: %s", error)
@@ -178,12 +178,20 @@ class CallConnection(asyncio.Protocol):
             if status == call_frames.BROKEN_OFF:
                 receiver.failed(ConnectionFailed(_CLOSED, sent=True, stale=self._served))
             elif len(body) > self._answer_bytes:
-                msg = f"the answer is larger than {self._answer_bytes} bytes"
-                receiver.failed(AnswerTooLarge(msg))
+                receiver.failed(self._too_large())
             else:
                 self._served = True
                 receiver.answered(status, head, body)
         self._close_when_done()
+
+    def _dropped(self, beginning: memoryview) -> None:
+        """A message is too large to be kept: the one answer in it fails."""
+        receiver = self._calls.pop(call_frames.only_answer(beginning), None)
+        if receiver is not None:
+            receiver.failed(self._too_large())
+
+    def _too_large(self) -> AnswerTooLarge:
+        return AnswerTooLarge(f"the answer is larger than {self._answer_bytes} bytes")
 
     def _close_when_done(self) -> None:
         if self._ended and not self._calls:

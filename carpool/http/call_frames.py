@@ -8,7 +8,8 @@ been answered 101. From then on each side sends frames, a length (u32, little-en
           (``name: value`` lines), an empty line, and the request's body
     CPC1  to the sidecar: the ids (n x u64) of calls whose callers have left
     CPA1  to the provider: answers in the same format, in any order; status 0: the connection would
-          have been closed without an answer
+          have been closed without an answer. A large one comes alone, so that one which is larger
+          than the provider takes costs no other
     CPE1  to the provider: take another connection for further calls; this one's are still answered
 
 This file knows bytes only. Malformed ones raise `WireError`.
@@ -24,7 +25,7 @@ from carpool.caching import SmallCache
 from carpool.wire import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from carpool.wire import Buffer
 
@@ -47,6 +48,7 @@ __all__ = [
     "content",
     "frame",
     "ids",
+    "only_answer",
     "split",
 ]
 
@@ -58,6 +60,7 @@ CALL_BYTES = 64 * 1024  # the largest body that travels with others
 BUNDLE_BYTES = 256 * 1024  # from this size on, a bundle leaves before the end of the tick
 SLACK_BYTES = 1024 * 1024  # by how much a frame may exceed its largest body: others, and all heads
 _LENGTH_BYTES = 4
+_BEGINNING = struct.Struct("<4sIIIQ")  # of answers: as of `wire`, with the first id
 _FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*\n"
 _FIELDS = re.compile(rb"(?:%b)*" % _FIELD).fullmatch
 _HEAD = re.compile(rb"[A-Z]+ [!-~\x80-\xff]+\n(?:%b)*" % _FIELD).fullmatch
@@ -84,39 +87,63 @@ class FrameReader:
         self._limit_bytes = limit_bytes
         self._rest = bytearray()
         self._needed = 0
+        self._passes_bytes = 0  # of a message that is dropped, and still to come
 
     @property
     def partial_bytes(self) -> int:
         """How much is here of a message that is not whole."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> list[memoryview]:
+    def feed(
+        self, data: bytes, dropped: Callable[[memoryview], None] | None = None
+    ) -> list[memoryview]:
         """The messages that are whole now.
+
+        Args:
+            data: as it was read.
+            dropped: told of a message that is too large, by its first bytes; the rest of it is read
+                and not kept. Without, or if it raises `WireError`, such a message is an error.
 
         Raises:
             WireError: one is too large.
         """
+        if self._passes_bytes:
+            passed = min(self._passes_bytes, len(data))
+            self._passes_bytes -= passed
+            data = data[passed:]
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
                 return []
             data, self._rest = bytes(self._rest), bytearray()
         view, messages, start, end = memoryview(data), [], 0, len(data)
-        while (stop := self._end_of_message(view, start)) <= end:
-            messages.append(view[start + _LENGTH_BYTES : stop])
+        largest = _LENGTH_BYTES + self._limit_bytes
+        while (stop := self._end_of_message(view, start, dropped)) <= end:
+            if stop - start <= largest:
+                messages.append(view[start + _LENGTH_BYTES : stop])
             start = stop
+        if stop - start > largest:  # it has been dropped
+            self._passes_bytes = stop - end
+            return messages
         self._rest += view[start:]
         self._needed = stop - start
         return messages
 
-    def _end_of_message(self, view: memoryview, start: int) -> int:
+    def _end_of_message(
+        self, view: memoryview, start: int, dropped: Callable[[memoryview], None] | None
+    ) -> int:
         length = view[start : start + _LENGTH_BYTES]
         if len(length) < _LENGTH_BYTES:
             return start + _LENGTH_BYTES
         size = int.from_bytes(length, "little")
         if size > self._limit_bytes:
-            msg = f"a message of {size} bytes: expected at most {self._limit_bytes}"
-            raise WireError(msg)
+            begins = start + _LENGTH_BYTES
+            if dropped is None:
+                msg = f"a message of {size} bytes: expected at most {self._limit_bytes}"
+                raise WireError(msg)
+            if len(view) < begins + _BEGINNING.size:
+                return begins + _BEGINNING.size
+            dropped(view[begins : begins + _BEGINNING.size])
         return start + _LENGTH_BYTES + size
 
 
@@ -185,6 +212,19 @@ def ids(message: memoryview) -> tuple[int, ...]:
         msg = f"{len(rest)} bytes are not ids of 8 bytes each"
         raise WireError(msg)
     return struct.unpack(f"<{len(rest) // 8}Q", rest)
+
+
+def only_answer(beginning: memoryview) -> int:
+    """The id in a message of answers that has one alone, of its first bytes.
+
+    Raises:
+        WireError: it is no such message.
+    """
+    magic, count, _, _, call_id = _BEGINNING.unpack(beginning)
+    if magic != ANSWERS or count != 1:
+        msg = f"a message of {magic!r} and {count} items is too large"
+        raise WireError(msg)
+    return int(call_id)
 
 
 def _pairs(lines: bytes) -> Pairs:

@@ -120,6 +120,8 @@ class ServedCalls(Connection):
         del self._calls[call.call_id]
         server = self.server
         server.held_bytes -= call.held_bytes
+        if len(body) >= call_frames.BUNDLE_BYTES:
+            self._flush()  # it goes alone
         if not self._answers:
             server.loop.call_soon(self._flush)
         self._answers.append((call.call_id, status, head, body))

@@ -88,7 +88,8 @@ class CallTemplates:
     def _new(self, method: str, target: str, headers: _Shared) -> CallTemplate:
         """One that was not there, remembered unless it is large."""
         template = _template(method, target, headers)
-        if len(target) + sum(len(value) for _, value in headers) <= _REMEMBERED_BYTES:
+        sizes = [len(name) + len(value) for name, value in headers]
+        if len(target) + sum(sizes) <= _REMEMBERED_BYTES:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[method, target, headers] = template

@@ -59,7 +59,7 @@ class Replica:
 
     @property
     def calls(self) -> Calls | None:
-        """Takes calls for it in bundles; None: it wants each by itself."""
+        """Takes calls for it in bundles; None: it wants each by itself, or does not read them."""
         instance = self.instance
         if not getattr(instance, "takes_calls", False):  # those of plugins may not know of it
             return None
@@ -68,7 +68,7 @@ class Replica:
             if calls:
                 calls.close()
             calls = self._calls = Calls(instance.address, self._answer_bytes, self._connect_s)
-        return None if calls.refused else calls
+        return None if calls.refused or calls.behind else calls
 
     @property
     def ready(self) -> bool:

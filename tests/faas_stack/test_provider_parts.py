@@ -6,15 +6,19 @@ import asyncio
 import gc
 import json
 from dataclasses import dataclass
+from unittest.mock import Mock
 
 import pytest
 import uvloop
 
 from carpool.errors import BadRequest, ConfigError
+from carpool.http.exchange import Exchange
+from faas_stack.provider.call_template import CallTemplates
 from faas_stack.provider.deployment import Deployment, split_name
 from faas_stack.provider.local.replica_set import rollout_step
 from faas_stack.provider.logs import LogRing, last_words
 from faas_stack.provider.replica import Replica
+from tests.waiting import wait_until_async
 
 # -- documents --------------------------------------------------------------------------------
 
@@ -199,6 +203,7 @@ class Standing:
     confined: str = ""
     silent: bool = False
     repeatable: bool = False
+    takes_calls: bool = False
 
     def suspect(self) -> None:
         self.ready = False
@@ -269,3 +274,47 @@ def test_rollout_step_on_a_full_machine(running: str, want: int, start: int, dra
         return count, "".join(x.upper() if r.ready else x for x, r in pairs)
 
     assert (start, drain) == uvloop.run(decide())
+
+
+# -- calls ------------------------------------------------------------------------------------
+
+
+def test_heads_that_are_large_are_not_remembered() -> None:
+    """Whether their names are, or their values: callers cannot fill memory with them."""
+    templates = CallTemplates()
+    for headers in ((b"x-" + b"a" * 5000, b""), (b"x-a", b"a" * 5000), (b"x-a", b"b")):
+        templates.split(Exchange(Mock(), "GET", "/function/fn", (headers,)))
+    assert [((b"x-a", b"b"),)] == [headers for *_, headers in templates._known]
+
+
+def test_a_replica_that_does_not_read_gets_no_further_calls_in_bundles() -> None:
+    """Callers that leave leave nothing behind on connections of their own."""
+
+    async def play() -> None:
+        over = asyncio.Event()
+
+        async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+            await over.wait()
+            writer.close()
+
+        server = await asyncio.start_server(deaf, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        replica = Replica(Standing(ready=True, address=f"{host}:{port}", takes_calls=True), 1)
+        calls, body = replica.calls, bytes(64 * 1024)
+        assert calls
+        for _ in range(600):  # more than sockets hold
+            if replica.calls is None:
+                break
+            sent = calls.send(b"POST /\n", b"", body, Mock())
+            await wait_until_async(lambda: calls._connection is not None)
+            await asyncio.sleep(0)
+            calls.cancel(sent)
+        assert None is replica.calls
+        replica.close()
+        over.set()
+        server.close()
+        await wait_until_async(lambda: replica.calls is not None)  # the connection is no more
+
+    uvloop.run(play())

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
+
+import pytest
+import uvloop
 
 from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.scaler_access import model_runners
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from carpool.http.client import Response
     from tests.faas_stack.rig import Rig
 
@@ -123,6 +130,59 @@ async def test_one_that_is_removed_meanwhile(rig: Rig) -> None:
     removed = await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
     assert 202 == removed.status
     assert 404 == (await reloading).status
+
+
+class Machine:
+    """A backend whose instances are ready at once; `meanwhile` is done while it checks one."""
+
+    lasting = False
+    ledger = Mock()
+
+    def __init__(self) -> None:
+        self.meanwhile: dict[str, Callable[[], Awaitable[None]]] = {}
+
+    def size(self, deployment: Deployment) -> object:
+        return deployment
+
+    async def check(self, deployment: Deployment) -> None:
+        if work := self.meanwhile.pop(deployment.service, None):
+            await work()
+
+    def start(self, deployment: Deployment, log: object, changed: Callable[[], None]) -> object:
+        del log
+        asyncio.get_running_loop().call_soon(changed)
+        return Mock(name=deployment.service, ready=True, failing=False, reason="", confined="")
+
+    async def stop(self, instance: object) -> None:
+        del instance
+
+
+@pytest.mark.parametrize("checked", ["fn--a", "fn--b"])
+def test_what_is_updated_before_its_turn_is_reloaded_as_it_is_then(checked: str) -> None:
+    """A scaler changes a class, or a user the function: a reload does not undo that."""
+
+    async def play() -> None:
+        machine = Machine()
+        orchestrator = LocalOrchestrator(machine, Mock())  # type: ignore[arg-type]
+        orchestrator.scaler = Mock(grant=lambda each: each)
+        labels = {"com.carpool.scale.policy": "infless", "com.carpool.slo": "1s"}
+        await orchestrator.deploy(deployment("fn", labels=labels))
+        for letter in "ab":
+            await orchestrator.deploy(runner(letter, "1"))
+        fresh = runner("b", "2")
+        machine.meanwhile[checked] = lambda: orchestrator.update(fresh)
+        assert (2, True) == await orchestrator.reload("fn", "openfaas-fn", HANG_S)
+        found = orchestrator.find("fn--b").deployment
+        assert ("2", True) == (found.env_vars["word"], found.uid != fresh.uid)
+        await orchestrator.close()
+
+    uvloop.run(play())
+
+
+def runner(letter: str, word: str) -> Deployment:
+    """One class of a scaled function."""
+    env = {"sidecar_function": "fn", "sidecar_class": letter, "word": word}
+    return deployment(f"fn--{letter}", envVars=env)
 
 
 def test_a_scaled_function_is_reloaded_where_its_model_runs() -> None:

@@ -44,7 +44,7 @@ class PodInstance:
         self._suspected = False
         self._was_ready = state.ready
         self._unanswered = 0
-        self._known = False
+        self._known = self._gone = False
         self._asking: asyncio.Task[None] | None = None
 
     @property
@@ -101,11 +101,12 @@ class PodInstance:
 
     def close(self) -> None:
         """It is no more."""
+        self._gone = True  # a call that it had may still find out, and suspect it
         if self._asking:
             self._asking.cancel()
 
     def _ask(self) -> None:
-        if self._asking is None or self._asking.done():
+        if not self._gone and (self._asking is None or self._asking.done()):
             self._asking = asyncio.get_running_loop().create_task(self._until_it_answers())
 
     async def _until_it_answers(self) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -161,12 +163,8 @@ class LocalOrchestrator:
         """
         await self.replace(deployment)
 
-    async def replace(self, deployment: Deployment, least: int | None = None) -> Callable[[], None]:
+    async def replace(self, deployment: Deployment) -> Callable[[], None]:
         """As `update`.
-
-        Args:
-            deployment: the new one.
-            least: replicas that there should be; None: as many as it starts with.
 
         Returns:
             What takes that back, unless something else was deployed since.
@@ -174,10 +172,24 @@ class LocalOrchestrator:
         self.find(deployment.service, deployment.namespace)
         await self.backend.check(self._as_run(deployment))
         function = self.find(deployment.service, deployment.namespace)
+        deployment = deployment.as_update_of(function.deployment)
+        return self._become(function, deployment, self._initial_replicas(deployment))
+
+    async def renew(self, name: str, namespace: str) -> Callable[[], None]:
+        """Replace a function by the same once more, as many replicas as it has.
+
+        Returns:
+            As `replace`.
+        """
+        await self.backend.check(self._as_run(self.find(name, namespace).deployment))
+        function = self.find(name, namespace)  # that may have taken long: it may be another now
+        return self._become(function, replace(function.deployment, uid=uuid.uuid4().hex), 0)
+
+    def _become(
+        self, function: LocalFunction, deployment: Deployment, least: int
+    ) -> Callable[[], None]:
         before, revision = function.deployment, function.replica_set.revision
-        deployment = deployment.as_update_of(before)
         as_run = self._as_run(deployment)
-        least = self._initial_replicas(deployment) if least is None else least
         replicas = max(function.replicas, least)
         self._keep(Entry(deployment, replicas, function.created))
         if as_run is deployment:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
+import functools
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from carpool.errors import Conflict, FunctionFault
@@ -20,7 +19,7 @@ from faas_stack.provider.orchestrator import Reloaded
 from faas_stack.provider.scaler_access import model_runners
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from faas_stack.provider.deployment import Deployment
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.scaler_access import ScalerAccess
 
     Rebuild = Callable[[str], AbstractAsyncContextManager[None]]
+    TakeBack = Callable[[], None]
 
 __all__ = ["Rollout", "until_rolled_out"]
 
@@ -45,7 +45,9 @@ class Functions(Protocol):
 
     def all(self, namespace: str) -> list[LocalFunction]: ...
 
-    async def replace(self, deployment: Deployment, least: int | None) -> Callable[[], None]: ...
+    async def replace(self, deployment: Deployment) -> TakeBack: ...
+
+    async def renew(self, name: str, namespace: str) -> TakeBack: ...
 
 
 class Rollout:
@@ -69,7 +71,10 @@ class Rollout:
         """
         image = self._orchestrator.find(name, namespace).deployment.image
         async with self._locks[image]:
-            await self._roll_out(image, lambda: self._again(name, namespace), ready_s, least=0)
+            again = functools.partial(self._orchestrator.renew, namespace=namespace)
+            await self._roll_out(
+                image, lambda: self._names(name, namespace), namespace, again, ready_s
+            )
         functions = self._runners(name, namespace)  # a scaler may have changed which
         return Reloaded(sum(function.replicas for function in functions), finished=True)
 
@@ -84,32 +89,39 @@ class Rollout:
         """
         self._orchestrator.find(deployment.service, deployment.namespace)
         async with self._locks[deployment.image]:
-            await self._roll_out(deployment.image, lambda: [deployment], ready_s)
+            name, namespace = deployment.service, deployment.namespace
+            await self._roll_out(
+                deployment.image,
+                lambda: [name],
+                namespace,
+                lambda _: self._orchestrator.replace(deployment),
+                ready_s,
+            )
 
     async def _roll_out(
         self,
         image: str,
-        deployments: Callable[[], list[Deployment]],
+        names: Callable[[], list[str]],
+        namespace: str,
+        change: Callable[[str], Awaitable[TakeBack]],
         ready_s: float,
-        least: int | None = None,
     ) -> None:
-        taken_back: list[Callable[[], None]] = []
+        taken_back: list[TakeBack] = []
         try:
             async with self.rebuild(image):
-                for deployment in deployments():  # what comes from now on has the image anew
-                    name, namespace = deployment.service, deployment.namespace
-                    if function := self._orchestrator.get(name, namespace):  # not removed yet
-                        taken_back.append(await self._orchestrator.replace(deployment, least))
-                        await until_rolled_out(name, function.replica_set, ready_s)
+                for name in names():  # what comes from now on has the image anew
+                    if self._orchestrator.get(name, namespace):  # not removed yet
+                        taken_back.append(await change(name))
+                        replica_set = self._orchestrator.find(name, namespace).replica_set
+                        await until_rolled_out(name, replica_set, ready_s)
         except BaseException:  # also if the wait is cancelled
             for take_back in taken_back:  # the image is the one before already
                 take_back()
             raise
 
-    def _again(self, name: str, namespace: str) -> list[Deployment]:
-        """What a function is deployed as, as other deployments of the same."""
-        deployments = (function.deployment for function in self._runners(name, namespace))
-        return [replace(deployment, uid=uuid.uuid4().hex) for deployment in deployments]
+    def _names(self, name: str, namespace: str) -> list[str]:
+        """Of what runs a function's model now."""
+        return [function.deployment.service for function in self._runners(name, namespace)]
 
     def _runners(self, name: str, namespace: str) -> list[LocalFunction]:
         """What runs a function's model now."""

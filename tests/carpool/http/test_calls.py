@@ -336,6 +336,32 @@ async def test_sizes_that_are_too_large() -> None:
 
 
 @on_loop
+async def test_an_answer_that_no_message_may_hold_costs_no_other() -> None:
+    """The connection stays, with the calls that are under way on it and those that follow."""
+    held: list[Exchange] = []
+
+    def app(exchange: Exchange) -> None:
+        if exchange.body == b"hold":
+            held.append(exchange)
+        elif exchange.body == b"large":
+            exchange.reply(200, bytes(2 * call_frames.SLACK_BYTES))
+        else:
+            echo(exchange)
+
+    async with calling(app, answer_bytes=900) as (server, calls):
+        kept = send(calls, b"hold")
+        beside, large, after = (send(calls, body) for body in (b"a", b"large", b"b"))
+        with pytest.raises(AnswerTooLarge, match="larger than 900 bytes"):
+            await large.outcome
+        assert b"POST /a a" == (await beside.outcome)[2]
+        assert b"POST /a b" == (await after.outcome)[2]
+        assert b"POST /a c" == (await send(calls, b"c").outcome)[2]
+        held[0].reply(200, b"kept")
+        assert b"kept" == (await kept.outcome)[2]
+        assert (1, 0) == (len(server.connections), server.held_bytes)
+
+
+@on_loop
 async def test_an_answer_in_pieces_comes_whole() -> None:
     """A bundle has answers at their end; what was begun may be broken off."""
 
@@ -633,6 +659,23 @@ def test_frames_are_the_same_however_they_are_cut(messages: list[bytes], cuts: l
         read += [bytes(message) for message in reader.feed(data[start:end])]
     assert messages == read
     assert 0 == reader.partial_bytes
+
+
+@given(st.lists(st.integers(0, 200), max_size=8))
+def test_a_large_answer_is_dropped_however_it_is_cut(cuts: list[int]) -> None:
+    """What comes before and after it is read, and nothing of it is kept."""
+    large = wire.encode_answer([7], [200], [b"\n"], [b"x" * 20])
+    data = b"".join(map(call_frames.frame, (b"before", large, large, b"after")))
+    dropped: list[int] = []
+    reader, read = call_frames.FrameReader(40), list[bytes]()
+
+    def drop(beginning: memoryview) -> None:
+        dropped.append(call_frames.only_answer(beginning))
+
+    for start, end in pairwise(sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})):
+        read += [bytes(message) for message in reader.feed(data[start:end], drop)]
+    assert ([7, 7], 0) == (dropped, reader.partial_bytes)
+    assert [b"before", b"after"] == read
 
 
 def test_a_frame_beyond_the_limit_is_no_frame() -> None:

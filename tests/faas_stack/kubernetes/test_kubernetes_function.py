@@ -159,3 +159,20 @@ async def test_calls_that_gave_up_count_no_more(
     await asyncio.gather(*calls, return_exceptions=True)
     with pytest.raises(Overloaded, match=r"no ready replica after 0.01 s"):
         await function.acquire(0.01)
+
+
+@scene
+async def test_a_pod_that_is_gone_is_asked_no_more(function: KubernetesFunction) -> None:
+    """Also where a call that it had finds out afterwards, as its connection is closed with it."""
+
+    async def ended() -> set[asyncio.Task[object]]:
+        """What still runs when all that was cancelled has had time to end."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        return (await asyncio.wait(others, timeout=0.5))[1] if others else set()
+
+    function.pod_changed(pod("a"))
+    instance = (await function.acquire(HANG_S)).instance
+    function.pod_gone("a")
+    assert set() == await ended()
+    instance.suspect()
+    assert set() == await ended()
