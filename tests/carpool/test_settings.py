@@ -78,6 +78,7 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         "wire": "carpool",
         "compress.from": "1024",
         "canary": "classify-v2=10%",
+        "streams.max": "8",
     }
     annotations = {
         "batch.params": '{"wait_s": 0.02}',
@@ -111,6 +112,7 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         compress_from_bytes=1024,
         cors_origins=("https://app.example.com", "*"),
         canary={"classify-v2": 10.0},
+        streams_max=8,
     )
     assert read == FunctionSettings.from_env(read.to_env())
 

@@ -90,7 +90,7 @@ def test_everything_placed_is_success(scenario: Path, capsys: Captured) -> None:
     assert "classify: 101 requests/s" in printed
     assert "class " in printed
     assert "101 requests/s within 100 ms: " in printed
-    assert "maximum wait of mail: " in printed
+    assert "maximum wait: " in printed
     assert "unplaced" not in printed
 
 
