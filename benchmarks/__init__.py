@@ -1,3 +1,3 @@
-"""Measurements; every number in the documentation comes from here."""
+"""Benchmarks that produce every number in the documentation."""
 
 import carpool  # noqa: F401  first: it keeps ONNX Runtime from sending events

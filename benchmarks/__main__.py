@@ -63,7 +63,7 @@ BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
 
 
 def main(argv: list[str]) -> int:
-    """Run what the command line names; the exit code is 0 only if all of it ran."""
+    """Run the benchmarks named on the command line; return 0 only if all of them ran."""
     name, flags = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("", argv)
     if name and name not in BENCHMARKS:
         sys.stderr.write(f"benchmarks: {name!r} is not known; known: {', '.join(BENCHMARKS)}\n")

@@ -38,18 +38,18 @@ _WHOLE = "carpool"
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the policy.
+    """A part of the policy that can be switched.
 
     Attributes:
-        without: What it is switched by.
-        billing: The only billing rule that has it; empty: both have.
+        without: Parameters that switch it.
+        billing: The only billing rule to which it applies; empty for both.
     """
 
     without: dict[str, Any]
     billing: str = ""
 
     def concerns(self, cell: Cell) -> bool:
-        """Whether it may make a difference there."""
+        """Return whether the part can make a difference in the cell."""
         return self.billing in ("", cell.billing)
 
 
@@ -65,12 +65,12 @@ PARTS = {
 
 
 def cells(every: int = 5) -> list[Cell]:
-    """Those that parts are switched in."""
+    """Return the cells in which parts are switched."""
     return catalogue().cells(1 / 6)[::every]
 
 
 def main(argv: list[str]) -> int:
-    """Run what the file does not have, and print the table."""
+    """Run what is missing from the file, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks ablation", description=__doc__)
     parser.add_argument("--seeds", default="31", help="of the requests (%(default)s)")
     parser.add_argument("--horizon", type=float, default=300.0, help="seconds each (%(default)s)")
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
 def _made(
     rows: Rows, cell: Cell, horizon_s: float, seed: int, parts: Mapping[str, Part]
 ) -> list[Row]:
-    """The rows of one cell and seed, those that are missing made."""
+    """Return the rows of one cell and seed, running those that are missing."""
     switched = {name: part.without for name, part in parts.items() if part.concerns(cell)}
     wanted: dict[str, dict[str, Any]] = {_WHOLE: {}, **switched}
     found = {row.policy: row for row in rows.find(cell.name, horizon_s, seed)}
@@ -107,7 +107,7 @@ def _made(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Each part beside the whole, in the runs that it concerns; intervals are over these runs."""
+    """Return a table of each part beside the whole policy, with intervals over its runs."""
     by_key = {(row.cell, row.seed, row.policy): row for row in rows}
     lines = [
         "| | runs | cost over bound | the whole's | times | missed | the whole's | points more |",
@@ -120,7 +120,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _compared(pairs: Sequence[tuple[Row, Row]]) -> list[str]:
-    """What is shown of a part: it, and the whole, in the same cells with the same requests."""
+    """Return a part's table cells, from pairs of runs without it and of the whole policy."""
     logs = [math.log(off.cost / whole.cost) for off, whole in pairs]
     points = [100 * (off.missed - whole.missed) for off, whole in pairs]
     times = math.exp(fmean(logs))

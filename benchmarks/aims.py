@@ -40,7 +40,7 @@ _NOISE = 1.03
 
 
 def main(argv: list[str]) -> int:
-    """Simulate and print; 1 if the bill that is saved is the dearer one in any case."""
+    """Simulate and print; return 1 if aiming at cost gives the higher bill in any case."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks aims", description=__doc__)
     parser.add_argument("--horizon", type=float, default=60.0, metavar="SECONDS", help="(60)")
     horizon_s = parser.parse_args(argv).horizon
@@ -76,7 +76,7 @@ def _run(
     aim: Literal["cost", "resources"],
     horizon_s: float,
 ) -> dict[str, Any]:
-    """The metrics of one function."""
+    """Return the metrics of one function."""
     prices = Prices(billing, cpu_core_s=9e-5, gpu_percent_s=7e-6)
     function = Function("f", "m", model, slo_s, 0.99, 32, (App("all", slo_s, process),))
     scenario = Scenario(

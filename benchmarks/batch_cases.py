@@ -1,9 +1,10 @@
-"""What the law of batches is held against: workloads, simulated batches, and Eq. 9 as printed.
+"""References for the law of batches: workloads, simulated batches, and Eq. 9 as printed.
 
-For Poisson arrivals and BATCH's two bursty workloads (SC'20; squared variation of gaps 6 and 10).
-Bursts last for minutes, and in a day there are too few of them to know a quantile to a hundredth.
-So the lengths of phases are not drawn one by one: each is from a stratum of its own of the
-exponential distribution, in random order, and all together are scaled to their mean.
+The workloads are Poisson arrivals and BATCH's two bursty workloads (SC'20; squared coefficients of
+variation of gaps 6 and 10). Bursts last for minutes, so a day has too few of them to determine a
+quantile to a hundredth. Therefore the lengths of phases are not drawn independently: each comes
+from its own stratum of the exponential distribution, in random order, and all together are scaled
+to their mean.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ _INSTANCES = 400
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Arrivals.
+    """A workload and its arrival process.
 
     Attributes:
-        name: What they are.
-        process: How they come.
-        rates, switch: Of an MMPP(2), for the solver's guess; none for Poisson.
+        name: Short description.
+        process: The arrival process.
+        rates, switch: Of an MMPP(2), for the solver's guess; None for Poisson.
     """
 
     name: str
@@ -66,15 +67,15 @@ WORKLOADS = (
 
 
 class Stratified:
-    """A path of a process whose phases, taken together, are as long as its law says.
+    """A sample path of a process whose phase lengths, taken together, follow their law.
 
     Args:
         rates, switch: As of `mmpp2`.
-        requests: About how many there are to be.
-        seed: What the random numbers begin with.
+        requests: Approximate number of requests.
+        seed: Seed of the random numbers.
 
     Attributes:
-        until_s: Where it ends.
+        until_s: End of the path.
         mean_rate: Requests per second in the long run.
     """
 
@@ -95,32 +96,32 @@ class Stratified:
         self.until_s = float(ends[-1])
 
     def rate(self, at_s: float) -> float:
-        """As `ArrivalProcess.rate`."""
+        """See `ArrivalProcess.rate`."""
         del at_s
         return self.mean_rate
 
     def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
-        """As `ArrivalProcess.chunks`; the seed is the path's own."""
+        """See `ArrivalProcess.chunks`; the path's own seed is used."""
         del seed
         yield self._times[self._times < until_s]
 
 
 class _Constant:
-    """Instances enough, one size and one window."""
+    """Planner with ample instances of one size and one window."""
 
     def __init__(self, size: int, window_s: float) -> None:
         kind = InstanceClass("a", 1.0, size, _INSTANCES)
         self._made = Plan("f", 1, "constant", (kind,), (Route("*", {"a": 1.0}, window_s),))
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
-        """The same, always."""
+        """Return the same plan every time."""
         return PlanningResult({load.name: load.plan or self._made for load in snapshot.functions})
 
 
 def simulated(
     workload: Workload, size: int, window_s: float, requests: int, seed: int
 ) -> Latencies:
-    """Latencies of so many requests."""
+    """Return the simulated latencies of about ``requests`` requests."""
     process: ArrivalProcess = workload.process
     horizon_s = requests / process.mean_rate
     if workload.rates and workload.switch:
@@ -138,13 +139,13 @@ def simulated(
 def simulated_ms(
     workload: Workload, size: int, window_s: float, requests: int, seed: int
 ) -> tuple[float, ...]:
-    """Their quantiles, by `SHARES`."""
+    """Return the simulated latency quantiles, by `SHARES`."""
     latencies = simulated(workload, size, window_s, requests, seed)
     return tuple(1000 * (latencies.quantile_s(share) or 0.0) for share in SHARES)
 
 
 def exact_ms(process: Markovian, size: int, window_s: float) -> tuple[float, ...]:
-    """The same by the exact law."""
+    """Return the same quantiles by the exact law."""
     found = BatchLaw(process, size, window_s).quantiles(
         SHARES, Service.fixed(seconds_by_size(size))
     )
@@ -152,7 +153,7 @@ def exact_ms(process: Markovian, size: int, window_s: float) -> tuple[float, ...
 
 
 def printed_ms(workload: Workload, size: int, window_s: float) -> tuple[float, ...]:
-    """The same by Eq. 9."""
+    """Return the same quantiles by Eq. 9."""
     requests, fill_s = guessed(workload, size, window_s)
     return tuple(
         1000 * printed.eq9_quantile(share, requests, seconds_by_size(size), window_s, fill_s)
@@ -161,7 +162,7 @@ def printed_ms(workload: Workload, size: int, window_s: float) -> tuple[float, .
 
 
 def guessed(workload: Workload, size: int, window_s: float) -> tuple[Times, float]:
-    """The solver's share of requests in batches of each size, and its time to fill one."""
+    """Return the solver's share of requests by batch size, and its time to fill a batch."""
     process = workload.process
     phases = np.ones(1)
     if workload.rates and workload.switch:
@@ -171,5 +172,5 @@ def guessed(workload: Workload, size: int, window_s: float) -> tuple[Times, floa
 
 
 def seconds_by_size(size: int) -> list[float]:
-    """How long batches of up to ``size`` take."""
+    """Return the execution times of batches of up to ``size``."""
     return [MODEL.base_s + MODEL.per_item_s * number for number in range(1, size + 1)]

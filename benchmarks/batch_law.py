@@ -1,8 +1,9 @@
-"""Predicted against simulated latencies of batches: ``python -m benchmarks batch-law``.
+"""Compare predicted with simulated latencies of batches: ``python -m benchmarks batch-law``.
 
-Over sizes and windows, under the workloads of `batch_cases`, the simulator runs batches with
-instances enough. Beside what it finds, the exact law and the paper's Eq. 9 with the phases that the
-authors' solver guesses. The column "chance" says how far the halves of a simulation are apart.
+The simulator runs batches with ample instances, over sizes and windows, under the workloads of
+`batch_cases`. Its results stand beside the exact law, and beside the paper's Eq. 9 with the phases
+that the authors' solver guesses. The column "chance" is the difference between the halves of a
+simulation.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class Row:
     """One choice under one workload; all times in ms, by `SHARES`.
 
     Attributes:
-        workload, size, window_ms: Which.
+        workload, size, window_ms: The workload and the choice.
         simulated, exact, printed: Latencies.
-        chance: How far the halves of the simulation are apart, as a part of it.
+        chance: Relative difference between the halves of the simulation.
     """
 
     workload: str
@@ -71,7 +72,7 @@ class Row:
 
 
 def plot(requests: int) -> str:
-    """A chart of one choice as a file of SVG: the law, what is simulated, and Eq. 9."""
+    """Return an SVG chart of one choice: the law, the simulation, and Eq. 9."""
     workload, size, window_s = WORKLOADS[1], 8, 0.2
     seconds = seconds_by_size(size)
     at = np.linspace(0, seconds[-1] + window_s * 1.1, 500)
@@ -89,7 +90,7 @@ def plot(requests: int) -> str:
 
 
 def rows(requests: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator[Row]:
-    """All choices under all workloads, with so many requests in each simulation."""
+    """Yield all choices under all workloads, with ``requests`` in each simulation."""
     for workload in workloads:
         for size in SIZES:
             for window_s in WINDOWS_S:
@@ -112,7 +113,10 @@ def rows(requests: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator
 
 
 def planning_ms(process: Markovian) -> float:
-    """BATCH's own grid: 28 sizes of memory, batches of 1 to 32, and 128 windows; the best of 5."""
+    """Return the best planning time of five on BATCH's own grid.
+
+    The grid has 28 memory sizes, batches of 1 to 32, and 128 windows.
+    """
     sizes = [(1280 + 64 * step) / 1769 for step in range(28)]
     rows = {
         Configuration(batch, cores, 0.0): (0.05 + 0.01 * batch) / cores**0.8
@@ -133,7 +137,7 @@ def planning_ms(process: Markovian) -> float:
 
 
 def main(argv: list[str]) -> int:
-    """Print the table; 1 if the exact law is further off than allowed."""
+    """Print the table; return 1 if the exact law's error exceeds what is allowed."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks batch-law", description="Predicted and simulated latencies."
     )

@@ -51,8 +51,9 @@ class Case:
 
     Attributes:
         arrivals: One of `SWITCHES`.
-        size, window_s, per_item_s: Batches, and what each request adds to `BASE_S`.
-        instances, load: How many, and how busy in the busiest phase.
+        size, window_s, per_item_s: Batch size, window, and execution time that each request adds
+            to `BASE_S`.
+        instances, load: Number of instances, and their utilization in the busiest phase.
     """
 
     arrivals: str
@@ -70,18 +71,18 @@ class Case:
 
     @property
     def process(self) -> Markovian:
-        """How requests come."""
+        """The arrival process."""
         switch = SWITCHES[self.arrivals]
         return mmpp2(self.rates, (switch, switch)) if switch else Poisson(self.rates[1])
 
     @property
     def seconds(self) -> list[float]:
-        """What batches take."""
+        """Execution times by batch size."""
         return [BASE_S + self.per_item_s * number for number in range(1, self.size + 1)]
 
 
 def cases(instances: tuple[int, ...]) -> Iterator[Case]:
-    """All of them; what a request adds is what makes the load."""
+    """Yield all cases, with the time per request chosen to give the load."""
     for arrivals in SWITCHES:
         for count in instances:
             for size, window_s in SHAPES:
@@ -102,7 +103,7 @@ def _loaded(arrivals: str, size: int, window_s: float, instances: int, load: flo
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A case with its quantiles, in ms by `SHARES`."""
+    """A case with its quantiles in ms, by `SHARES`."""
 
     case: Case
     played: tuple[float, ...]
@@ -114,7 +115,7 @@ class Row:
 
 
 def played(case: Case, requests: int, width: float) -> tuple[Times, Times, int]:
-    """Mean quantiles in ms, half the widths of their intervals, and how many requests it took."""
+    """Return the mean quantiles in ms, their intervals' half-widths, and the number of requests."""
     runs: list[Times] = []
     half = np.full(len(SHARES), math.inf)
     while len(runs) < _MOST_RUNS and (len(runs) < _MIN_RUNS or (half > width).any()):
@@ -140,7 +141,7 @@ def _arrivals(case: Case, requests: int, seed: int) -> Times:
 
 
 def row(case: Case, requests: int, width: float) -> Row:
-    """Play a case through, and ask the laws."""
+    """Simulate a case, and compute the same quantiles by both laws."""
     service = Service.fixed(case.seconds)
     law = BatchLaw(case.process, case.size, case.window_s)
     crowd = LimitedInstances(case.process, law, service)
@@ -163,7 +164,7 @@ def row(case: Case, requests: int, width: float) -> Row:
 
 
 def main(argv: list[str]) -> int:
-    """Print every point; 1 if the law is further off than allowed."""
+    """Print every point; return 1 if the law's error exceeds what is allowed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks busy-law", description=__doc__)
     add = parser.add_argument
     add("--requests", type=int, default=200_000, help="in each run (200000)")

@@ -1,7 +1,7 @@
-"""What is measured: a model, the form of a request, and the latency that must be kept.
+"""The benchmark cases: a model, a form of request, and a latency objective.
 
-A case makes its own request bodies, and knows the answer that a server must give to each of them,
-so that nobody is measured answering something else.
+A case makes its own request bodies, and knows the correct response to each of them, so that no
+server is measured while it responds with something else.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SHORT, GARBAGE = "one value short", "not the format"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One model under one form of request.
+    """One model with one form of request.
 
     Attributes:
         name: of the case, as on the command line.
         model: the example model's name.
         shape: of one row of its input.
-        raw: whether a body is float32 bytes; else it is JSON.
-        slo_s: 99 % of the answers must come within this time of the request's due time.
+        raw: whether a body is float32 bytes; otherwise it is JSON.
+        slo_s: 99 % of the responses must arrive within this time of the request's due time.
         batch_max: largest batch, for every server.
-        start_rps: where the search for the highest rate begins.
-        burst: so many requests at once can be answered in time.
+        start_rps: rate at which the search for the highest rate begins.
+        burst: number of simultaneous requests that can be answered in time.
     """
 
     name: str
@@ -58,16 +58,16 @@ class Case:
 
     @property
     def model_path(self) -> Path:
-        """The model's file, built when it is first asked for."""
+        """Path of the model file, which is built on first use."""
         return models.build(self.model).resolve()
 
     @property
     def content_type(self) -> str:
-        """Of a request's body."""
+        """Content type of a request's body."""
         return "application/octet-stream" if self.raw else "application/json"
 
     def bodies(self, data: str) -> list[bytes]:
-        """Request bodies in ``form`` (v1, oip or raw), different from one another."""
+        """Return distinct request bodies in the form ``data`` (v1, oip or raw)."""
         encode: dict[str, Callable[[NDArray[np.float32]], bytes]] = {
             V1: lambda row: _json({"instances": [_numbers(row)]}),
             OIP: lambda row: _json({"inputs": [self._tensor(row)]}),
@@ -76,7 +76,7 @@ class Case:
         return [encode[data](row) for row in _rows(self.shape)]
 
     def misfits(self, data: str, draw: int) -> dict[str, bytes]:
-        """Bodies that no model can answer, by what is wrong; other ones for another ``draw``."""
+        """Return bodies that no model can process, by what is wrong; they vary with ``draw``."""
         row = np.full(self.shape, draw, np.float32).ravel()[:-1]
         if data == RAW:
             return {SHORT: row.tobytes(), GARBAGE: b"\0" * (2 * draw + 1)}
@@ -86,7 +86,7 @@ class Case:
         return {SHORT: _json(body), GARBAGE: b'{"in": %d' % draw}
 
     def is_right(self, answer: bytes, which: int = 0) -> bool:
-        """Whether ``answer`` carries the model's outputs for body number ``which``."""
+        """Return whether ``answer`` contains the model's outputs for body number ``which``."""
         found = np.frombuffer(answer, np.float32) if self.raw else _first_numbers(answer)
         expected = _expected(str(self.model_path), self.shape)[which]
         return found.shape == expected.shape and bool(
@@ -126,7 +126,7 @@ def _rows(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
 
 @functools.lru_cache(maxsize=4)
 def _expected(model_path: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The model's outputs for every body."""
+    """Return the model's outputs for every body."""
     session = ort.InferenceSession(model_path, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     runs = [session.run(None, {name: row[None]})[0][0] for row in _rows(shape)]
@@ -142,7 +142,7 @@ def _json(value: object) -> bytes:
 
 
 def _first_numbers(answer: bytes) -> NDArray[np.float32]:
-    """The innermost list of numbers in an answer of any of the servers' JSON forms."""
+    """Return the innermost list of numbers in a response in any of the servers' JSON forms."""
     try:
         value = json.loads(answer)
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the machine can do at best: ONNX Runtime alone in a loop."""
+"""Measure the upper limit of the machine: ONNX Runtime alone in a loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ceiling"]
 
 
 def ceiling(case: Case, span_s: float) -> dict[str, float]:
-    """Rows a second of ONNX Runtime alone, one thread, by batch size."""
+    """Return the rows per second of ONNX Runtime alone on one thread, by batch size."""
     sizes = sorted({1, case.batch_max, 32} if case.batch_max > 1 else {1})
     with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
         setup = Setup(case, 0, Path(sys.executable), Path(folder), 0.0)

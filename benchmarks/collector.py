@@ -1,4 +1,4 @@
-"""Where spans may be sent while something is measured: they are taken, and dropped."""
+"""A collector of spans for use during measurements: it accepts and discards them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["collector"]
 
 
 class _Taken(BaseHTTPRequestHandler):
-    """Answers well."""
+    """Request handler that accepts everything."""
 
     protocol_version = "HTTP/1.1"
 
@@ -25,12 +25,12 @@ class _Taken(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def collector() -> Iterator[str]:
-    """The URL of one that takes spans meanwhile."""
+    """Run a collector within the context and give its URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Taken)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -24,7 +24,7 @@ _OPEN_FILES = 16_384  # the connections of an overloaded server, on either side
 
 
 def main(argv: list[str]) -> int:
-    """Measure, writing each point as it comes; 1 if no server could be measured."""
+    """Measure, writing each point as it arrives; return 1 if no server could be measured."""
     flags = _flags(argv)
     _allow_open_files()
     records = Records(flags.out, resume=flags.resume)
@@ -59,7 +59,7 @@ def _write_page(records: Records, out: Path) -> None:
 
 
 def _refuse_other_settings(records: Records, settings: dict[str, float]) -> None:
-    """Points measured in different ways must not stand side by side."""
+    """Refuse to mix points that were measured with different settings."""
     before = records.last("run")
     if before and before["settings"] != settings:
         problems = Problems()

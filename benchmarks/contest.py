@@ -1,4 +1,4 @@
-"""One server under one case: tune its waiting time, find its highest rate, look closer there."""
+"""Measure one server in one case: tune its waiting time, find its highest rate, look closer."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _OPENING_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         max_rps: highest rate sustained within the objective; 0 if none is.
-        mean_batch: at that rate; None where unknown.
-        probes: all that were sent, in order.
+        mean_batch: at that rate; None if unknown.
+        probes: all probes sent, in order.
     """
 
     max_rps: float
@@ -53,17 +53,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Closer:
-    """What there is to see beside the highest rate.
+    """Further measurements besides the highest rate.
 
     Attributes:
         half: the probe at half of the highest rate.
-        cpu_s_per_1000: of all the server's processes, during ``half``.
-        memory_mb: theirs after ``half``.
-        mean_batch: during ``half``; None where unknown.
-        neighbours: of a bad request; None where requests are alone.
+        cpu_s_per_1000: CPU time of all the server's processes during ``half``.
+        memory_mb: their memory after ``half``.
+        mean_batch: during ``half``; None if unknown.
+        neighbours: effect of a bad request on others; None if requests are not batched.
         overload: the probe at twice the highest rate.
-        recovered_s: how long after it a burst got all its answers again; None if that took too
-            long.
+        recovered_s: time after it until a burst got all its responses again; None if that took
+            too long.
     """
 
     half: Probe
@@ -77,7 +77,7 @@ class Closer:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """One repeat."""
+    """Results of one repeat."""
 
     found: Found
     closer: Closer | None
@@ -85,14 +85,14 @@ class Repeat:
 
 @dataclass(slots=True)
 class Contest:
-    """Measures one server under one case.
+    """Measures one server in one case.
 
     Attributes:
-        span_s: how long one probe lasts.
+        span_s: duration of one probe.
         resolution: of the search.
         wait_ms: the waiting time the server is started with.
-        near_rps: about where its highest rate is; 0 if unknown.
-        seed: of the next probe's arrivals.
+        near_rps: approximate highest rate; 0 if unknown.
+        seed: seed of the next probe's arrivals.
     """
 
     server: Server
@@ -105,16 +105,16 @@ class Contest:
     seed: int = 0
 
     def tune(self, wait_ms: float) -> Found:
-        """A coarse search with ``wait_ms``."""
+        """Make a coarse search with ``wait_ms``."""
         self.wait_ms = wait_ms
         with self._running() as running:
             return self._search(running, WIDE, _TUNING_RESOLUTION)
 
     def measure(self, *, closer: bool) -> Repeat:
-        """Search, then, if asked, look closer.
+        """Search for the highest rate and, if ``closer``, look closer.
 
         Raises:
-            DidNotStart: it did not start, or sustained nothing.
+            DidNotStart: the server did not start, or sustained no rate.
         """
         with self._running() as running:
             found = self._search(running, NARROW if self.near_rps else WIDE, self.resolution)
@@ -167,7 +167,7 @@ class Contest:
         return Found(round(rate_rps, 2), batches[-1] if batches else None, probes)
 
     def _attempts(self, running: Running, rate_rps: float) -> Iterator[tuple[Probe, float | None]]:
-        """One probe, and a second one where the first was a near miss: the machine hiccups."""
+        """Yield one probe, and a second if the first was a near miss, as the machine may hiccup."""
         for _ in range(2):
             batches = running.batches()
             probe = send(running.requests, running.port, self._load(rate_rps))
@@ -182,7 +182,7 @@ class Contest:
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[Running]:
-        """The server, running in a folder of its own, which goes with it."""
+        """Run the server in its own temporary folder within the context."""
         with tempfile.TemporaryDirectory(
             prefix="carpool-bench-", ignore_cleanup_errors=True
         ) as folder:

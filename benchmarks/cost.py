@@ -78,7 +78,7 @@ def _name(tree: Path, share: str) -> str:
 def _turn(
     server: Server, env: Mapping[str, str], rate_rps: float, span_s: float
 ) -> tuple[float, float]:
-    """Microseconds of the server's own CPU time for a request, and the share answered well."""
+    """Return the server's own CPU time per request in microseconds, and the success share."""
     cores = sorted(os.sched_getaffinity(0))
 
     def launch(setup: Setup) -> Launch:

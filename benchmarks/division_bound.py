@@ -1,26 +1,26 @@
-"""What no division of applications into sets costs less than, on any instances, with any windows.
+"""Bound the cost of dividing applications into sets from below, for any instances and windows.
 
-The space is HarmonyBatch's (IWQoS'24), and somewhat more: any division into sets, in the order of
+The space is somewhat larger than HarmonyBatch's (IWQoS'24): any division into sets, in the order of
 objectives or not; for each set any configuration of the model; windows that are the objectives less
 one allowance, of any length; and no application late more often than allowed. Eq. 10 of the paper
 bounds every window by the objective less the maximum execution time. As batches only grow with
-windows, the best of its plans have these longest ones, which is one allowance too, and nobody is
-late more often than executions exceed their maximum.
+windows, the best of its plans have these longest windows, which is one allowance too, and requests
+are late no more often than executions exceed their maximum.
 
-Why it is a bound. Compare windows with longer ones, for the same first request and the same
-arrivals after it: with the longer ones the batch leaves later, has more members, each of whom has
-waited longer, and takes longer to execute. So these grow with the windows:
+Why it is a bound: compare windows with longer ones, for the same first request and the same
+arrivals after it. With the longer windows the batch leaves later, has more members, each of which
+has waited longer, and takes longer to execute. So these grow with the windows:
 
 * the mean size ``E[N]``;
 * the late requests of an application in a batch, ``M_k``, of which its late share is
   ``M_k / (eta_k E[N])`` with ``eta_k`` its part of the rate.
 
-Hence for all windows between two, that share is at least ``M_k`` of the shorter by ``E[N]`` of the
-longer. Where this is more than is allowed, nothing between the two is feasible. From the longest
-windows on, stretch by stretch is so ruled out; the first stretch that is not gives the largest mean
-size that there may be. Money for a batch of n is at least ``fixed + item * n``, so a request costs
-at least ``fixed / E[N] + item``. Each set has the least over all configurations, and the cheapest
-division into sets follows from these by dynamic programming.
+Hence for all windows between two, that share is at least ``M_k`` of the shorter divided by ``E[N]``
+of the longer. Where this exceeds what is allowed, nothing between the two is feasible. Starting
+from the longest windows, one stretch after the other is ruled out in this way; the first that is
+not gives the largest possible mean size. A batch of n costs at least ``fixed + item * n``, so a
+request costs at least ``fixed / E[N] + item``. Each set takes the least over all configurations,
+and dynamic programming gives the cheapest division into sets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SHORT = 1 / 256  # part of the tightest objective, the shortest stretch that is
 
 
 class _Priced:
-    """A configuration, and the line below what its batches cost."""
+    """A configuration with a linear lower bound on the cost of its batches."""
 
     def __init__(self, configuration: Configuration, model: LatencyModel, rule: Billing) -> None:
         self.batch = configuration.batch
@@ -60,20 +60,20 @@ class _Priced:
         self._fixed = float(costs[0]) - self._item
 
     def cost(self, mean_size: float) -> float:
-        """Of a request, at least."""
+        """Return the least cost per request at a mean batch size."""
         return self._fixed / mean_size + self._item
 
 
 def least_cost(
     members: Sequence[Member], model: LatencyModel, rule: Billing, max_batch: int, miss: float
 ) -> float:
-    """Money a second that is less than what any division into sets costs.
+    """Return a lower bound on the cost per second of any division into sets.
 
     Args:
-        members: By objective, the tightest first.
-        model: How long batches take: no less, the larger they are.
-        rule: What that costs; instances that are paid for while they live are not counted.
-        max_batch: Most requests in a batch.
+        members: Ordered by objective, the tightest first.
+        model: Execution times of batches, which must not decrease with the batch size.
+        rule: Billing rule; instances that are billed for their lifetime are not counted.
+        max_batch: Largest batch size.
         miss: Share of an application's requests that may be late.
     """
     every = [_Priced(each, model, rule) for each in model.configurations(max_batch)]
@@ -86,7 +86,7 @@ def least_cost(
 
 
 def _least(group: Sequence[Member], every: Sequence[_Priced], miss: float) -> float:
-    """Of a request of a set."""
+    """Return the least cost per request of a set."""
     slo_s = np.array([group[0].slo_s])
     alone = [each for each in every if each.batch == 1]
     in_time = (each.cost(1.0) for each in alone if each.times.tails(slo_s)[0][0, 0] <= miss)
@@ -100,7 +100,7 @@ def _least(group: Sequence[Member], every: Sequence[_Priced], miss: float) -> fl
 
 
 def _least_on(priced: _Priced, group: Sequence[Member], miss: float, best: float) -> float:
-    """Of a request of a set on one configuration, or infinity if it is no less than the best."""
+    """Return a set's least cost per request on one configuration, or infinity if over ``best``."""
 
     @functools.cache
     def batches(allowance_s: float) -> MergedBatches:
@@ -108,7 +108,7 @@ def _least_on(priced: _Priced, group: Sequence[Member], miss: float, best: float
         return MergedBatches([each.rate_rps for each in group], windows, priced.batch, _CELLS)
 
     def ruled_out(allowance_s: float, longer: MergedBatches) -> bool:
-        """Whether one is late too often with all windows from these up to longer ones."""
+        """Return whether all windows from these to the longer ones are infeasible."""
         shorter = batches(allowance_s)
         allowed = miss * (1 + _DIGITS) * longer.mean_size / shorter.mean_size
         return any(

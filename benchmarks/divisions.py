@@ -1,7 +1,7 @@
-"""The cheapest division of applications into any sets, each of which is settled.
+"""Find the cheapest division of applications into arbitrary sets, each of which is settled.
 
-`bounded` says what it costs, and what it costs at the least if a part of an application's requests
-may go to another group of it.
+`bounded` returns its cost, and the lowest cost found if a part of an application's requests may go
+to another group.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PARTS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of an application's requests that go to 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Money a second.
+    """Costs per second.
 
     Attributes:
         sets: The cheapest division into sets.
-        split: With a part of one application's requests in another set, or in one of its own.
+        split: With a part of one application's requests in another set, or in a set of its own.
     """
 
     sets: float
@@ -38,7 +38,10 @@ class Bounded:
 
 
 def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bounded:
-    """Of all sets of some applications, by objective; two to the power of their number."""
+    """Return the costs over all subsets of the members, which are ordered by objective.
+
+    The time is exponential in the number of members.
+    """
 
     def settled(group: Sequence[Member]) -> Group | None:
         found = Neighbours(group, offers, settling).served((0, len(group) - 1))
@@ -56,14 +59,14 @@ def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bo
 def cheapest_division(
     members: Sequence[Member], money: Callable[[Sequence[Member]], float]
 ) -> tuple[float, list[list[Member]]]:
-    """Of all divisions into sets.
+    """Return the cheapest of all divisions into sets.
 
     Args:
-        members: By objective; all sets of them are asked about.
-        money: What a set costs a second.
+        members: Ordered by objective; all subsets of them are priced.
+        money: Cost of a set per second.
 
     Returns:
-        What it costs, and its sets.
+        Its cost, and its sets.
     """
     every = range(1, 1 << len(members))
     costs = {mask: money(_of(members, mask)) for mask in every}
@@ -82,7 +85,7 @@ def _of(members: Sequence[Member], mask: int) -> list[Member]:
 
 
 def _parts_with_the_first(mask: int) -> Iterator[int]:
-    """All sets within one that have its first member."""
+    """Yield all subsets of ``mask`` that contain its first member."""
     first = mask & -mask
     rest = part = mask ^ first
     while True:
@@ -93,7 +96,7 @@ def _parts_with_the_first(mask: int) -> Iterator[int]:
 
 
 def _moved(parts: Sequence[list[Member]]) -> Iterator[list[list[Member]]]:
-    """Divisions in which a part of one application's requests is in another set."""
+    """Yield divisions in which a part of one application's requests is in another set."""
     for at, part in enumerate(parts):
         for member in part:
             for share in _PARTS:

@@ -1,15 +1,15 @@
-"""Open-loop load beyond what `carpool load` can send: one thread, bare sockets, no parser.
+"""Generate open-loop load beyond what `carpool load` can send: one thread, bare sockets, no parser.
 
 Theory of operation
 -------------------
-Every request has a due time, drawn beforehand. When it comes, the request goes out on an idle
-keep-alive connection, the last used first; where there is none it is not sent, as with a client
-whose pool is exhausted, and counts as not answered. So no queue forms here, and what arrives at
-the server is fresh. Latency counts from the due time. The loop never sleeps: it wants a core of its
-own, and says how late its requests left.
+Every request has a due time, drawn beforehand. At that time the request is sent on an idle
+keep-alive connection, the most recently used first. If no connection is idle, it is not sent, as
+with a client whose pool is exhausted, and counts as not answered. So no queue forms here, and what
+arrives at the server is fresh. Latency counts from the due time. The loop never sleeps: it needs a
+core of its own, and reports how late its requests were sent.
 
-A closed loop, for the highest throughput, is the same without due times: a request follows each
-answer.
+A closed loop, for the highest throughput, is the same without due times: a new request follows each
+response.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _OPENING_S = 10.0
 
 @dataclass(slots=True)
 class Sent:
-    """What became of requests, in the order of their due times.
+    """The fate of requests, in the order of their due times.
 
     Attributes:
         due_s: when each was due, from the start.
-        lag_s: how late each left.
-        latency_s: from when it was due to its answer; `UNSENT`, or `UNANSWERED`.
-        status: of the answer; 0 without one.
+        lag_s: how late each was sent.
+        latency_s: from the due time to the response; `UNSENT`, or `UNANSWERED`.
+        status: of the response; 0 without one.
     """
 
     due_s: NDArray[np.float64]
@@ -64,7 +64,7 @@ class Sent:
         self.status = np.zeros(count, np.int16)
 
     def between(self, start_s: float, end_s: float) -> Sent:
-        """Those that were due then."""
+        """Return the requests that were due in an interval."""
         chosen = (start_s <= self.due_s) & (self.due_s < end_s)
         part = Sent(self.due_s[chosen])
         part.lag_s, part.latency_s = self.lag_s[chosen], self.latency_s[chosen]
@@ -77,8 +77,8 @@ class Flood:
 
     Args:
         port: of the server, on this machine.
-        requests: whole requests, sent in turn.
-        connections: how many, opened on entry.
+        requests: complete requests, sent in turn.
+        connections: number of connections, opened on entry.
     """
 
     def __init__(self, port: int, requests: Sequence[bytes], connections: int) -> None:
@@ -109,7 +109,7 @@ class Flood:
             connection.close()
 
     def closed_loop(self, connections: int, span_s: float) -> tuple[float, list[float]]:
-        """Good answers a second while so many callers ask again and again, and their latencies."""
+        """Return the successful responses per second in a closed loop, and all latencies."""
         latencies: list[float] = []
         sent_at: dict[int, float] = {}
         turn, good, start = 0, 0, time.perf_counter()
@@ -135,7 +135,7 @@ class Flood:
         return good / span_s, latencies
 
     def open_loop(self, due_s: NDArray[np.float64]) -> Sent:
-        """Send a request at each time, whatever becomes of the others."""
+        """Send a request at each due time, whatever happens to the others."""
         sent = Sent(due_s)
         dues, count = due_s.tolist(), len(due_s)
         lag_s, latency_s, statuses = sent.lag_s, sent.latency_s, sent.status
@@ -166,7 +166,7 @@ class Flood:
         return sent
 
     def _answers(self) -> list[tuple[int, int]]:
-        """Connections that have a whole answer now, and its status."""
+        """Return the connections that have a complete response now, and its status."""
         found = []
         for number, _ in self._poll.poll(0):
             data = self._sockets[number].recv(_READ_BYTES)
@@ -183,7 +183,7 @@ class Flood:
         return found
 
     def _length(self, head: bytes) -> int:
-        """Of the body; heads repeat."""
+        """Return the body length given by a head, cached because heads repeat."""
         length = self._lengths.get(head)
         if length is None:
             if len(self._lengths) >= _HEADS_MAX:

@@ -1,4 +1,4 @@
-"""The report on models predicted from another processor's profiles, with every point."""
+"""Report on models predicted from another processor's profiles, with every point."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MS = 1000.0
 
 
 def foreign_report(points: Sequence[ForeignPoint], commit: str, note: str) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     lines = [
         "# Latency predicted from another processor's profiles",
         "",
@@ -71,7 +71,7 @@ def _summary(points: Sequence[ForeignPoint]) -> str:
 
 
 def _is_refused(point: ForeignPoint) -> bool:
-    """Whether there is no prediction, as an operator's time follows from no other's."""
+    """Return whether there is no prediction, as no other operator's time yields this one's."""
     return math.isnan(point.predicted_s)
 
 

@@ -1,7 +1,7 @@
-"""The policy `carpool` with a perfect forecast: what any forecast could gain at the most.
+"""The policy `carpool` with a perfect forecast: the most that any forecast could gain.
 
-It is told the largest rate from now until an instance that is asked for now has loaded, and a
-second more. Where the load is no trace, as with MMPP, it forecasts nothing.
+It knows the largest rate from now until one second after an instance requested now has loaded.
+Where the load is not a trace, as with MMPP, it forecasts nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STEP_S, _MARGIN_S = 0.25, 1.5
 
 
 class Foresight(Carpool):
-    """`Carpool`, which knows what comes in a cell of the matrix."""
+    """`Carpool` with knowledge of the coming load in a cell of the matrix."""
 
     @dataclass(frozen=True)
     class Params:
@@ -53,7 +53,7 @@ class _Known(Demands):
         self._arrivals = arrivals
 
     def of(self, function: str, measured_rps: float, load_s: float, now_s: float) -> Demand:
-        """As `Demands.of`, or more where more is to come."""
+        """Return the demand as `Demands.of` does, or the coming rate if that is higher."""
         usual = super().of(function, measured_rps, load_s, now_s)
         if not isinstance(self._arrivals, Trace):
             return usual

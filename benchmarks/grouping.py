@@ -68,7 +68,7 @@ _PER_SECOND = 1e5  # costs are shown for so many requests
 
 
 def main(argv: list[str]) -> int:
-    """Measure and print Markdown; JSON with ``--json``."""
+    """Measure and print Markdown, or JSON with ``--json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks grouping", description=__doc__)
     parser.add_argument("--coefficients", type=Path, default=_STAND_IN)
     parser.add_argument("--simulate", type=float, default=0.0, metavar="SECONDS")
@@ -102,7 +102,7 @@ def main(argv: list[str]) -> int:
 def _costs(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
 ) -> dict[str, float]:
-    """Money for 100 000 requests, by the way of grouping."""
+    """Return the cost of 100 000 requests by way of grouping."""
     apps = _members(slos_s, rates_rps)
     made = Provisioner(model, _RULE, _MAX_BATCH, _MISS, _WAITING)
     published = Published(model, _RULE, _MAX_BATCH).groups(apps, "optimal")
@@ -124,7 +124,7 @@ def _costs(
 def _exhaustive(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
 ) -> dict[str, float]:
-    """Money for 100 000 requests, with a quarter of the late ones to spare and with none."""
+    """Return costs of 100 000 requests, with a quarter of the misses to spare and with none."""
     apps, found = _members(slos_s, rates_rps), {}
     for name, miss in (("", _MISS), (", none to spare", 1 - _PERCENTILE)):
         made = Provisioner(model, _RULE, _MAX_BATCH, miss, _WAITING)
@@ -138,7 +138,7 @@ def _exhaustive(
 def _bound(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
 ) -> dict[str, float]:
-    """Money for 100 000 requests with no late ones to spare, found and at least."""
+    """Return the cost of 100 000 requests with no misses to spare, as found and as bounded."""
     apps, miss = _members(slos_s, rates_rps), 1 - _PERCENTILE
     made = Provisioner(model, _RULE, _MAX_BATCH, miss, _WAITING)
     least = least_cost(apps, model, _RULE, _MAX_BATCH, miss)
@@ -159,7 +159,7 @@ def _cost(groups: Sequence[Group]) -> float:
 
 
 def _planning_ms(model: Coefficients, count: int, rounds: int) -> dict[str, float]:
-    """The first plan and the median of the others, for objectives from .3 to 1 s."""
+    """Time the first plan and the median of the others, for objectives from .3 to 1 s."""
     policy, plan = Guard(HarmonyBatch(HarmonyBatch.Params(smoothing_s=0.0))), None
     took = []
     for number in range(rounds + 1):
@@ -178,7 +178,7 @@ def _planning_ms(model: Coefficients, count: int, rounds: int) -> dict[str, floa
 def _simulated(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float], horizon_s: float
 ) -> dict[str, Any]:
-    """What the plan predicts and what a simulation of it comes to."""
+    """Return what the plan predicts and what its simulation gives."""
     apps = tuple(
         App(f"a{n}", slo_s, Poisson(rate))
         for n, (slo_s, rate) in enumerate(zip(slos_s, rates_rps, strict=True))
@@ -198,7 +198,7 @@ def _simulated(
 
 
 def _plot(model: Coefficients) -> str:
-    """What a request costs by the rate of each of eight applications."""
+    """Plot the cost of a request over the rate of each of eight applications."""
     rates = [0.1 * 1.25**n for n in range(32)]
     drawn: dict[str, list[float]] = {"published, really": [], "apart": [], "optimal": []}
     for rate in rates:
@@ -216,7 +216,7 @@ def _plot(model: Coefficients) -> str:
 
 
 def _page(result: dict[str, Any]) -> str:
-    """The tables."""
+    """Return the tables."""
     costs = result["costs"]
     names = list(next(iter(costs.values())))
     parts = [_row("CNY for 100 000 requests", names), _row("---", ["---:"] * len(names))]

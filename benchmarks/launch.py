@@ -1,4 +1,4 @@
-"""One server process: started, known to answer rightly, asked what it used, stopped."""
+"""Run one server process: start it, check its response, measure its usage, and stop it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _TAIL_BYTES = 400
 
 
 class DidNotStart(Exception):
-    """A server never gave the right answer; the message says what it said last."""
+    """Raised when a server never responds correctly; the message quotes its last response."""
 
 
 class Running:
-    """A server that answers, as a context manager.
+    """A server that responds, as a context manager.
 
     Raises:
-        DidNotStart: on entry, when it exits, does not answer in time or answers wrongly.
+        DidNotStart: on entry, if it exits, does not respond in time, or responds wrongly.
     """
 
     def __init__(self, server: Server, setup: Setup) -> None:
@@ -98,24 +98,24 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started."""
+        """ID of the process that was started."""
         assert self._process
         return self._process.pid
 
     @property
     def used(self) -> Usage:
-        """What its processes have used so far."""
+        """Usage of all its processes so far."""
         assert self._process
         return usage.of_tree(self._process.pid)
 
     @property
     def own_cpu_s(self) -> float:
-        """CPU seconds that the process itself has used, without those that it started."""
+        """CPU seconds used by the process itself, without its children."""
         assert self._process
         return usage.cpu_s(self._process.pid)
 
     def request(self, body: bytes) -> bytes:
-        """A whole request that carries ``body``."""
+        """Return a complete request with ``body``."""
         head = (
             f"POST {self._launch.path} HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n"
             f"content-type: {self._case.content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -123,7 +123,7 @@ class Running:
         return head.encode() + body
 
     def batches(self) -> tuple[float, float] | None:
-        """Batches run and requests in them so far, where the server can be asked."""
+        """Return the numbers of batches and of requests in them so far, or None if unknown."""
         counts = self._setup.scratch / "counts"
         if counts.exists():
             runs, rows = np.fromfile(counts, np.int64).tolist()
@@ -136,7 +136,7 @@ class Running:
         return values["batch_size_count"], values["batch_size_sum"]
 
     def mean_batch(self, before: tuple[float, float] | None) -> float | None:
-        """Requests per batch since ``before``; None where that is unknown."""
+        """Return the requests per batch since ``before``, or None if unknown."""
         after = self.batches()
         if before is None or after is None or after[0] <= before[0]:
             return None
@@ -195,7 +195,7 @@ class Running:
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
+    """Return a port on which no process listens."""
     for port in _PORTS:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

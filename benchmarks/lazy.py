@@ -1,11 +1,11 @@
-"""LazyBatching in the paper's setting, simulated: ``python -m benchmarks lazy``; live: ``--live``.
+"""Simulate LazyBatching in the paper's setting: ``python -m benchmarks lazy``; live: ``--live``.
 
-With ``--floor``, what batching can do for the example models at all (`lazy_floor`); with
-``--points``, whether stages are ever worse than whole batches (`lazy_points`).
+``--floor`` shows what batching can achieve at all for the example models (`lazy_floor`);
+``--points`` shows whether stages are ever worse than whole batches (`lazy_points`).
 
-ResNet of 1.1 ms, GNMT of 7.2 ms and Transformer of 2.4 ms for a batch of one, a batch of b takes
-0.75 + 0.25 b times as long; Poisson arrivals, an agreement of 100 ms, batches of at most 64.
-Sequences have the four lengths of the authors' public prototype. What the paper does not say is
+ResNet takes 1.1 ms, GNMT 7.2 ms and Transformer 2.4 ms for a batch of one; a batch of b takes
+0.75 + 0.25 b times as long. Arrivals are Poisson, with an SLA of 100 ms and batches of at most 64.
+Sequences have the four lengths of the authors' public prototype. What the paper does not state is
 chosen here: 50 nodes for ResNet, 4 in each loop of GNMT, 6 of the Transformer's encoder, which
 takes an eighth of its time, and 6 in its decoder's loop.
 """
@@ -43,13 +43,13 @@ PAPERS = {"latency": 15.0, "throughput": 1.5, "satisfaction": 5.5}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run.
+    """Results of one run.
 
     Attributes:
         mean_ms: mean latency.
-        p99_ms: its 99th percentile.
-        rps: answers a second, from the first arrival to the last answer.
-        missed: share of answers later than agreed.
+        p99_ms: 99th percentile of the latency.
+        rps: responses per second, from the first arrival to the last response.
+        missed: share of responses later than the SLA.
     """
 
     mean_ms: float
@@ -59,7 +59,7 @@ class Result:
 
 
 def model(name: str) -> Program:
-    """One of the three models."""
+    """Return one of the three models."""
     loop_s = 0.0072 / (8 * MEAN_LENGTH)
     nodes = {
         "ResNet": [(0.0011 / 50, NodeType.STATIC)] * 50,
@@ -86,15 +86,15 @@ def measured(
     *,
     known: bool = False,
 ) -> Result:
-    """Let so many requests come and run them.
+    """Generate requests and run them.
 
     Args:
         program: the model.
-        rate_rps: of a Poisson process.
-        count: requests.
-        seed: of arrivals and lengths.
-        run: what runs them.
-        known: whether the lengths of answers are known beforehand.
+        rate_rps: rate of the Poisson process.
+        count: number of requests.
+        seed: seed of arrivals and lengths.
+        run: function that runs the requests.
+        known: whether the output lengths are known beforehand.
     """
     draw = random.Random(seed)
     requests, now = [], 0.0
@@ -113,7 +113,7 @@ def measured(
 
 
 def sweep(name: str, rate_rps: float, count: int, seeds: Sequence[int]) -> dict[str, Result]:
-    """Every way to run one model at one rate, the mean of some runs."""
+    """Run one model at one rate in every way, and return the mean of several runs of each."""
     program = model(name)
     ways: dict[str, tuple[Callable[[list[PendingArrival]], None], bool]] = {
         "serial": (partial(windowed, window_s=0.0, size=1), False),
@@ -133,7 +133,7 @@ def sweep(name: str, rate_rps: float, count: int, seeds: Sequence[int]) -> dict[
 
 
 def ratios(rows: Sequence[dict[str, Result]], way: str) -> dict[str, float]:
-    """How much better ``way`` is than windows, over all rates: of each window, and of the best."""
+    """Return the gains of ``way`` over windows across all rates: over each, and over the best."""
     windows = [f"{ms} ms" for ms in WINDOWS_MS]
     latency = [row[w].mean_ms / row[way].mean_ms for row in rows for w in windows]
     best = [min(row[w].mean_ms for w in windows) / row[way].mean_ms for row in rows]
@@ -149,7 +149,7 @@ def ratios(rows: Sequence[dict[str, Result]], way: str) -> dict[str, float]:
 
 
 def main(argv: list[str]) -> int:
-    """Run and print; JSON with ``--json``."""
+    """Run and print text, or JSON with ``--json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks lazy")
     parser.add_argument("--requests", type=int, default=2000, help="in each run (2000)")
     parser.add_argument("--seeds", type=int, default=2, help="runs of each (2)")

@@ -1,10 +1,10 @@
-"""What any way of batching could reach: ``python -m benchmarks lazy --floor``.
+"""Find what any way of batching could achieve: ``python -m benchmarks lazy --floor``.
 
-The two example models that answer step by step, by their stages' times alone, in simulated time:
-no sidecar, no hops, no neighbours. So what is left between ways is what they make requests wait,
-and what a request takes that is alone is the least that a mean can be. A sequence that is done
-leaves its batch in every way, as in the handler. Late answers are counted by objectives that the
-executor knows, and by the same where it knows none.
+The two example models that generate step by step are simulated from their stages' times alone,
+without a sidecar, hops or neighbours. So the ways differ only in how long they make requests wait,
+and the latency of a lone request is the lower limit of a mean. In every way a finished sequence
+leaves its batch, as in the handler. Late responses are counted against objectives that the
+executor knows, and against the same objectives when it knows none.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ TIMES_MS = {
 
 
 def model(name: str) -> Program:
-    """One of the two; times between those measured lie on straight lines."""
+    """Return one of the two models, with times interpolated linearly between those measured."""
     encoder, decoder = TIMES_MS[name]
     return Program(name, [Node(_seconds(encoder)), Node(_seconds(decoder), NodeType.DECODER)])
 
 
 def ways() -> dict[str, Callable[[list[PendingArrival]], None]]:
-    """All ways to run requests, by what they are called."""
+    """Return all ways to run requests, by name."""
     found: dict[str, Callable[[list[PendingArrival]], None]] = {
         "none": partial(windowed, window_s=0.0, size=1, leaving=True)
     }
@@ -60,7 +60,7 @@ def latencies_s(
     run: Callable[[list[PendingArrival]], None],
     sla_s: float = 1e6,
 ) -> list[float]:
-    """Of Poisson arrivals."""
+    """Return the latencies of Poisson arrivals."""
     draw, requests, now = random.Random(1), [], 0.0
     for _ in range(COUNT):
         now += draw.expovariate(rate_rps)
@@ -71,7 +71,7 @@ def latencies_s(
 
 
 def capacity_rps(program: Program) -> float:
-    """Answers a second in full batches: all requests are there at the start."""
+    """Return the responses per second in full batches, with all requests present at the start."""
     draw = random.Random(1)
     steps = draw.choices(list(LENGTHS), list(LENGTHS.values()), k=COUNT)
     requests = [PendingArrival(0.0, program, 1e6, RemainingRuns(1, count)) for count in steps]

@@ -1,4 +1,4 @@
-"""How long sequences are in the benchmarks of LazyBatching, with the share of each length."""
+"""Sequence lengths in the benchmarks of LazyBatching, with the share of each length."""
 
 __all__ = ["LENGTHS", "MEAN_LENGTH"]
 

@@ -1,10 +1,10 @@
 """The executor `lazy` behind a real sidecar: ``python -m benchmarks lazy --live``.
 
-ResNet-50, an encoder and a stack of LSTM layers in stages, and the two example models that answer
-step by step. The same open-loop generator drives `none`, `deadline`, `fixed` with several windows,
-and `lazy`, at shares of what the model can do in full batches. Answers have the four lengths of the
-paper's authors' public prototype. What a request takes that is alone on the machine is said too: no
-way of batching can be faster on average.
+The models are ResNet-50, an encoder and a stack of LSTM layers in stages, and the two example
+models that generate step by step. The same open-loop generator drives `none`, `deadline`, `fixed`
+with several windows, and `lazy`, at shares of the model's capacity in full batches. Outputs have
+the four lengths of the paper's authors' public prototype. The latency of a lone request is reported
+too: no way of batching can be faster on average.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Case:
     make: Callable[[], onnx.ModelProto] | None = None  # None: one of the examples'
 
     def bodies(self) -> list[bytes]:
-        """Different inputs; of sequences, as many of each length as there are."""
+        """Return distinct inputs, with sequence lengths in proportion to their shares."""
         rng = np.random.default_rng(3)
         if self.dtype == "float32":
             return [rng.standard_normal(self.shape, np.float32).tobytes() for _ in range(8)]
@@ -91,7 +91,7 @@ class Case:
 
 
 def recurrent_stack() -> onnx.ModelProto:
-    """Four LSTM layers over 48 steps of 128 numbers."""
+    """Return a model of four LSTM layers over 48 steps of 128 numbers."""
     net = Layers("stack", ["batch", 48, 128]).transpose((1, 0, 2)).lstm(128, 192)
     for _ in range(3):
         net.lstm(192, 192)
@@ -112,7 +112,7 @@ CASES = {
 
 @dataclass(slots=True)
 class Row:
-    """One run."""
+    """Results of one run."""
 
     case: str
     way: str
@@ -123,7 +123,7 @@ class Row:
 
 
 def function(case: Case, folder: Path) -> dict[str, Any]:
-    """Put a function together; returns what is known of its stages."""
+    """Write a function's files, and return the stages that were tried."""
     if case.make is not None:
         (folder / "model.onnx").write_bytes(case.make().SerializeToString())
     else:
@@ -141,7 +141,7 @@ def function(case: Case, folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def serving(case: Case, folder: Path, settings: dict[str, str]) -> Iterator[int]:
-    """A sidecar with its handler, ready; gives its port.
+    """Run a sidecar with its handler until the context ends, and give its port once ready.
 
     Raises:
         CarpoolError: it does not become ready.
@@ -194,7 +194,7 @@ def send(
     tally: Tally,
     seed: int = 0,
 ) -> None:
-    """Poisson arrivals at a rate, counted in ``tally``."""
+    """Send Poisson arrivals at a rate, counted in ``tally``."""
     head = "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\n"
     requests = [f"{head}content-length: {len(b)}\r\n\r\n".encode() + b for b in bodies]
     plan = LoadPlan(
@@ -213,7 +213,7 @@ def send(
 
 
 def capacity(port: int, bodies: Sequence[bytes], span_s: float) -> float:
-    """Answers a second while more come than can be answered, in batches of any size."""
+    """Return the responses per second under overload, in batches of any size."""
     low, tally = Tally(), Tally()
     send(port, bodies, 10.0, 1.0, low)
     send(port, bodies, 12 / max(min(low.latencies_s), 1e-4), span_s / 2, tally)
@@ -221,7 +221,7 @@ def capacity(port: int, bodies: Sequence[bytes], span_s: float) -> float:
 
 
 def alone_ms(port: int, bodies: Sequence[bytes]) -> float:
-    """Mean latency of requests one after the other."""
+    """Return the mean latency of requests sent one after the other."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_READY_S)
     headers = {"content-type": "application/octet-stream"}
     began = 0.0
@@ -234,7 +234,7 @@ def alone_ms(port: int, bodies: Sequence[bytes]) -> float:
 
 
 def run(case: Case, loads: Sequence[float], span_s: float) -> tuple[list[Row], dict[str, Any]]:
-    """All ways to serve one model at all loads."""
+    """Serve one model in all ways at all loads."""
     ways: dict[str, dict[str, str]] = {
         "none": {"carpool_batch_policy": "none"},
         "deadline": {"carpool_batch_policy": "deadline"},
@@ -276,7 +276,7 @@ def run(case: Case, loads: Sequence[float], span_s: float) -> tuple[list[Row], d
 def _interleaved(
     ports: dict[str, int], bodies: Sequence[bytes], rate_rps: float, span_s: float
 ) -> dict[str, Tally]:
-    """Each way in turn, in rounds: what disturbs the machine disturbs all of them."""
+    """Run the ways in turn, in rounds, so that disturbances of the machine affect all of them."""
     tallies = {way: Tally() for way in ports}
     for turn in range(_ROUNDS):
         order = list(ports)[turn:] + list(ports)[:turn]

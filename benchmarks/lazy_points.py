@@ -1,9 +1,9 @@
-"""Is `lazy` ever worse than whole batches? ``python -m benchmarks lazy --points``.
+"""Find whether `lazy` is ever worse than whole batches: ``python -m benchmarks lazy --points``.
 
-Models of different shapes at many loads, each by its stages' times alone, in simulated time and
-with the same arrivals for every way: the batch policy `deadline`, windows, and `lazy`. What counts
-is the mean and the 99th percentile of `lazy` over the least that any of the others has at that
-point, each for itself, so that another window may be the best for either.
+Models of different shapes are simulated at many loads, from their stages' times alone and with the
+same arrivals for every way: the batch policy `deadline`, windows, and `lazy`. Reported are the mean
+and the 99th percentile of `lazy`, each divided by the lowest value of any other way at that point.
+The two may be compared with different windows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEED = 1
 
 
 def _encoder(base: float, shares: Sequence[float], alone_ms: float = 8.0) -> Program:
-    """Stages that take parts of a model's time; a batch of b takes base + (1 - base) b."""
+    """Return stages that share a model's time, where a batch of b takes base + (1 - base) b."""
     sizes = range(1, BATCH_MAX + 1)
     batch_s = [alone_ms / 1000 * (base + (1 - base) * size) for size in sizes]
     whole = math.fsum(shares)
@@ -63,8 +63,8 @@ class Point:
     """One model at one load, in ms.
 
     Attributes:
-        load: share of what full batches answer.
-        mean, p99: by way.
+        load: share of the throughput of full batches.
+        mean, p99: latency by way.
     """
 
     load: float
@@ -72,18 +72,18 @@ class Point:
     p99: dict[str, float]
 
     def best(self, figures: dict[str, float]) -> str:
-        """The way without stages that has the least."""
+        """Return the way with the lowest figure, except `lazy`."""
         return min((way for way in figures if way != "lazy"), key=lambda way: figures[way])
 
     @property
     def over(self) -> tuple[float, float]:
-        """Mean and percentile of `lazy` over the best of the others."""
+        """Ratios of mean and percentile of `lazy` to the best of the others."""
         both = (self.mean, self.p99)
         return tuple(each["lazy"] / each[self.best(each)] for each in both)  # type: ignore[return-value]
 
 
 def points(program: Program, loads: Sequence[float], count: int) -> Iterator[Point]:
-    """The figures at each load."""
+    """Yield the figures at each load."""
     full_rps = _capacity(program)
     for load in loads:
         found = {way: _latencies(program, load * full_rps, run, count) for way, run in _ways()}
@@ -100,7 +100,7 @@ def _capacity(program: Program) -> float:
 
 
 def _ways() -> Iterator[tuple[str, Callable[[list[PendingArrival]], None]]]:
-    """All ways to run requests, by what they are called."""
+    """Yield all ways to run requests, with their names."""
     yield "deadline", _by_deadline
     for window_ms in WINDOWS_MS:
         run = partial(windowed, window_s=window_ms / 1000, size=BATCH_MAX, leaving=True)
@@ -109,7 +109,7 @@ def _ways() -> Iterator[tuple[str, Callable[[list[PendingArrival]], None]]]:
 
 
 def _staged(requests: list[PendingArrival]) -> None:
-    """As a handler does: whole, by `deadline`, where nobody could gain by joining."""
+    """Run as a handler does: whole, by `deadline`, where no request could gain by joining."""
     program = requests[0].program
     if _loops(program) or could_pay(program):
         lazily(requests, Rules())
@@ -128,7 +128,7 @@ def _loops(program: Program) -> bool:
 def _latencies(
     program: Program, rate_rps: float, run: Callable[[list[PendingArrival]], None], count: int
 ) -> list[float]:
-    """Of Poisson arrivals, in order of size."""
+    """Return the sorted latencies of Poisson arrivals."""
     draw, requests, now = random.Random(SEED), [], 0.0
     steps_of = [step for step, share in LENGTHS.items() for _ in range(round(20 * share))]
     loops = _loops(program)
@@ -141,7 +141,7 @@ def _latencies(
 
 
 def main(count: int) -> int:
-    """Simulate so many requests at every point, and print it."""
+    """Simulate ``count`` requests at every point, and print the results."""
     head = f"{'load':>5} {'deadline':>15} {'best mean':>18} {'best p99':>18} {'lazy':>15}"
     worst = [0.0, 0.0]
     for name, program in CASES.items():

@@ -1,8 +1,8 @@
-"""Keeps ONNX Runtime to the kernels of older processors: AVX2, or SSE alone.
+"""Restrict ONNX Runtime to the kernels of older processors: AVX2, or SSE alone.
 
-The runtime chooses its kernels when it is loaded, by what the processor says of itself; there is no
+The runtime chooses its kernels when it is loaded, by the processor's reported features; there is no
 switch. So the benchmark runs with a copy of the package in which one branch of that choice always
-goes the other way. A runtime whose code looks otherwise is refused.
+goes the other way. A runtime whose code looks different is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BEFORE = 0x400  # bytes, from one branch to the other
 
 
 def run_limited(kernels: str, argv: Sequence[str]) -> None:
-    """Become the same benchmark in a process with these kernels, unless it is that already."""
+    """Restart the benchmark in a process with these kernels, unless it already runs in one."""
     if os.environ.get(_ENV) == kernels:
         return
     path = str(_package(kernels))
@@ -43,7 +43,7 @@ def run_limited(kernels: str, argv: Sequence[str]) -> None:
 
 
 def _package(kernels: str) -> Path:
-    """A folder with the limited copy."""
+    """Return a folder with the limited copy, made on first use."""
     folder = _BUILD / f"onnxruntime-{metadata.version('onnxruntime')}-{kernels}"
     if not folder.exists():
         source = Path(str(metadata.distribution("onnxruntime").locate_file("onnxruntime")))
@@ -56,7 +56,7 @@ def _package(kernels: str) -> Path:
 
 
 def _limited(code: bytes, kernels: str) -> bytes:
-    """The code with another choice; the compiler has put a copy of it into each of its callers."""
+    """Return the code with the choice patched in each caller, into which it has been inlined."""
     found = bytearray(code)
     jumps = [match.start() + _JUMP_AT for match in _AVX512.finditer(code)]
     if kernels == "sse":

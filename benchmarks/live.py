@@ -71,12 +71,12 @@ _STAND_IN = Model(0.06, 0.0025, 2.0, {}, 0.0625, 0.0, None)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What runs, live and simulated.
+    """A function to run live and simulate.
 
     Attributes:
-        name: Of `_CASES`.
-        model: What was measured.
-        scenario: What is replayed and simulated, with what was measured.
+        name: One of `_CASES`.
+        model: The measurements.
+        scenario: The scenario to replay and simulate, with the measured times.
         stack: The stack file.
     """
 
@@ -87,7 +87,7 @@ class Case:
 
 
 def main(argv: list[str]) -> int:
-    """Measure, replay, simulate, write."""
+    """Measure, replay, simulate, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks live", description=__doc__)
     add = parser.add_argument
     add("--case", choices=_CASES, action="append", help="only this one; may be repeated")
@@ -126,13 +126,13 @@ def _known(records: Records, case: str) -> Model | None:
 
 
 def _rates(case: str, model: Model) -> list[tuple[int, float]]:
-    """When which rate begins."""
+    """Return the rates of the trace with their start times."""
     single_rps = (model if case == "model" else _STAND_IN).single_rps
     return [(n * _STEP_S, step * single_rps) for n, step in enumerate(_STEPS)]
 
 
 def _case(name: str, records: Records, folder: Path) -> Case:
-    """A case, with what was measured of it before, or is now."""
+    """Return a case with its recorded measurements, or measure it now."""
     real = name == "model"
     handler = model_folder(folder, _LAYERS) if real else folder
     model = _known(records, name)
@@ -169,7 +169,7 @@ def _seeded(case: Case, seed: int) -> Case:
 
 
 def _spread(case: Case) -> float:
-    """The most by which one of a policy's simulated numbers differs between runs that are alike."""
+    """Return the largest relative spread of a policy's simulated numbers over similar runs."""
     return max(_spread_of(case, policy) for policy in _POLICIES)
 
 
@@ -193,7 +193,7 @@ def _said(result: ScenarioResult) -> dict[str, Any]:
 
 
 def _replayed(case: Case, policy: str) -> dict[str, Any]:
-    """What comes of the trace on the running stack."""
+    """Replay the trace on the running stack and return the results."""
     options = ("--hold", f"{_HOLD_S:g}s")
     requests = {FUNCTION: Request("", BODY)}
     # A stand-in takes no core, and is held to none.
@@ -203,7 +203,7 @@ def _replayed(case: Case, policy: str) -> dict[str, Any]:
 
 
 def simulated(case: Case, policy: str, interval_s: float = 0.5) -> ScenarioResult:
-    """What comes of it in simulated time, planned for every ``interval_s``."""
+    """Simulate the trace, planning every ``interval_s``."""
     scenario, model = case.scenario, case.model
     guard = Guard(chosen_policy(policy, scenario.policies), Limits(window_s=_HOLD_S))
     settings = Settings(

@@ -1,10 +1,10 @@
-"""What batches and loading take on the running stack: measured, not assumed.
+"""Measure, rather than assume, how long batches and loading take on the running stack.
 
-One instance of the size in question, behind a front, as scaled instances are. It always has more
-to do than it can: what has a part of a core takes less time for a batch after a pause, in which it
-saves up none but the present period's share, so only under full load does a batch tell what it
-takes in the long run (`simulator.quota`). The time of a batch is that from one to the next. Loading
-is measured beside instances that are busy, as it is when a load has just risen.
+One instance of the given size is measured behind a front, as scaled instances are, and always has
+more work than it can do. An instance with a part of a core executes a batch faster after a pause,
+in which it saves up no more than the present period's share. So only under full load does a batch
+show what it takes in the long run (`simulator.quota`). The time of a batch is that from one to the
+next. Loading is measured beside busy instances, as it happens when a load has just risen.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _LOADING = 3  # instances that load at once
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What was measured.
+    """Measured times of a model.
 
     Attributes:
-        base_s, per_item_s: A line through the means of batches of several sizes.
+        base_s, per_item_s: A line fitted to the means of batches of several sizes.
         load_s: From the call that scales to an instance's first readiness.
-        means_s: The mean of each size of batch.
-        alone_s: The mean of a batch of one after a pause.
-        way_s: What a lone request takes beside its execution.
-        quota: How the machine hands out parts of a core; None: it does not.
-        loading_slows: The share by which executions take longer for each instance that loads.
+        means_s: Mean time by batch size.
+        alone_s: Mean time of a batch of one after a pause.
+        way_s: Time of a lone request outside its execution.
+        quota: How the machine hands out parts of a core; None if it does not.
+        loading_slows: Relative increase of execution times per loading instance.
     """
 
     base_s: float
@@ -72,24 +72,24 @@ class Model:
 
     @property
     def single_rps(self) -> float:
-        """What an instance takes of single requests."""
+        """Requests per second of an instance in batches of one."""
         return 1 / (self.base_s + self.per_item_s)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Model:
-        """What `to_dict` gave."""
+        """Restore a model from the result of `to_dict`."""
         own = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         means_s = {float(size): mean_s for size, mean_s in data["means_s"].items()}
         quota = Quota(**data["quota"]) if data["quota"] else None
         return cls(**{**own, "means_s": means_s, "quota": quota})
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the measurements for JSON."""
         return asdict(self)
 
     @property
     def said(self) -> str:
-        """In words."""
+        """Description of the measurements in words."""
         means = ", ".join(f"{size:.2g}: {1e3 * s:.1f} ms" for size, s in self.means_s.items())
         line = f"{1e3 * self.base_s:.2f} ms and {1e3 * self.per_item_s:.2f} ms a request"
         line += f" under full load (by batch size: {means})" * bool(means)
@@ -107,7 +107,7 @@ class Model:
 
 
 def stack_of(handler: Path, cpu: float, slo_ms: float, batch: int, **labels: str) -> Path:
-    """A stack file with the model as its one function, scaled unless ``labels`` say otherwise."""
+    """Write a stack file with the model as its only function, scaled unless ``labels`` differ."""
     settings = {
         "com.carpool.slo": f"{slo_ms:g}ms",
         "com.carpool.batch.max": str(batch),
@@ -128,7 +128,7 @@ def stack_of(handler: Path, cpu: float, slo_ms: float, batch: int, **labels: str
 
 
 def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes) -> Model:
-    """Measure a model on an instance of so many cores, with batches of these sizes."""
+    """Measure a model on an instance of ``cpu`` cores, with batches of the given sizes."""
     relaxed = stack_of(handler, cpu, 10_000, max(sizes))  # nothing is late
     means: dict[float, float] = {}
     alone_s = way_s = 0.0
@@ -154,7 +154,7 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
 
 
 def measured_stand_in(scenario: Scenario, folder: Path, cpu: float, body: bytes) -> Model:
-    """Measure a stand-in for a scenario's model: what it takes beside what it is meant to."""
+    """Measure how much longer a stand-in for a scenario's model takes than intended."""
     model = scenario.functions[0].model
     stacks = []
     for policy in ("infless", "fixed"):
@@ -179,7 +179,7 @@ def measured_stand_in(scenario: Scenario, folder: Path, cpu: float, body: bytes)
 
 @contextmanager
 def _one_instance(stack: Path, cpu: float, batch: int, body: bytes, *options: str) -> Iterator[str]:
-    """A stack with one instance of that size, and where it is called."""
+    """Run a stack with one instance of the given size, and give its URL."""
     size = {"replicas": 1, "cpu": cpu, "batch": batch, "wait_s": 0}
     policy = shlex.join(["--policy", "fixed", "--params", json.dumps(size)])
     with stack_process(stack, "--scaler", policy, *options) as found:
@@ -189,7 +189,7 @@ def _one_instance(stack: Path, cpu: float, batch: int, body: bytes, *options: st
 
 
 async def _planned(url: str, body: bytes) -> None:
-    """Call until the one instance is the policy's: the first is there to be measured."""
+    """Call until the policy's instance is ready and the first one, used to measure, is gone."""
     pool = Pool(url.removeprefix("http://"))
     end_s = time.monotonic() + _READY_S
     while not _settled(url):
@@ -212,7 +212,7 @@ def _settled(url: str) -> bool:
 
 
 async def _alone(url: str, body: bytes) -> tuple[float, float]:
-    """The mean execution of requests that find nobody else, and what they take beside it."""
+    """Return the mean execution time of lone requests, and the median of their remaining time."""
     pool = Pool(url.removeprefix("http://"))
     executions, ways = [], []
     for number in range(_ALONE):
@@ -229,7 +229,7 @@ async def _alone(url: str, body: bytes) -> tuple[float, float]:
 
 
 async def _full_load(url: str, callers: int, body: bytes) -> tuple[float, float]:
-    """The mean size of batches, and the time from one to the next, with so many callers."""
+    """Return the mean batch size and the time from one batch to the next under full load."""
     pool = Pool(url.removeprefix("http://"), max_connections=callers + 1)
     loading = asyncio.ensure_future(_calling(pool, callers, body))
     await asyncio.sleep(_WARM_UP_S)
@@ -243,7 +243,7 @@ async def _full_load(url: str, callers: int, body: bytes) -> tuple[float, float]
 
 
 async def _loading(url: str, body: bytes) -> tuple[float, float]:
-    """How long further instances take beside one that is busy, and by how much each slows that."""
+    """Return the loading time of instances beside a busy one, and by how much each slows it."""
     pool = Pool(url.removeprefix("http://"), max_connections=_ROUNDS)
     answers: list[float] = []
     loading = asyncio.ensure_future(_calling(pool, _ROUNDS, body, answers))
@@ -269,7 +269,7 @@ async def _loading(url: str, body: bytes) -> tuple[float, float]:
 async def _calling(
     pool: Pool, callers: int, body: bytes, answers: list[float] | None = None
 ) -> None:
-    """So many callers, each with one request after the other; notes when answers come."""
+    """Send requests from concurrent callers, one at a time each, and note when responses arrive."""
 
     async def call() -> None:
         while True:
@@ -300,7 +300,7 @@ def _available(url: str) -> int:
 
 
 async def _sums(pool: Pool, url: str) -> tuple[float, float]:
-    """Batches and the requests in them, so far."""
+    """Return the numbers of batches and of requests in them so far."""
     pair = credentials_for(url)
     headers = [pair.header] if pair else []
     answer = await pool.request("GET", f"/function/{FUNCTION}/metrics", headers, b"", 10.0)

@@ -1,4 +1,4 @@
-"""The page of the live benchmark: what was measured, and every number of every run."""
+"""Page of the live benchmark: the measurements, and every number of every run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPREAD_OVER = _COMPARED[:-1]  # of a few misses, one more is a lot
 
 
 def compared(result: ScenarioResult) -> dict[str, float]:
-    """The numbers that are compared."""
+    """Return the numbers that are compared."""
     metrics = measured(result)
     latency = metrics["latency_ms"]
     values = (
@@ -46,13 +46,13 @@ def compared(result: ScenarioResult) -> dict[str, float]:
 
 
 def execution_ms(result: ScenarioResult, cpu: float) -> float:
-    """Mean milliseconds of a batch's execution on instances of ``cpu`` cores."""
+    """Return a batch's mean execution time in milliseconds on instances of ``cpu`` cores."""
     total = result.functions[0].total
     return _MS * total.busy_core_s / cpu / total.batches if total.batches else 0.0
 
 
 def changes(result: ScenarioResult) -> list[list[float]]:
-    """When how many instances were ready and loading: a row for each change, seconds first."""
+    """Return a row of seconds, ready and loading instances for each change of these numbers."""
     rows: list[list[float]] = []
     for moment in result.functions[0].moments:
         if not rows or rows[-1][1:] != [moment.ready, moment.loading]:
@@ -72,7 +72,7 @@ def markdown(
     rates: Mapping[str, Sequence[tuple[int, float]]],
     size: Size,
 ) -> str:
-    """The page, of each case what was measured of its function and what came of its trace."""
+    """Return the page, with each case's measurements and the results of its trace."""
     about = machine()
     where = (
         f"`python -m benchmarks live`, on {about['cores']} cores ({about['cpu']}), which the load "
@@ -108,7 +108,7 @@ def _chosen(records: Records, case: str) -> str:
 
 
 def _rows(records: Records, case: str) -> tuple[list[str], list[str]]:
-    """All rows of a case, and those by which it is judged."""
+    """Return all rows of a case, and those by which it is judged."""
     rows, judged = [], []
     runs = records.find("live", case=case)
     for policy in dict.fromkeys(run["policy"] for run in runs):

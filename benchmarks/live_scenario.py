@@ -1,4 +1,4 @@
-"""The model that the live benchmarks run, and the scenario that says what was measured of it."""
+"""The model that the live benchmarks run, and the scenario made from its measurements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BODY = bytes(4 * _LAYERS[0])
 
 
 class Size(NamedTuple):
-    """What instances are, and what is asked of them."""
+    """Size of the instances, and the objective."""
 
     batch: int
     cpu: float

@@ -50,7 +50,7 @@ _TARGET_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there was at a time: instances asked for, and those that answer."""
+    """Instances requested and instances ready at a moment."""
 
     at_s: float
     asked: int
@@ -58,7 +58,7 @@ class Look:
 
 
 def main(argv: list[str]) -> int:
-    """Measure, write."""
+    """Measure, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks live-steps", description=__doc__)
     parser.add_argument("--out", type=Path, default=_RESULTS, help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=6, help="how many (default: %(default)s)")
@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _stepped(url: str, model: Model, count: int) -> tuple[list[float], list[Look]]:
-    """When the steps were, and what was there when."""
+    """Return the times of the steps, and the observations of instances."""
     low_rps, high_rps = _LOW * model.single_rps, _HIGH * model.single_rps
     random = np.random.default_rng(7)
     spans = [(low_rps, _CALM_S + random.random())]
@@ -102,7 +102,7 @@ async def _stepped(url: str, model: Model, count: int) -> tuple[list[float], lis
 
 
 def _arrivals(spans: list[tuple[float, float]], random: np.random.Generator) -> Iterator[float]:
-    """At random, at one rate after the other."""
+    """Yield Poisson arrivals at one rate after the other."""
     began_s = 0.0
     for rate_rps, span_s in spans:
         count = random.poisson(rate_rps * span_s)
@@ -156,7 +156,7 @@ def _page(model: Model, steps: list[float], looks: list[Look]) -> str:
 
 
 def _first(after: list[Look], step_s: float, held: list[bool]) -> float:
-    """How long after the step that first held; infinite: it never did."""
+    """Return the time from the step until the condition first held, or infinity if it never did."""
     times = (look.at_s - step_s for look, so in zip(after, held, strict=True) if so)
     return next(times, math.inf)
 

@@ -1,4 +1,4 @@
-"""Where and on what the numbers come about: processor, system, Python, commit."""
+"""Describe where the numbers were measured: processor, system, Python, commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parent.parent
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers are measured on."""
+    """Return a description of the machine on which the numbers are measured."""
     cpu = platform.processor()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -30,7 +30,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that is measured, with a plus where files differ from it; empty if unknown."""
+    """Return the measured commit, with a plus if files differ from it; empty if unknown."""
     revision = _git("rev-parse", "--short", "HEAD")
     changed = _git("status", "--porcelain", "--", ".", ":(exclude)benchmarks/results")
     return revision + "+" * bool(revision and changed)

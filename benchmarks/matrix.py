@@ -15,5 +15,5 @@ _OUT = Path(__file__).parent / "results" / "matrix.jsonl"
 
 
 def main(argv: list[str]) -> int:
-    """Run what the file does not have, and print."""
+    """Run what is missing from the file, and print."""
     return command.main(argv, "python -m benchmarks matrix", _OUT)

@@ -1,10 +1,10 @@
-"""MBS+, the baseline of HarmonyBatch's evaluation (IWQoS'24, section V), to compare with.
+"""MBS+, the baseline of HarmonyBatch's evaluation (IWQoS'24, section V), for comparison.
 
-Applications in the order of their objectives are split evenly, into groups of about the same rate;
-for each the instance and the largest batch are found by Bayesian optimisation: a Gaussian process
-over what has been tried says where to try next, by expected improvement. What meets no objective
-counts as very dear. Every number of groups is tried, and the cheapest kept. The law of batches and
-the billing are those of Carpool's own plans, so that only the choice is compared.
+Applications are ordered by objective and split evenly into groups of about the same rate. For each
+group, the instance and the largest batch are found by Bayesian optimisation: a Gaussian process
+over past trials decides by expected improvement where to try next. Configurations that miss an
+objective count as very expensive. Every number of groups is tried, and the cheapest kept. The law
+of batches and the billing are those of Carpool's own plans, so that only the choice is compared.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _DEAR = 10.0  # times the dearest that met the objective
 def mbs_plus(
     model: LatencyModel, members: Sequence[Member], settling: Settling, max_batch: int, seed: int
 ) -> list[Group]:
-    """Its groups; none where no number of groups meets every objective.
+    """Return the groups of MBS+; empty if no number of groups meets every objective.
 
     Args:
-        model: How long batches take.
-        members: By objective, ascending.
-        settling: Knows what a group costs on a configuration.
-        max_batch: Most requests in a batch.
-        seed: Of what is tried.
+        model: Execution times of batches.
+        members: Applications by objective, ascending.
+        settling: Computes what a group costs on a configuration.
+        max_batch: Largest batch size.
+        seed: Seed of the trials.
     """
     draw = np.random.default_rng(seed)
     known = list(model.configurations(max_batch))
@@ -63,7 +63,7 @@ def mbs_plus(
 
 
 def even_splits(members: Sequence[Member]) -> list[list[Sequence[Member]]]:
-    """Into 1, 2, ... parts of neighbours of about the same rate; none is empty."""
+    """Split into 1, 2, ... nonempty parts of adjacent members of about the same rate."""
     upto = np.cumsum([member.rate_rps for member in members])
     splits = []
     for count in range(1, len(members) + 1):
@@ -84,7 +84,7 @@ def _searched(
     settling: Settling,
     draw: np.random.Generator,
 ) -> Group | None:
-    """Bayesian optimisation over instance sizes, by price of cores and GPU, and batches."""
+    """Search by Bayesian optimisation over batches and sizes, ordered by price of cores and GPU."""
     batches: dict[tuple[float, float], list[int]] = {}
     for each in known:
         batches.setdefault((each.gpu, each.cpu), []).append(each.batch)
@@ -110,19 +110,19 @@ def _searched(
 
 
 def _nth(items: Sequence[T], share: float) -> T:
-    """The item so far along; ``share`` is below 1."""
+    """Return the item at a relative position; ``share`` is below 1."""
     return items[int(share * len(items))]
 
 
 def _scores(groups: Sequence[Group | None]) -> Floats:
-    """Logarithms of costs, standardised; they differ by orders of magnitude."""
+    """Return standardised logarithms of costs, which differ by orders of magnitude."""
     dearest = max([group.cost for group in groups if group], default=1.0)
     costs = np.log([group.cost if group else _DEAR * dearest for group in groups])
     return np.asarray((costs - costs.mean()) / (costs.std() or 1.0))
 
 
 def _improvement(points: Floats, scores: Floats, candidates: Floats) -> Floats:
-    """How much lower than the lowest each candidate is expected to be."""
+    """Return the expected improvement of each candidate over the lowest score."""
     inverse = np.linalg.inv(_alike(points, points) + _NOISE * np.eye(len(points)))
     across = _alike(candidates, points)
     mean = across @ inverse @ scores

@@ -1,4 +1,4 @@
-"""Measuring the benchmark's models and the random networks into a profile database."""
+"""Measure the benchmark's models and the random networks into a profile database."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BUDGET_S = 60.0  # of a model, at most
 
 
 def measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: int) -> None:
-    """Measure all, or some, and learn from everything that is in the database then.
+    """Measure all or some models, then fit to everything in the database.
 
     Every single run is kept beside the models, for questions that medians do not answer.
     """

@@ -1,8 +1,8 @@
-"""Models to measure the predictor with, of different kinds; built here, nothing is downloaded.
+"""Models of different kinds to test the predictor with; built here, nothing is downloaded.
 
 The convolutional ones are the architectures that the onnx package keeps for its tests, with seeded
-weights and a free batch. ``family`` says which models share an architecture: none of a family is
-known to a predictor that is asked for another of it.
+weights and a free batch dimension. ``family`` tells which models share an architecture: the
+predictor for one model of a family knows none of the others.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Model(NamedTuple):
     """A model of the benchmark.
 
     Attributes:
-        kind: What it is, for a reader.
-        make: Builds it.
+        kind: Description for the reader.
+        make: Function that builds it.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Model(NamedTuple):
 
 
 def light(name: str) -> onnx.ModelProto:
-    """An architecture of the onnx package: its weights seeded, its batch free, its nodes named."""
+    """Return an architecture of the onnx package with seeded weights, free batch, named nodes."""
     model = onnx.load(_LIGHT / f"light_{name}.onnx")
     graph = model.graph
     given = {w.name: numpy_helper.to_array(w) for w in graph.initializer}
@@ -76,7 +76,7 @@ def light(name: str) -> onnx.ModelProto:
 
 
 def recurrent() -> onnx.ModelProto:
-    """Two LSTM layers over 48 steps of 160 numbers, and a classifier: a small speech model."""
+    """Return a small speech model: two LSTM layers over 48 steps of 160 numbers, a classifier."""
     net = Layers("recurrent", ["batch", 48, 160])
     net.transpose((1, 0, 2)).lstm(160, 256).lstm(256, 192).transpose((1, 0, 2))
     net.mean(1).dense(192, 96).op("Relu").dense(96, 30).op("Softmax", axis=-1)
@@ -84,7 +84,7 @@ def recurrent() -> onnx.ModelProto:
 
 
 def transformer() -> onnx.ModelProto:
-    """Four encoder layers of width 256 over 64 tokens, as exporters write them."""
+    """Return four encoder layers of width 256 over 64 tokens, as exporters write them."""
     net = Layers("transformer", ["batch", 64], TensorProto.INT64)
     net.embedding(1000, 256).norm(256)
     for _ in range(4):
@@ -94,7 +94,7 @@ def transformer() -> onnx.ModelProto:
 
 
 def text_cnn() -> onnx.ModelProto:
-    """Embeddings, convolutions over words in three widths, the largest of each: a text model."""
+    """Return a text model: embeddings, convolutions of three widths, the maximum of each."""
     net = Layers("text_cnn", ["batch", 80], TensorProto.INT64)
     net.embedding(2000, 128).transpose((0, 2, 1))
     start, ends = net.last, []
@@ -106,7 +106,7 @@ def text_cnn() -> onnx.ModelProto:
 
 
 def mobile() -> onnx.ModelProto:
-    """MobileNet (the first) at 160 pixels: depthwise and pointwise convolutions."""
+    """Return MobileNet (the first) at 160 pixels: depthwise and pointwise convolutions."""
     net = Layers("mobile", ["batch", 3, 160, 160])
     net.conv(3, 32, 3, 2).op("Relu")
     channels = 32
@@ -148,7 +148,7 @@ MODELS: dict[str, Model] = {
 
 
 def build(name: str, folder: Path) -> Path:
-    """Put the model into ``folder``, unless it is there."""
+    """Build the model in ``folder`` unless it is there."""
     path = folder / f"{name}.onnx"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

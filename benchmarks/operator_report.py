@@ -1,4 +1,4 @@
-"""The report on predictions from operators, with every point."""
+"""Report on predictions from operators, with every point."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MS = 1000.0
 
 
 class Point(NamedTuple):
-    """One model at one setting, in seconds; the calibrated fields are None where it was used."""
+    """One model at one setting, in seconds; calibrated fields are None where it was used."""
 
     model: str
     setting: Setting
@@ -35,7 +35,7 @@ class Point(NamedTuple):
 
 
 class Speed(NamedTuple):
-    """What a prediction costs, in seconds: the quickest, the median or the slowest of many."""
+    """Time that a prediction takes, in seconds: the quickest, median or slowest of many."""
 
     model: str
     quickest_load_s: float
@@ -47,7 +47,7 @@ class Speed(NamedTuple):
 def report(
     points: Sequence[Point], speeds: Sequence[Speed], origin: Origin, models: int, commit: str
 ) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     lines = [
         "# Latency predicted from operators",
         "",

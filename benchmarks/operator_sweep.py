@@ -1,8 +1,8 @@
-"""Random networks whose operators fill the profile database: what a predictor learns from.
+"""Random networks whose operators fill the profile database from which a predictor learns.
 
-Operators are timed in place, between others, since a cache that the one before has filled is half
-of an operator's time. Sizes are drawn, seeded, from the ranges that published networks use; no
-network of the benchmark is among them.
+Operators are timed in place, between others, because a cache filled by the preceding operator is
+half of an operator's time. Sizes are drawn with a seed from the ranges that published networks use;
+no network of the benchmark is among them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ACTIVATIONS = ("Relu", "Relu", "Relu", "Relu", "Sigmoid", "HardSwish", "Clip")
 
 
 class _Pixels:
-    """A network of convolutions that grows at random until it has cost enough."""
+    """A network of convolutions that grows at random until it reaches a given cost."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -162,7 +162,7 @@ class _Pixels:
 
 
 def _layers(seed: int) -> onnx.ModelProto:
-    """Fully connected layers; the last ones hold more weights than caches do."""
+    """Return fully connected layers; the weights of the last ones exceed the caches."""
     draw = random.Random(seed)
     largest = [64, 256, 1024, 2048, 4096, 8192][seed % 6]
     widths = [
@@ -176,7 +176,7 @@ def _layers(seed: int) -> onnx.ModelProto:
 
 
 def _little(seed: int) -> onnx.ModelProto:
-    """A few operators that take no time, so that a run's own cost can be seen."""
+    """Return a few operators that take hardly any time, to expose the fixed cost of a run."""
     draw = random.Random(seed)
     width = draw.choice([4, 10, 16, 32, 50, 100])
     net = Layers(f"little_{seed}", ["batch", width])
@@ -190,7 +190,7 @@ def _little(seed: int) -> onnx.ModelProto:
 
 
 def _steps(seed: int) -> onnx.ModelProto:
-    """Recurrent layers."""
+    """Return recurrent layers."""
     draw = random.Random(seed)
     inside, length = draw.choice([40, 64, 128, 256]), draw.choice([10, 20, 40, 80, 120])
     net = Layers(f"steps_{seed}", ["batch", length, inside]).transpose((1, 0, 2))
@@ -202,7 +202,7 @@ def _steps(seed: int) -> onnx.ModelProto:
 
 
 def _tokens(seed: int) -> onnx.ModelProto:
-    """Encoder layers over tokens."""
+    """Return encoder layers over tokens."""
     draw = random.Random(seed)
     heads, each = draw.choice([2, 4, 6, 8]), draw.choice([32, 48, 64])
     steps, width = draw.choice([16, 32, 48, 96, 128]), heads * each
@@ -214,7 +214,7 @@ def _tokens(seed: int) -> onnx.ModelProto:
 
 
 def _sequences(seed: int) -> onnx.ModelProto:
-    """Convolutions over sequences, and operators that go over elements one by one."""
+    """Return convolutions over sequences, and elementwise operators."""
     draw = random.Random(seed)
     length, width = draw.choice([50, 100, 200, 500, 1000]), draw.choice([32, 64, 128, 200])
     net = Layers(f"sequences_{seed}", ["batch", length], TensorProto.INT64)

@@ -1,8 +1,8 @@
-"""How well operators predict the latency of models: ``python -m benchmarks operators``.
+"""Test how well operators predict the latency of models: ``python -m benchmarks operators``.
 
-Each model of the benchmark is predicted by a fit that has seen the random networks and the other
-models, and nothing of this one. Every point is shown. With ``--measure`` all times are taken anew
-on this machine, which wants it for itself; else they come from the package's database.
+Each model of the benchmark is predicted by a fit to the random networks and the other models only.
+Every point is shown. With ``--measure`` all times are measured again on this machine, which should
+be otherwise idle; without it they come from the package's database.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
 
 
 def _unseen(flags: argparse.Namespace) -> int:
-    """Measure, unless it is only to be reported, and report on the models nobody has seen."""
+    """Measure if asked, and report on the models that played no part in the fit."""
     database = flags.models.parent / "operators-unseen.sqlite"
     out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_unseen")
     if flags.measure:
@@ -114,7 +114,7 @@ def _threads(flags: argparse.Namespace) -> list[int]:
 
 
 def _foreign(flags: argparse.Namespace) -> int:
-    """Measure with the kernels that are asked for, and report on all that were measured."""
+    """Measure with the given kernels if asked, and report on everything measured."""
     out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_foreign")
     records = Records(out.with_suffix(".jsonl"), resume=flags.resume)
     if flags.measure:
@@ -128,7 +128,7 @@ def _foreign(flags: argparse.Namespace) -> int:
 
 
 def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
-    """A model at all settings it was measured at, predicted from the others."""
+    """Predict a model from the others at all settings at which it was measured."""
     profiles = samples.profiles
     own = next((profile for profile in profiles if profile.model == name), None)
     if own is None:

@@ -1,9 +1,9 @@
-"""Models predicted from another processor's profiles: ``python -m benchmarks operators --foreign``.
+"""Predict models from another processor's profiles: ``python -m benchmarks operators --foreign``.
 
-The package's database was measured with the runtime's kernels for AVX-512. A runtime that is kept
-to those for AVX2, or to those for SSE, is another processor in all that laws know of one: other
-kernels, other blocks, another ratio of arithmetic to memory. That machine is calibrated, and each
-model is predicted without measuring any operator of it; then it is run. Every point is kept.
+The package's database was measured with the runtime's kernels for AVX-512. A runtime restricted to
+those for AVX2 or SSE is, in everything that the laws consider, another processor: other kernels,
+other blocks, another ratio of arithmetic to memory. That machine is calibrated, and each model is
+predicted without measuring any of its operators; then it is run. Every point is kept.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _MS_PER_S = 1000.0
 
 
 class ForeignPoint(NamedTuple):
-    """One model at one setting on one kind of kernels, in seconds.
+    """One model at one setting with one set of kernels, in seconds.
 
     Attributes:
-        kernels: What the runtime was kept to.
+        kernels: Kernels to which the runtime was restricted.
         model: Its name.
         setting: Batch and threads.
-        measured_s: The median of runs.
+        measured_s: Median of the runs.
         predicted_s: From the package's database and the calibration.
-        low_s: Of the interval.
-        high_s: Likewise.
-        unscaled_s: Predicted without the calibration.
+        low_s: Lower end of the interval.
+        high_s: Upper end of the interval.
+        unscaled_s: Prediction without the calibration.
     """
 
     kernels: str
@@ -73,7 +73,7 @@ def measure_foreign(
     records: Records,
     minutes: float,
 ) -> None:
-    """Calibrate this runtime, and run the models, into records; what is there is done."""
+    """Calibrate this runtime and run the models, skipping what is in the records."""
     end_s = time.monotonic() + 60 * minutes
     found = records.last("calibration", kernels=kernels)
     if found is None:
@@ -117,7 +117,7 @@ def _measured(
 
 
 def foreign_points(records: Records, folder: Path) -> Iterable[ForeignPoint]:
-    """Every point that was measured, predicted."""
+    """Yield every measured point with its prediction."""
     for kernels in dict.fromkeys(found["kernels"] for found in records.find("calibration")):
         last = records.last("calibration", kernels=kernels)
         assert last is not None
@@ -155,7 +155,7 @@ def _predicted(
 
 
 def _graph_file(folder: Path, name: str, kernels: str) -> Path:
-    """Of what the runtime makes of a model with these kernels."""
+    """Return the file for the runtime's optimised graph of a model with these kernels."""
     return folder / f"{name}.{kernels}.json"
 
 

@@ -1,8 +1,8 @@
-"""Models composed of operators measured alone: ``python -m benchmarks operators --unseen``.
+"""Predict models from operators measured alone: ``python -m benchmarks operators --unseen``.
 
 Each model's operators are measured alone, within a minute, and the model is predicted from them;
-then it is run, and the two are compared. How operators are composed, and how wide intervals are,
-was chosen by the first list of models; the second played no part in it. Every point is shown.
+then it is run, and the two are compared. The composition of operators and the width of intervals
+were chosen with the first list of models; the second played no part in it. Every point is shown.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class UnseenPoint(NamedTuple):
     Attributes:
         model: Its name.
         setting: Batch and threads.
-        measured_s: The median of runs.
+        measured_s: Median of the runs.
         predicted_s: From operators measured alone.
-        low_s: Of the interval.
-        high_s: Likewise.
-        settled_s: Predicted with one measured point; None at that point.
+        low_s: Lower end of the interval.
+        high_s: Upper end of the interval.
+        settled_s: Prediction with one measured point; None at that point.
     """
 
     model: str
@@ -83,7 +83,7 @@ def measure_unseen(
     records: Records,
     minutes: float,
 ) -> None:
-    """Measure operators alone, and runs, into a database; what is in the records is done."""
+    """Measure operators alone, and runs, into a database, skipping what is in the records."""
     end_s = time.monotonic() + 60 * minutes
     begin_database(database)
     overheads = {count: measure_overhead(count) for count in threads}
@@ -103,7 +103,7 @@ def measure_unseen(
 
 
 def _measured(database: Path, folder: Path, name: str, threads: Sequence[int]) -> dict[str, Any]:
-    """Measure one model, and say what there is to know of that."""
+    """Measure one model, and return the fields of its record."""
     path, began = built(name, folder), time.monotonic()
     best = optimised(path, file := read_onnx(path))
     model = _alone(database, best.graph)
@@ -138,7 +138,7 @@ def _measured(database: Path, folder: Path, name: str, threads: Sequence[int]) -
 def runs_on(
     model: ModelProto, folder: Path, threads: int, batches: Sequence[int]
 ) -> Iterable[RunRow]:
-    """Runs of a model at some batch sizes, on one thread by its own clock."""
+    """Run a model at some batch sizes, timed by the thread's own clock if there is only one."""
     if threads == 1:
         return on_one_thread(model, folder, batches)
     grid = Grid(batches, [threads], _RUNS_S)
@@ -147,9 +147,9 @@ def runs_on(
 
 
 def on_one_thread(model: ModelProto, folder: Path, batches: Sequence[int]) -> Iterable[RunRow]:
-    """By the thread's own clock, which does not go on while other programs have the core.
+    """Run a model on one thread by its own clock, which stops while other programs use the core.
 
-    Batch sizes take turns, so that what others do to the caches falls on all of them alike.
+    Batch sizes take turns, so that the effects of other programs on the caches are shared equally.
     """
     session = ProfiledSession(model.SerializeToString(), folder, 1, operators=False)
     inputs = {batch: feeds(model, batch) for batch in batches}
@@ -167,7 +167,7 @@ def on_one_thread(model: ModelProto, folder: Path, batches: Sequence[int]) -> It
 
 
 def _visit(session: ProfiledSession, inputs: Mapping[str, Any]) -> list[float]:
-    """Runs for a while; a short one first warms the caches that others have used."""
+    """Return the times of repeated runs; a first short run is dropped, as it warms the caches."""
     end_s, first_s = time.monotonic() + _VISIT_S, _timed_s(session, inputs)
     found = [first_s] if first_s > _LONG_S else []
     while not found or time.monotonic() < end_s:
@@ -182,7 +182,7 @@ def _timed_s(session: ProfiledSession, inputs: Mapping[str, Any]) -> float:
 
 
 def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
-    """Every point that was measured, predicted."""
+    """Yield every measured point with its prediction."""
     profiles = {profile.model: profile for profile in read_profiles(database)}
     for name in _ALL:
         own = profiles.get(_MARK + name)
@@ -203,13 +203,13 @@ def unseen_points(database: Path, folder: Path) -> Iterable[UnseenPoint]:
 
 
 def _alone(database: Path, graph: Graph) -> OperatorLatencyModel:
-    """The model without what the package's profiles know of its operators in place."""
+    """Return the latency model without the package's in-place profiles of its operators."""
     model, _ = read_model(database, graph, origin().hardware, origin().runtime, alone=True)
     return replace(model, runs={})
 
 
 def built(name: str, folder: Path) -> Path:
-    """The file of a model of either list, in a folder."""
+    """Return the file of a model of either list, building it if needed."""
     path = folder / f"{name}.onnx"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ def handle_batch(items):
 
 
 class _Slow(Case):
-    """A handler that echoes late."""
+    """A handler that echoes after a delay."""
 
     __slots__ = ()
 
@@ -89,18 +89,18 @@ _CASES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One stretch of load; shares are of all that was due in it.
+    """One stretch of load; shares are of all requests due in it.
 
     Attributes:
         times: the rate, as a multiple of the capacity.
-        in_time: answered well within the objective of when it was due.
-        of_capacity: good answers a second, in time or not, as a share of the capacity.
+        in_time: successful responses within the objective after the due time.
+        of_capacity: successful responses per second, in time or not, as a share of the capacity.
         refused: answered 429 or 503.
         expired: answered 504.
-        unsent: no connection was free when it was due.
-        p99_ms: of good answers; None without any, as below.
-        refused_p50_ms, refused_p99_ms: until a refusal.
-        recovered_s: after the load, until 99 % are in time for good; None if that was never.
+        unsent: no connection was free when the request was due, or no response arrived.
+        p99_ms: of successful responses; None without any, as below.
+        refused_p50_ms, refused_p99_ms: time until a refusal.
+        recovered_s: time after the load until 99 % stay in time; None if that never happened.
         lag_p99_ms: how late the generator sent.
         server_cpu: cores that sidecar and handler used.
     """
@@ -127,7 +127,7 @@ class Bench:
 
     Args:
         case: what is served.
-        span_s: how long an overload lasts.
+        span_s: duration of an overload.
     """
 
     def __init__(self, case: Case, span_s: float) -> None:
@@ -136,7 +136,7 @@ class Bench:
 
     @contextlib.contextmanager
     def running(self, mode: str) -> Iterator[tuple[Running, Flood]]:
-        """The server with ``shed`` in ``mode``, away from the generator's core."""
+        """Run the server with ``shed`` in ``mode``, away from the generator's core."""
         cores = sorted(os.sched_getaffinity(0))
         with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
             setup = Setup(self._case, free_port(), Path(sys.executable), Path(folder), 0.0)
@@ -165,7 +165,7 @@ class Bench:
         return replace(launch, env=env)
 
     def capacity_rps(self) -> float:
-        """The highest rate of a ladder with enough answers in time, without refusals."""
+        """Return the highest rate of a ladder with enough responses in time, without refusals."""
         with self.running("off") as (_, flood):
             callers = 2 * self._case.batch_max
             flood.closed_loop(callers, _RUNG_S / 2)
@@ -183,7 +183,7 @@ class Bench:
         flood.open_loop(_due([(rate_rps / 4, 0.5)], seed=0))
 
     def row(self, running: Running, flood: Flood, capacity_rps: float, times: float) -> Row:
-        """Load at a multiple of the capacity, between stretches of half of it."""
+        """Send load at a multiple of the capacity, between stretches at half of it."""
         rate_rps, half_rps = times * capacity_rps, capacity_rps / 2
         stretches = [(half_rps, _BEFORE_S), (rate_rps, self._span_s), (half_rps, _AFTER_S)]
         began_s, used_s = time.perf_counter(), running.used.cpu_s
@@ -226,7 +226,7 @@ class Bench:
 
 
 def _due(stretches: list[tuple[float, float]], seed: int) -> Any:  # noqa: ANN401 - an array
-    """Poisson arrivals at these rates, each for so many seconds."""
+    """Return Poisson arrivals for stretches of a rate and a duration each."""
     rng, start_s, parts = np.random.default_rng(seed), 0.0, []
     for rate_rps, span_s in stretches:
         count = max(1, rng.poisson(rate_rps * span_s))
@@ -244,7 +244,7 @@ def _quantile_ms(seconds: Any, share: float) -> float | None:  # noqa: ANN401 - 
 
 
 def main(argv: list[str]) -> int:
-    """Measure, writing each row as it comes, and the page of medians."""
+    """Measure, writing each row as it arrives, and the page of medians."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks overload", description=__doc__)
     add = parser.add_argument
     add("--case", default=",".join(_CASES), help="handlers, separated by commas (all)")

@@ -73,7 +73,7 @@ _BESIDE = "one of these beside a function without limits on 8 threads: the same"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One instance over one slice."""
+    """One instance during one slice."""
 
     cores: float
     answers_per_s: float
@@ -81,7 +81,7 @@ class Measured:
 
 @dataclass(slots=True)
 class Way:
-    """What is measured with partitions, or without."""
+    """Measurements with partitions, or without."""
 
     note: str = ""
     half_cores: list[float] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Way:
 
     @property
     def rows(self) -> dict[str, list[float]]:
-        """By what the table calls them."""
+        """Measurements by their row label in the table."""
         return {_HALVES: self.half_cores, _PAIR: self.kept, _BESIDE: self.kept_beside_greedy}
 
 
@@ -136,7 +136,7 @@ async def _measure(blocks: int, which: str) -> Way:
 
 
 async def _compare(a: LocalFunction, b: LocalFunction, way: Way) -> None:
-    """One block: each alone, and both, forwards and backwards."""
+    """Measure one block: each function alone, and both, forwards and backwards."""
     pair: tuple[LocalFunction, ...] = (a, b)
     order = ((a,), pair, (b,), pair, pair, (b,), pair, (a,))
     alone: dict[str, list[float]] = {"a": [], "b": []}
@@ -182,7 +182,7 @@ async def _deploy(
 
 
 async def _load(*functions: LocalFunction, span_s: float = _SLICE_S) -> list[Measured]:
-    """Keep the functions busy, all at once, and see what each uses and answers."""
+    """Keep the functions busy at the same time, and measure CPU use and responses of each."""
     return await asyncio.gather(*(_keep_busy(function, span_s) for function in functions))
 
 

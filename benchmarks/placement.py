@@ -56,7 +56,7 @@ _GROWTH = 1.5  # against n log n; a machine with other work is no finer measure
 
 
 class Measured(NamedTuple):
-    """One row."""
+    """One row of the table."""
 
     instances: int
     functions: int
@@ -66,7 +66,7 @@ class Measured(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Measure and print; 1 if a limit is passed."""
+    """Measure and print; return 1 if a limit is exceeded."""
     argparse.ArgumentParser(prog="python -m benchmarks placement").parse_args(argv)
     failed = False
     for search in ("priced", "published"):
@@ -101,7 +101,7 @@ def _growth(before: Measured, row: Measured) -> float:
 
 
 def _few(instances: int, search: str) -> tuple[FunctionLoad, ...]:
-    """Six functions that have about so many instances together."""
+    """Return six functions that have about this many instances together."""
     models = {name: read_table(_SCENARIOS / f"{name}.csv") for name in _MODELS}
 
     def loads(factor: float) -> tuple[FunctionLoad, ...]:
@@ -118,7 +118,7 @@ def _rates(factor: float) -> Iterator[tuple[str, float]]:
 
 
 def _many(instances: int, search: str) -> tuple[FunctionLoad, ...]:
-    """As many functions as there are tens of instances, each with an objective of its own."""
+    """Return one function per ten instances, each with a different objective."""
     models = {name: read_table(_SCENARIOS / f"{name}.csv") for name in _MODELS}
     names = list(_MODELS)
     loads = []
@@ -145,7 +145,7 @@ def _load(
 
 
 def _solved(count: Callable[[float], int], wanted: int) -> float:
-    """A load for which there are about so many instances."""
+    """Return a load for which there are about ``wanted`` instances."""
     low, high = 0.0, 1.0
     while count(high) < wanted:
         low, high = high, high * 2

@@ -28,13 +28,13 @@ _MS = 1000
 
 
 class Seconds(NamedTuple):
-    """CPU seconds of a round."""
+    """CPU seconds of the first and of a steady round."""
 
     first: float = math.inf
     steady: float = math.inf
 
     def least(self, other: Seconds) -> Seconds:
-        """The lesser of each."""
+        """Return the elementwise minimum."""
         return Seconds(min(self.first, other.first), min(self.steady, other.steady))
 
 
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 def _measured(tree: Path, policy: str, functions: int) -> Seconds:
-    """One turn of a tree, in a process of its own."""
+    """Run one turn of a tree in its own process."""
     # -P: the folder of the script has modules named as packages of ours are.
     command = [sys.executable, "-P", str(_ROUNDS), policy, str(functions), str(_STEADY)]
     environment = {

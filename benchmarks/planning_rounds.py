@@ -1,11 +1,11 @@
-"""Times planning rounds of a policy, in a process of its own: ``... POLICY FUNCTIONS ROUNDS``.
+"""Time planning rounds of a policy in a separate process: ``... POLICY FUNCTIONS ROUNDS``.
 
-So many functions in turn run one of six models that are measured on cores and shares of GPUs. Each
-has two applications, objectives and rates of its own, so that no two functions are alike. All that
-runs is placed on two thousand servers. The first round knows nothing and nothing runs. Then come
-steady ones: each finds the plans of the round before carried out. Rates are as in use: those of a
-load that drifts by up to a percent from round to round, counted over ten seconds of Poisson
-arrivals.
+The functions run six models in turn, measured on cores and shares of GPUs. Each function has two
+applications with its own objectives and rates, so that no two functions are alike. All running
+instances are placed on two thousand servers. The first round knows nothing, and nothing runs. In
+the steady rounds that follow, the plans of the round before have been carried out. Rates are
+realistic: those of a load that drifts by up to a percent from round to round, counted over ten
+seconds of Poisson arrivals.
 
 It imports nothing of the benchmarks, so that `planning` can run it on another tree.
 """
@@ -52,7 +52,7 @@ _ROUND_S = 0.5
 
 
 def main(policy: str, count: int, rounds: int) -> None:
-    """Print the CPU seconds of each round as JSON, the first one's first."""
+    """Print the CPU seconds of each round as JSON, starting with the first round."""
     policy_class = plugins.resolve("scale", policy)
     guard = Guard(policy_class(policy_class.Params()))
     draw = np.random.default_rng(1)
@@ -89,13 +89,13 @@ def _loads(count: int) -> list[FunctionLoad]:
 
 
 def _drifted(load: FunctionLoad, draw: np.random.Generator) -> FunctionLoad:
-    """The function a round later: all of its applications are called a little more or less."""
+    """Return the function one round later, with slightly different rates for all applications."""
     factor = float(draw.uniform(1 - _DRIFT, 1 + _DRIFT))
     return replace(load, apps=tuple(replace(a, rate_rps=a.rate_rps * factor) for a in load.apps))
 
 
 def _now(load: FunctionLoad, plan: Plan | None, draw: np.random.Generator) -> FunctionLoad:
-    """The function with the rates that are counted now, and all of its plan carried out."""
+    """Return the function with the rates counted now, and its plan fully carried out."""
     apps = tuple(
         replace(app, rate_rps=int(draw.poisson(app.rate_rps * _WINDOW_S)) / _WINDOW_S)
         for app in load.apps
@@ -107,7 +107,7 @@ def _now(load: FunctionLoad, plan: Plan | None, draw: np.random.Generator) -> Fu
 
 
 def _cluster(plans: dict[str, Plan]) -> Cluster:
-    """The servers with all that runs."""
+    """Return the servers with all planned instances placed."""
     cluster = Cluster([Node(f"n{number}", 32, 2) for number in range(_SERVERS)])
     for plan in plans.values():
         for each in plan.classes:

@@ -1,8 +1,8 @@
-"""A burst of requests, one of which no model can answer: what do the others get?
+"""Measure how a request that no model can process affects the others in the same burst.
 
-Each round sends another offender, so that nobody can know it, and at another place in the burst.
-The same burst without an offender goes first: it tells how many of them ride together,
-and that all would have been answered rightly.
+Each round sends a different offender, so that a server cannot know it, at a different place in the
+burst. The same burst without an offender goes first: it shows how many requests share a batch, and
+that all would have been answered correctly.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _OK = 200
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What one kind of offender did.
+    """Effect of one kind of offender.
 
     Attributes:
-        median: right answers among the neighbours, over the rounds.
+        median: correct responses among the neighbours, over the rounds.
         worst: the fewest in a round.
-        offender: how often the offender got which status; 0 is no answer.
+        offender: number of offenders by response status; 0 is no response.
     """
 
     median: float
@@ -48,11 +48,11 @@ class Harm:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What became of the neighbours.
+    """Effect on the neighbours.
 
     Attributes:
-        control: right answers in the worst burst without an offender.
-        mean_batch: of those bursts; None where unknown.
+        control: correct responses in the worst burst without an offender.
+        mean_batch: of those bursts; None if unknown.
         harm: by what was wrong with the offender.
     """
 
@@ -74,7 +74,7 @@ def visit(running: Running, case: Case, rounds: int = 20) -> Neighbours:
 
 
 def all_right_after_s(running: Running, case: Case) -> float | None:
-    """How long it takes until a burst without an offender goes well; None if it never does."""
+    """Return the seconds until a burst without an offender succeeds, or None if none does."""
     start_s = time.monotonic()
     while time.monotonic() < start_s + _LONGEST_S:
         if all(_right(case, _burst(running.port, running.requests[: case.burst]))):
@@ -99,7 +99,7 @@ def _harm(running: Running, case: Case, kind: str, rounds: int) -> Harm:
 
 
 def _burst(port: int, requests: Iterable[bytes]) -> list[tuple[int, bytes]]:
-    """Status and body of each; status 0 where no answer came."""
+    """Return the status and body of each response, with status 0 for none."""
     with contextlib.ExitStack() as stack:
         pairs = [(_connected(port, stack), request) for request in requests]
         for connection, request in pairs:
@@ -110,7 +110,7 @@ def _burst(port: int, requests: Iterable[bytes]) -> list[tuple[int, bytes]]:
 
 
 def _connected(port: int, stack: contextlib.ExitStack) -> socket.socket:
-    """A connection; an unconnected socket, on which all else fails, where there is none."""
+    """Return a connected socket, or an unconnected one, on which all else fails, if refused."""
     connection = stack.enter_context(socket.socket())
     connection.settimeout(_ANSWER_S)
     with contextlib.suppress(OSError):

@@ -60,7 +60,7 @@ _AGAINST = ("hhp", "hhp of 4 h")
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What one instance sees: when it is first called, its idle times and when each ended."""
+    """The calls of one instance: time of the first call, idle times, and when each ended."""
 
     requests: int
     begin_s: float
@@ -68,7 +68,7 @@ class Stream:
     ended_s: Times
 
     def replay(self, policy: str, params: Mapping[str, Any]) -> Replayed:
-        """With a fresh policy."""
+        """Replay the stream with a fresh policy."""
         made = plugins.build(plugins.resolve("prewarm", policy), params)
         outcome = replay_idle(self.idle_s, self.ended_s, self.begin_s, made)
         return dataclasses.replace(outcome, requests=self.requests)
@@ -76,19 +76,19 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Streams whose outcomes are added up; each has a policy of its own."""
+    """Streams whose outcomes are added up; each has its own policy."""
 
     name: str
     streams: tuple[Stream, ...]
 
     def replay(self, policy: str, params: Mapping[str, Any]) -> Replayed:
-        """All of them."""
+        """Replay all streams."""
         return sum((stream.replay(policy, params) for stream in self.streams), Replayed())
 
     def least_idle_s(self, cold_starts: int) -> float:
-        """With that many cold starts, where every idle time is known beforehand.
+        """Return the least idle time for a number of cold starts, with perfect knowledge.
 
-        It keeps the instance through the shortest idle times, and prewarming is not counted: with
+        The instance is kept through the shortest idle times. Prewarming is not counted: with
         perfect knowledge it would need no idle time at all.
         """
         idle_s = np.sort(np.concatenate([stream.idle_s for stream in self.streams]))
@@ -97,7 +97,7 @@ class Case:
 
 
 def main(argv: list[str]) -> int:
-    """Run what the command line names, and print it."""
+    """Run the cases named on the command line, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.prewarm", description=__doc__)
     parser.add_argument("--trace", type=Path, action="append", help="start_s,requests_per_minute")
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1, 0.3, 1.0])
@@ -129,7 +129,7 @@ def _trace_cases(
 
 
 def _timer_cases(seeds: int) -> Iterator[Case]:
-    """A call every hour give or take half a minute; and the same with a stranger now and then."""
+    """Yield a call every hour with a jitter of about 30 s, and the same with random extra calls."""
     timers, mixed = [], []
     for seed in range(seeds):
         draw = np.random.default_rng(seed)
@@ -149,7 +149,7 @@ def _stream(arrivals_s: Times) -> Stream:
 
 
 def _peaks(trace: Trace, count: int) -> Iterator[Stream]:
-    """Instance n is called while the rate is above n shares of the highest rate."""
+    """Yield instances, where instance n is called while the rate exceeds n shares of the peak."""
     starts_s, rates = np.array(trace.starts_s), np.array(trace.rates_rps)
     ends_s = np.append(starts_s[1:], trace.end_s)
     for number in range(count):
@@ -187,7 +187,7 @@ def _measured(case: Case) -> dict[str, Any]:
 
 
 def _at_idle_time(case: Case, policy: str, parameter: str, idle_s: float) -> dict[str, float]:
-    """The fewest cold starts found with no more idle time, by bisection of the one parameter."""
+    """Find the fewest cold starts with no more idle time, by bisection of the parameter."""
     low, high = _PRICES_S
     best = case.replay(policy, {parameter: low})
     found = low
@@ -229,7 +229,7 @@ def _case_table(result: Mapping[str, Any]) -> str:
 
 
 def _lsth_table(results: Sequence[Mapping[str, Any]], other: str) -> str:
-    """Where the long-short histogram wins and loses."""
+    """Return a table of where the long-short histogram wins and loses."""
     names = [name for name in _POLICIES if name.startswith("lsth")]
     lines = [
         f"## lsth against {other}: cold starts, idle time\n",
@@ -258,7 +258,7 @@ def _difference(row: Mapping[str, float], other: Mapping[str, float]) -> str:
 
 
 def _equal_table(results: Sequence[Mapping[str, Any]], other: str) -> str:
-    """What the others make of the same idle time, their one parameter set by hindsight.
+    """Return what the others achieve in the same idle time, with their parameter set by hindsight.
 
     The last column has as many cold starts as ``other``, and the idle time of `least_idle_s`.
     """

@@ -1,4 +1,4 @@
-"""One stretch of open-loop load at one rate, and what came of it."""
+"""One stretch of open-loop load at one rate, and its outcome."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Probe:
     """The outcome of one probe.
 
     Attributes:
-        rate_rps: offered on average.
-        errors: requests without a good answer, refused ones among them.
-        achieved: good answers a second, as a share of what was due in the time.
-        in_time: share of requests that got a good answer within the objective.
+        rate_rps: mean offered rate.
+        errors: requests without a successful response, including refused ones.
+        achieved: successful responses per second, as a share of what was due in the time.
+        in_time: share of requests with a successful response within the objective.
         refused: share of requests answered 429 or 503.
-        p50_ms: of good answers; None if there was none, as below.
+        p50_ms: of successful responses; None if there were none, as below.
         refused_p99_ms: time until a refusal.
         generator_cpu: share of one core that the generator used.
-        generator_late: share of requests that left over 5 ms late although the server was ready.
+        generator_late: share of requests sent over 5 ms late although the server was ready.
     """
 
     rate_rps: float
@@ -56,13 +56,13 @@ class Probe:
     generator_late: float
 
     def sustained(self, slo_s: float) -> bool:
-        """Whether the server kept up, answered everybody, and in time."""
+        """Return whether the server kept up and answered every request in time."""
         enough = self.requests > 0 and not self.errors and self.achieved >= _ACHIEVED
         return enough and self.p99_ms is not None and self.p99_ms <= 1e3 * slo_s
 
 
 class _Outcomes(Tally):
-    """A tally that also knows how long refusals took."""
+    """A tally that also records how long refusals took."""
 
     def __init__(self, slo_s: float) -> None:
         super().__init__(slo_s)
@@ -76,10 +76,10 @@ class _Outcomes(Tally):
 
 @dataclass(slots=True)
 class Load:
-    """How a probe sends.
+    """How a probe sends its load.
 
     Attributes:
-        connections: most at once, with one request at a time on each.
+        connections: maximum number at once, with one request at a time on each.
         warmup_s: how long it sends before it counts.
     """
 
@@ -92,7 +92,7 @@ class Load:
 
 
 def send(requests: Sequence[bytes], port: int, load: Load) -> Probe:
-    """Send Poisson arrivals at a rate, and see what comes of them."""
+    """Send Poisson arrivals at a rate, and return the outcome."""
     outcomes = _Outcomes(load.slo_s)
     whole_s = load.warmup_s + load.span_s
     plan = LoadPlan(

@@ -1,9 +1,9 @@
-"""HarmonyBatch's provisioning as its authors publish it, to compare with: batches taken for full.
+"""HarmonyBatch's provisioning as published, with every batch assumed full, for comparison.
 
-Eq. 5 to 11 of the paper (IWQoS'24) as their artefact counts them: a window is the objective less
-the maximum execution time, a batch may be as large as ``floor(R T) + 1``, and every batch is taken
-for one of that size. ``T`` is the exact mean window. What such a plan really costs is what
-`scaler.policies.harmonybatch.settling.Settling.having` says of its groups.
+It follows Eq. 5 to 11 of the paper (IWQoS'24) as the authors' artefact evaluates them: a window is
+the objective less the maximum execution time, a batch may be as large as ``floor(R T) + 1``, and
+every batch is assumed to have that size. ``T`` is the exact mean window. The actual cost of such a
+plan is what `scaler.policies.harmonybatch.settling.Settling.having` computes for its groups.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KNEES = np.geomspace(0.01, 1000, 120)
 
 @dataclass(frozen=True, slots=True)
 class PublishedGroup:
-    """Applications first to last, their instance and windows, and money per request if full."""
+    """A range of applications, with instance, windows, and cost per request in full batches."""
 
     first: int
     last: int
@@ -43,12 +43,12 @@ class PublishedGroup:
 
 
 class Published:
-    """Their provisioning for one model.
+    """The published provisioning for one model.
 
     Args:
-        model: How long batches take.
-        billing: What that costs.
-        max_batch: Most requests in a batch.
+        model: Execution times of batches.
+        billing: Billing rule.
+        max_batch: Largest batch size.
     """
 
     def __init__(self, model: LatencyModel, billing: Billing, max_batch: int = 32) -> None:
@@ -69,7 +69,10 @@ class Published:
     def groups(
         self, members: Sequence[Member], how: Literal["optimal", "two-stages", "apart"]
     ) -> list[PublishedGroup]:
-        """By dynamic programming, by the paper's two stages, or each alone; by objective."""
+        """Group members by dynamic programming, by the paper's two stages, or each alone.
+
+        The members are ordered by objective.
+        """
         slos = np.array([member.slo_s for member in members])
         rates, opens, _, _ = pooled(np.array([member.rate_rps for member in members]), slos)
         count = len(members)

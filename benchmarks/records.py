@@ -1,6 +1,6 @@
-"""The results: a JSON object a line, written when measured, so that a run can be taken up again.
+"""Store results as one JSON object per line when measured, so that a run can be resumed.
 
-Every record has a ``kind``. This file knows the form and none of the contents.
+Every record has a ``kind``. This module knows the form and none of the contents.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["Records"]
 
 
 class Records:
-    """What has been measured so far, in memory and in a file.
+    """All measurements so far, in memory and in a file.
 
     Args:
-        path: of the file, which is begun anew.
-        resume: go on with what the file has instead.
+        path: of the file, which is started empty.
+        resume: continue with the file's contents instead.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
@@ -31,18 +31,18 @@ class Records:
         self._all: list[dict[str, Any]] = [json.loads(line) for line in whole.splitlines()]
 
     def add(self, kind: str, **fields: object) -> None:
-        """Keep one more record, in the file at once."""
+        """Add a record, and write it to the file at once."""
         record = {"kind": kind, **fields}
         self._all.append(record)
         with self._path.open("a") as file:
             file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
 
     def find(self, kind: str, **fields: object) -> list[dict[str, Any]]:
-        """The records of one kind with these fields, in order."""
+        """Return the records of one kind with these fields, in order."""
         wanted = {"kind": kind, **fields}
         return [r for r in self._all if all(r.get(key) == value for key, value in wanted.items())]
 
     def last(self, kind: str, **fields: object) -> dict[str, Any] | None:
-        """The newest of them, if there is one."""
+        """Return the newest such record, or None if there is none."""
         found = self.find(kind, **fields)
         return found[-1] if found else None

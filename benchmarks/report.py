@@ -43,7 +43,7 @@ _FATES = (
 
 
 def markdown(records: Records) -> str:
-    """The page."""
+    """Return the page as Markdown."""
     parts = ["# Servers compared\n", *_runs(records)]
     for name in dict.fromkeys(case["name"] for case in records.find("case")):
         parts += [_Case(records, name).text(), ""]
@@ -158,7 +158,7 @@ class _Case:
         ]
 
     def _together(self, met: list[dict[str, Any]]) -> str:
-        """Batches of a burst without an offender, and whether even that went wrong."""
+        """Return the mean batch of a burst without an offender, and any errors in it."""
         right = min(n["control"] for n in met)
         words = _median((n["mean_batch"] for n in met), ".1f")
         return words if right == self._about["burst"] else f"{words}, yet only {right} right"

@@ -1,6 +1,6 @@
-"""The course of a comparison: everybody prepared and tuned, then rounds in which each has a turn.
+"""Run a comparison: prepare and tune all servers, then measure each in every round.
 
-What the records have already is not measured again.
+What the records already contain is not measured again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ class Course:
     """One comparison.
 
     Attributes:
-        repeats: rounds.
-        closer: how many of them look closer than at the highest rate.
-        tuning: whether waiting times are tried out.
-        budget_s: no round is begun that would end later than this after the start, but the first.
+        repeats: number of rounds.
+        closer: number of rounds that measure more than the highest rate.
+        tuning: whether to try out waiting times.
+        budget_s: except for the first, no round is begun that would end later than this after the
+            start.
         after_round: called after tuning and after each round.
     """
 
@@ -51,7 +52,7 @@ class Course:
     _contests: dict[str, dict[str, Contest]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Prepare everybody, then measure round by round."""
+        """Prepare all servers, then measure round by round."""
         start_s = time.monotonic()
         for case in self.cases:
             about = {"slo_s": case.slo_s, "batch_max": case.batch_max, "burst": case.burst}
@@ -72,7 +73,7 @@ class Course:
             self.after_round()
 
     def _prepare(self, case: Case, server: Server) -> None:
-        """Install and tune; a server that cannot take part is recorded with the reason."""
+        """Install and tune a server, or record why it cannot take part."""
         reason = server.refuses(case)
         if not reason:
             try:
@@ -90,7 +91,7 @@ class Course:
         _say(f"{case.name} {server.name}: skipped, {reason}")
 
     def _tune(self, contest: Contest) -> None:
-        """Leave the contest with the best waiting time, and about its highest rate."""
+        """Set the contest's best waiting time and approximate highest rate."""
         of = {"case": contest.case.name, "server": contest.server.name}
         waits_ms = contest.server.waits_ms(contest.case)
         for wait_ms in waits_ms if self.tuning and len(waits_ms) > 1 else ():
@@ -105,7 +106,7 @@ class Course:
         contest.near_rps = best["max_rps"] if best else 0.0
 
     def _round(self, case: Case, repeat: int) -> bool:
-        """Everybody's turn, the first one another in each round; whether there was one to take."""
+        """Measure missing servers, starting with another each round; return False if none is."""
         names = list(self._contests[case.name])
         first = repeat % max(1, len(names))
         have = {p["server"] for p in self.records.find("point", case=case.name, repeat=repeat)}

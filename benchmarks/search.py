@@ -1,6 +1,6 @@
-"""The highest rate a server sustains: geometric steps until bracketed, then bisection.
+"""Find the highest rate a server sustains: geometric steps until bracketed, then bisection.
 
-Pure: it asks ``sustained`` and knows neither servers nor clocks.
+The search is pure: it calls ``sustained`` and knows neither servers nor clocks.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def highest_rate(
     step: float = WIDE,
     resolution: float = 0.05,
 ) -> float:
-    """The highest rate found for which ``sustained`` is true; 0 if there is none.
+    """Return the highest rate found for which ``sustained`` is true, or 0 if there is none.
 
     Args:
         sustained: probes one rate.
         start_rps: first guess.
-        step: factor between rates until one holds and one does not.
-        resolution: how close, as a share, the rates that did and did not hold must come.
+        step: factor between rates until one is sustained and one is not.
+        resolution: relative distance at which the search between the two stops.
     """
     good, bad = 0.0, math.inf
     rate = start_rps

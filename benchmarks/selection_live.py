@@ -1,10 +1,10 @@
-"""How long a running front takes to find the variant that a request asks for, by its own metric.
+"""Measure how long a running front takes to find the variant for a request, by its own metric.
 
-A front as ``carpool up`` starts it, a process that serves HTTP, follows a plan that offers 10 to
-10 000 variants, two of which run. Requests say what they need in headers, each something else, and
-many of them in vain. The front counts how long each choice takes, ``batch_selection_seconds``; that
-is from the request that has been read to the class that may serve it, or to knowing that none can,
-with the name that the demand is counted under.
+A front as started by ``carpool up``, a process that serves HTTP, follows a plan that offers 10 to
+10 000 variants, two of which run. Requests state different needs in headers, many of which cannot
+be met. The front counts how long each choice takes, ``batch_selection_seconds``: from the parsed
+request to the class that may serve it, or to the finding that none can, with the name under which
+the demand is counted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _US_PER_S = 1e6
 def measured_live(
     kind: str, draw: Callable[[random.Random, str], Profile], count: int, requests: int
 ) -> str:
-    """A line for so many variants, drawn like this."""
+    """Return a line of results for ``count`` variants, as drawn by ``draw``."""
     chance = random.Random(count)
     profiles = [draw(chance, f"v{number}") for number in range(count)]
     with tempfile.TemporaryDirectory(prefix="carpool-selection-") as folder:
@@ -64,7 +64,7 @@ def measured_live(
 
 
 def _plan(profiles: list[Profile], running: list[Profile]) -> Plan:
-    """All on offer, some with an instance; the two that run are good at nothing else."""
+    """Return a plan that offers all variants and has an instance of each running one."""
     classes = tuple(
         InstanceClass(each.name, cpu=1, batch_size=8, replicas=1, variant=each.name)
         for each in running
@@ -78,7 +78,7 @@ def _plan(profiles: list[Profile], running: list[Profile]) -> Plan:
 
 @contextmanager
 def _started(place: Path, names: list[str]) -> Iterator[None]:
-    """A front that goes on with the plan that is written down, and instances behind it."""
+    """Run a front that resumes from the stored plan, and instances behind it."""
     common = {
         **os.environ,
         "PYTHONPATH": str(_ROOT),
@@ -116,7 +116,7 @@ def _started(place: Path, names: list[str]) -> Iterator[None]:
 async def _asked(
     address: str, chance: random.Random, profiles: list[Profile], requests: int
 ) -> tuple[Counter[int], str]:
-    """Ask for many things; the answers by status, and the front's metrics after that."""
+    """Send requests with random needs; return counts by status, and the front's metrics."""
     pool = Pool(address, max_connections=_CALLERS)
     await _until_ready(pool)
     dearest = max(profile.cost for profile in profiles)
@@ -153,7 +153,7 @@ async def _until_ready(pool: Pool) -> None:
 
 
 def _quantile(text: str, share: float) -> float:
-    """In microseconds, as Prometheus's ``histogram_quantile`` reckons it."""
+    """Return a quantile in microseconds, as Prometheus's ``histogram_quantile`` computes it."""
     steps = []
     for line in text.splitlines():
         if line.startswith(_SERIES):

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(path: Path, policy: str, horizon_s: float) -> dict[str, Any]:
-    """The metrics of a scenario under a policy."""
+    """Return the metrics of a scenario under a policy."""
     scenario = replace(read_scenario(path), horizon_s=horizon_s)
     guard = Guard(chosen_policy(policy, scenario.policies))
     return measured(Simulation(scenario, guard, Settings()).run())

@@ -1,7 +1,7 @@
-"""How many requests a second one core simulates: ``python -m benchmarks.simulator``.
+"""Measure how many requests per second one core simulates: ``python -m benchmarks.simulator``.
 
-Seconds are those of the processor, so that neighbours on the machine change little. The best of
-some rounds counts, as nothing makes a program faster than it is.
+Times are CPU seconds, so that neighbours on the machine change little. The best of several rounds
+counts, as nothing makes a program faster than it is.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Case:
     """A load to simulate.
 
     Attributes:
-        name: What it shows.
+        name: Description of the case.
         batch: Requests in a full batch.
-        instances: Of each function.
-        functions: How many there are.
-        load: Of what the instances can take.
-        requests: In all.
+        instances: Instances of each function.
+        functions: Number of functions.
+        load: Load as a share of the instances' capacity.
+        requests: Total number of requests.
     """
 
     name: str
@@ -69,7 +69,7 @@ CASES = (
 
 
 class _Following:
-    """As many instances as the measured rate asks for, with a tenth to spare."""
+    """Policy that holds the instances for the measured rate and a tenth more."""
 
     def __init__(self, batch: int, exec_s: float, least: int = 1, *, fixed: bool = False) -> None:
         self._class = InstanceClass("a", 1.0, batch, least, exec_s=exec_s, rate_high=batch / exec_s)
@@ -77,7 +77,7 @@ class _Following:
         self._fixed = fixed
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
-        """One class, one route."""
+        """Return a plan with one class and one route."""
         return PlanningResult({load.name: self._of(load) for load in snapshot.functions})
 
     def _of(self, load: FunctionLoad) -> Plan:
@@ -103,7 +103,7 @@ def _scenario(processes: list[ArrivalProcess], model: Linear, horizon_s: float) 
 
 
 def speed(case: Case) -> float:
-    """Requests per second of processor time."""
+    """Return the simulated requests per CPU second."""
     model = Linear(0.05, 0.005)
     exec_s = 0.05 + 0.005 * case.batch
     rate_rps = case.load * case.instances * case.batch / exec_s
@@ -116,7 +116,7 @@ def speed(case: Case) -> float:
 
 
 def week(days: float, *, rate_level: bool) -> tuple[float, dict[str, float], int]:
-    """Seconds that days at 50 requests per second take, what comes out, and how many were run."""
+    """Simulate days at 50 requests per second; return CPU time, metrics and simulated requests."""
     hours = [50 * (1 + 0.8 * math.sin(2 * math.pi * hour / 24)) for hour in range(int(24 * days))]
     trace = Trace(tuple(3600.0 * n for n in range(len(hours))), tuple(hours), 3600.0 * len(hours))
     scenario = _scenario([trace], Linear(0.05, 0.02, load_s=2.0), days * _DAY_S)
@@ -135,7 +135,7 @@ def week(days: float, *, rate_level: bool) -> tuple[float, dict[str, float], int
 
 
 def main(argv: list[str]) -> int:
-    """Measure and print; JSON with ``--json``."""
+    """Measure and print text, or JSON with ``--json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulator")
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts (3)")
     parser.add_argument("--days", type=float, default=7.0, help="for the rate-level mode (7)")

@@ -99,13 +99,13 @@ def _print_starts(trees: list[Path], rounds: int, partition: str) -> None:
 
 
 def _cells(rows: Sequence[Row]) -> str:
-    """Medians, in milliseconds."""
+    """Return the medians in milliseconds."""
     passed_s, cpu_s = (statistics.median(column) for column in zip(*rows, strict=True))
     return f" {passed_s * 1e3:.0f} | {cpu_s * 1e3:.0f} |"
 
 
 def _starts(tree: Path, partition: str) -> Iterator[tuple[str, Row]]:
-    """One start of everything."""
+    """Start everything once and yield each part's times."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     for name, code in _IMPORTS.items():
         argv = [sys.executable, "-c", code]
@@ -122,7 +122,7 @@ def _starts(tree: Path, partition: str) -> Iterator[tuple[str, Row]]:
 
 
 def _timed(start: Callable[[], object]) -> Row:
-    """What it takes until it returns, and what its processes use until they have ended."""
+    """Return the time until ``start`` returns, and the CPU time of its finished processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     began_s = time.monotonic()
     answered_s = start()
@@ -144,7 +144,7 @@ def _sidecar(setup: Setup, tree: Path, server: Server) -> float:
 
 
 def _until_answered(argv: Sequence[str], env: dict[str, str], setup: Setup) -> float:
-    """Start it, ask until it answers, end it; when it answered."""
+    """Start a process, poll until it responds, and end it; return when it responded."""
     log, pause = setup.scratch / "log", threading.Event()
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -167,7 +167,7 @@ def _until_answered(argv: Sequence[str], env: dict[str, str], setup: Setup) -> f
 
 
 def _ask(port: int, path: str = "/", body: bytes = b"") -> int:
-    """The status of one request; 0 if there is none."""
+    """Return the status of one request, or 0 without a response."""
     headers = {"content-type": "application/json"}
     if pair := credentials_for(f"http://127.0.0.1:{port}"):
         headers |= [pair.header]
@@ -185,7 +185,7 @@ def _ask(port: int, path: str = "/", body: bytes = b"") -> int:
 
 
 def _from_zero(running: Running) -> Row:
-    """One call after the function was scaled to zero; CPU time is of all processes meanwhile."""
+    """Time one call after scaling the function to zero, with the CPU time of all processes."""
     pause = threading.Event()
     _scale(running.port, 0)
     while any(part in ("sidecar", "handler") for part, _ in _memory(running)):
@@ -226,7 +226,7 @@ def _print_memory(tree: Path, rate_rps: float, span_s: float, partition: str) ->
 
 
 def _memory(running: Running) -> Iterator[tuple[str, tuple[float, float]]]:
-    """PSS and RSS, in megabytes, of each part of ``carpool up``."""
+    """Yield PSS and RSS in megabytes for each part of ``carpool up``."""
     for process in usage.processes(running.pid):
         for words, part in _PARTS.items():
             if words in process.command:
@@ -234,7 +234,7 @@ def _memory(running: Running) -> Iterator[tuple[str, tuple[float, float]]]:
 
 
 def _of(tree: Path, partition: str) -> Server:
-    """``carpool up`` from a tree."""
+    """Return ``carpool up`` from a tree as a server."""
 
     def launch(setup: Setup) -> Launch:
         made = CARPOOL_PROVIDER.launch(setup)

@@ -1,12 +1,12 @@
-"""The best static choice of variants for a scenario: searched, not guessed.
+"""Search for the best static choice of variants for a scenario.
 
-What stands still is, for each function, either one pool of instances of one variant for all its
-applications, or one pool for each of them. Of every pool the cheapest is taken that misses no more
-than may be missed in a simulation of the whole horizon: all variants with all numbers of instances
-are candidates, in the order of their cost. One is passed over unseen only if it cannot take the
-load, however requests fall: where the rate of a while is above what the instances can take, the
-rest is late. So no choice of this kind is cheaper. (Two variants for one application are not
-looked at.)
+A static choice has, for each function, either one pool of instances of one variant for all its
+applications, or one pool for each application. The cheapest pool is taken that misses no more than
+allowed in a simulation of the whole horizon: all variants with all numbers of instances are
+candidates, in the order of their cost. A candidate is skipped without simulation only if it cannot
+take the load, however requests are distributed: where the rate exceeds its capacity for a while,
+the excess is late. So no choice of this kind is cheaper. (Two variants for one application are not
+considered.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SURE = 1.2  # times more misses than may be, so that chance cannot have been th
 
 
 class Pool(NamedTuple):
-    """So many instances of one variant, for these applications."""
+    """A number of instances of one variant, for the given applications."""
 
     apps: tuple[str, ...]
     offer: Offer
@@ -48,19 +48,19 @@ class Pool(NamedTuple):
 
 
 class Static:
-    """The same pools for ever, as a policy."""
+    """Policy that always proposes the same pools."""
 
     def __init__(self, pools: dict[str, tuple[Pool, ...]]) -> None:
         self._proposals = {name: _proposal(of_function) for name, of_function in pools.items()}
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
-        """What has been decided once."""
+        """Return the fixed proposals."""
         del loads, cluster
         return self._proposals
 
 
 class Standing:
-    """Pools by the names of their classes, as a policy that a scenario can name."""
+    """Policy with fixed pools, given by the names of their classes in a scenario."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -77,7 +77,7 @@ class Standing:
         self._offers = Offers()
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
-        """The same every time."""
+        """Return the same pools every time."""
         del cluster
         proposals = {}
         for load in loads:
@@ -91,7 +91,7 @@ class Standing:
 
 
 def described(pools: dict[str, tuple[Pool, ...]]) -> str:
-    """Pools as a parameter of `Standing`."""
+    """Encode pools as the parameter of `Standing`."""
     data = {
         name: [[pool.apps, pool.offer.size.name, pool.instances] for pool in of_function]
         for name, of_function in pools.items()
@@ -100,7 +100,7 @@ def described(pools: dict[str, tuple[Pool, ...]]) -> str:
 
 
 def best_static(scenario: Scenario, most_missed: float) -> dict[str, tuple[Pool, ...]]:
-    """The cheapest pools by function, with at most such a share of requests missed."""
+    """Return the cheapest pools by function that miss at most ``most_missed`` of the requests."""
     found = {}
     for function in scenario.functions:
         shared = _pool(scenario, function, function.apps, most_missed)
@@ -136,7 +136,7 @@ def _pool(
 
 
 def _by_cost(scenario: Scenario) -> Iterator[tuple[float, Offer, int]]:
-    """Every variant that suits, with 1, 2, ... instances, the cheapest first."""
+    """Yield every suitable variant with 1, 2, ... instances, the cheapest first."""
     load = snapshot_of(scenario).functions[0]
     offers = [o for o in Offers().of(load) if all(o.suits(app) for app in load.apps)]
     heap = []
@@ -151,7 +151,7 @@ def _by_cost(scenario: Scenario) -> Iterator[tuple[float, Offer, int]]:
 
 
 def _proposal(pools: tuple[Pool, ...]) -> Proposal:
-    """These pools; applications whose pools are of one size share them."""
+    """Return a proposal of these pools; applications with pools of the same size share them."""
     instances: Counter[Size] = Counter()
     for pool in pools:
         instances[pool.offer.size] += pool.instances

@@ -44,7 +44,7 @@ _SHOWN = [("authorization", f"Bearer {_TOKEN}")]
 
 
 class Gateway:
-    """Lists functions, and the classes that it was told to deploy."""
+    """Stand-in gateway that lists functions and the classes deployed to it."""
 
     def __init__(self) -> None:
         self.functions: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ class Gateway:
         }
 
     def __call__(self, exchange: Exchange) -> None:
-        """As the OpenFaaS API would."""
+        """Respond as the OpenFaaS API would."""
         if exchange.method == "GET":
             exchange.reply(200, json.dumps(list(self.functions.values())).encode())
             return
@@ -79,7 +79,7 @@ class Gateway:
 
 
 class Sidecar:
-    """One that speaks at its own moments."""
+    """Synthetic sidecar that reports at its own moments."""
 
     def __init__(self, number: int, scaler: str) -> None:
         self._function = f"f{number % _FUNCTIONS}"
@@ -126,7 +126,7 @@ class Sidecar:
         return report.to_json()
 
     async def speak(self, interval_s: float, until_s: float, took: list[float]) -> None:
-        """Speak until it is time to stop."""
+        """Report until ``until_s``, adding the time of each exchange to ``took``."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + random.random() * interval_s
         while due_s < until_s:
@@ -144,12 +144,12 @@ class Sidecar:
             due_s += interval_s
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._pool.close()
 
 
 async def measure(sidecars: int, interval_s: float, duration_s: float) -> dict[str, Any]:
-    """One run."""
+    """Measure one number of sidecars."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.disable()  # a pause here would be taken for one there
@@ -231,7 +231,7 @@ def _processor_s(pid: int) -> float:
 
 
 def main() -> int:
-    """Measure, and print a line of JSON for each number of sidecars."""
+    """Measure, and print a JSON line for each number of sidecars."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sidecars", type=int, action="append")
     parser.add_argument("--interval", type=float, default=5.0)

@@ -1,7 +1,7 @@
 """Models that played no part in choosing how operators are composed, nor in the package's profiles.
 
-They have the shapes of well-known ones: detectors, recognisers, U-Nets, upscalers, encoders,
-decoders, recurrent ones and whole-number ones; built here with seeded weights, nothing is
+They have the shapes of well-known models: detectors, recognisers, U-Nets, upscalers, encoders,
+decoders, recurrent and quantised ones. They are built here with seeded weights; nothing is
 downloaded.
 """
 
@@ -27,7 +27,7 @@ _MICROSOFT = "com.microsoft"
 
 
 def unet() -> onnx.ModelProto:
-    """U-Net at 96 pixels: three levels, transposed convolutions, skip connections."""
+    """Return a U-Net at 96 pixels: three levels, transposed convolutions, skip connections."""
     net, skips, channels = Layers("unet", ["batch", 3, 96, 96]), [], 3
     for out in (24, 48, 96):
         net.conv(channels, out, 3).op("Relu").conv(out, out, 3).op("Relu")
@@ -45,7 +45,10 @@ def unet() -> onnx.ModelProto:
 
 
 def detector() -> onnx.ModelProto:
-    """A one-stage detector at 192 pixels: SiLU, a pyramid with nearest upsampling, three heads."""
+    """Return a one-stage detector at 192 pixels.
+
+    It has SiLU, a pyramid with nearest-neighbour upsampling, and three heads.
+    """
     net, levels, channels = Layers("detector", ["batch", 3, 192, 192]), [], 3
     for at, out in enumerate((16, 32, 64, 96, 128)):
         _silu(net.conv(channels, out, 3, 2))
@@ -74,7 +77,7 @@ def detector() -> onnx.ModelProto:
 
 
 def recogniser() -> onnx.ModelProto:
-    """A recogniser of lines of text, 32 by 160 pixels: convolutions and two BiLSTM layers."""
+    """Return a recogniser of text lines, 32 by 160 pixels: convolutions and two BiLSTM layers."""
     net, channels = Layers("recogniser", ["batch", 1, 32, 160]), 1
     for out, window in ((32, (2, 2)), (64, (2, 2)), (128, (2, 1)), (128, (2, 1)), (192, (2, 1))):
         net.conv(channels, out, 3).op("Relu")
@@ -87,14 +90,14 @@ def recogniser() -> onnx.ModelProto:
 
 
 def gru_tagger() -> onnx.ModelProto:
-    """Embeddings, two GRU layers over 64 steps, a tag for each."""
+    """Return a tagger: embeddings, two GRU layers over 64 steps, a tag for each step."""
     net = Layers("gru_tagger", ["batch", 64], TensorProto.INT64)
     net.embedding(3000, 96).transpose((1, 0, 2)).gru(96, 160).gru(160, 160)
     return net.transpose((1, 0, 2)).matmul(160, 24).op("LogSoftmax", axis=-1).model()
 
 
 def encoder() -> onnx.ModelProto:
-    """Six BERT-like layers of width 384 over 96 tokens."""
+    """Return six BERT-like layers of width 384 over 96 tokens."""
     net = Layers("encoder", ["batch", 96], TensorProto.INT64)
     net.embedding(4000, 384).norm(384)
     for _ in range(6):
@@ -103,7 +106,7 @@ def encoder() -> onnx.ModelProto:
 
 
 def decoder() -> onnx.ModelProto:
-    """Three decoder layers of width 320 over 48 tokens, with a vocabulary of 5000."""
+    """Return three decoder layers of width 320 over 48 tokens, with a vocabulary of 5000."""
     net = Layers("decoder", ["batch", 48], TensorProto.INT64)
     net.embedding(5000, 320)
     for _ in range(3):
@@ -112,7 +115,7 @@ def decoder() -> onnx.ModelProto:
 
 
 def dilated() -> onnx.ModelProto:
-    """A temporal convolutional network: eight dilated gated blocks over 512 steps."""
+    """Return a temporal convolutional network: eight dilated gated blocks over 512 steps."""
     net = Layers("dilated", ["batch", 40, 512])
     net.op("Conv", net.weight(64, 40, 1, fan_in=40), kernel_shape=[1])
     for at in range(8):
@@ -130,7 +133,7 @@ def dilated() -> onnx.ModelProto:
 
 
 def upscaler() -> onnx.ModelProto:
-    """Super-resolution by three from 72 pixels: PRelu, depth to space."""
+    """Return a model for super-resolution by three from 72 pixels: PRelu, depth to space."""
     net = Layers("upscaler", ["batch", 1, 72, 72])
     net.conv(1, 48, 5).op("PRelu", net.weight(48, 1, 1)).conv(48, 16, 1)
     for _ in range(3):
@@ -140,7 +143,7 @@ def upscaler() -> onnx.ModelProto:
 
 
 def squeeze_excite() -> onnx.ModelProto:
-    """An efficient classifier at 128 pixels: inverted bottlenecks with squeeze and excitation."""
+    """Return an efficient classifier at 128 pixels: inverted bottlenecks, squeeze-excitation."""
     net, channels = Layers("squeeze_excite", ["batch", 3, 128, 128]), 24
     net.conv(3, 24, 3, 2).op("HardSwish")
     for out, size, stride in (
@@ -164,7 +167,7 @@ def squeeze_excite() -> onnx.ModelProto:
 
 
 def convnext() -> onnx.ModelProto:
-    """Blocks with depthwise 7 by 7 windows, channels last, layer normalisation and GELU."""
+    """Return blocks of depthwise 7 by 7 windows, channels last, layer normalisation and GELU."""
     net, width = Layers("convnext", ["batch", 3, 128, 128]), 64
     net.op("Conv", net.weight(64, 3, 4, 4, fan_in=48), kernel_shape=[4, 4], strides=[4, 4])
     for out in (64, 128):
@@ -181,7 +184,7 @@ def convnext() -> onnx.ModelProto:
 
 
 def mixer() -> onnx.ModelProto:
-    """Six mixer blocks over 49 patches of width 192."""
+    """Return six mixer blocks over 49 patches of width 192."""
     net = Layers("mixer", ["batch", 49, 192])
     for _ in range(6):
         start = net.last
@@ -193,7 +196,7 @@ def mixer() -> onnx.ModelProto:
 
 
 def fused() -> onnx.ModelProto:
-    """Four encoder layers of the runtime's own fused operators, width 256, 80 tokens."""
+    """Return four encoder layers of the runtime's own fused operators, width 256, 80 tokens."""
     net = Layers("fused", ["batch", 80, 256])
     for _ in range(4):
         start = net.last
@@ -208,7 +211,7 @@ def fused() -> onnx.ModelProto:
 
 
 def autoencoder() -> onnx.ModelProto:
-    """A convolutional autoencoder at 64 pixels, with overlapping transposed windows."""
+    """Return a convolutional autoencoder at 64 pixels, with overlapping transposed windows."""
     net, channels = Layers("autoencoder", ["batch", 3, 64, 64]), 3
     for out in (32, 64, 128):
         net.conv(channels, out, 3, 2).op("LeakyRelu", alpha=0.1)
@@ -222,7 +225,7 @@ def autoencoder() -> onnx.ModelProto:
 
 
 def segmenter() -> onnx.ModelProto:
-    """Segmentation at 112 pixels: dilated context, linear upsampling by eight."""
+    """Return a segmentation model at 112 pixels: dilated context, linear upsampling by eight."""
     net, channels = Layers("segmenter", ["batch", 3, 112, 112]), 3
     for out in (24, 48, 96):
         net.conv(channels, out, 3, 2).op("Relu").conv(out, out, 3, groups=out).op("Relu")
@@ -238,7 +241,7 @@ def segmenter() -> onnx.ModelProto:
 
 
 def keyword() -> onnx.ModelProto:
-    """A keyword spotter: few depthwise blocks over 49 frames of 10 numbers."""
+    """Return a keyword spotter: few depthwise blocks over 49 frames of 10 numbers."""
     net = Layers("keyword", ["batch", 1, 49, 10])
     net.conv(1, 64, 5, 2).op("Relu")
     for _ in range(4):
@@ -247,7 +250,7 @@ def keyword() -> onnx.ModelProto:
 
 
 def int8_static() -> onnx.ModelProto:
-    """A residual classifier at 96 pixels in whole numbers, by the runtime's static quantisation."""
+    """Return an integer residual classifier at 96 pixels, by the runtime's static quantisation."""
     from onnxruntime.quantization import (  # noqa: PLC0415  of the runtime
         CalibrationDataReader,
         QuantFormat,
@@ -255,14 +258,14 @@ def int8_static() -> onnx.ModelProto:
     )
 
     class Some(CalibrationDataReader):  # type: ignore[misc]
-        """Two batches."""
+        """Calibration data of two batches."""
 
         def __init__(self) -> None:
             rng = np.random.default_rng(5)
             self._left = [rng.standard_normal((1, 3, 96, 96), np.float32) for _ in range(2)]
 
         def get_next(self) -> dict[str, np.ndarray] | None:
-            """The next one."""
+            """Return the next batch, or None after the last."""
             return {"input": self._left.pop()} if self._left else None
 
     return _quantised(
@@ -271,7 +274,7 @@ def int8_static() -> onnx.ModelProto:
 
 
 def int8_dynamic() -> onnx.ModelProto:
-    """Two encoder layers whose matrix products are in whole numbers, quantised as they run."""
+    """Return two encoder layers with integer matrix products, quantised at run time."""
     from onnxruntime.quantization import quantize_dynamic  # noqa: PLC0415  of the runtime
 
     net = Layers("int8_dynamic", ["batch", 64], TensorProto.INT64)

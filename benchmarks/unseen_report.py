@@ -1,4 +1,4 @@
-"""The report on models composed of operators measured alone, with every point."""
+"""Report on models composed of operators measured alone, with every point."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def unseen_report(
     commit: str,
     note: str,
 ) -> str:
-    """The report as Markdown.
+    """Return the report as Markdown.
 
     Args:
-        points: All that were measured.
-        lists: The names of the models that composition was chosen by, and of those left out.
-        origin: What was measured on.
-        commit: Of the code.
-        note: About the machine, if there is something to know.
+        points: All measured points.
+        lists: Names of the models used to choose the composition, and of those left out.
+        origin: Where the points were measured.
+        commit: Commit of the code.
+        note: Remark on the machine; may be empty.
     """
     lines = [
         "# Latency composed of operators measured alone",
@@ -73,7 +73,7 @@ def unseen_report(
 
 
 def _missing(points: Sequence[UnseenPoint], lists: Mapping[str, Sequence[str]]) -> str:
-    """What of the lists the figures say nothing about."""
+    """Return which models of the lists were not measured."""
     known = {point.model for point in points}
     lacking = [
         f"{len(names)} of {len(models)} models {name} ({', '.join(names)})"
@@ -101,11 +101,11 @@ def _summary(name: str, points: Sequence[UnseenPoint]) -> str:
 
 
 def _bounds(points: Sequence[UnseenPoint], name: str) -> str:
-    """What the interval of models whose operators were measured would have to be.
+    """Return what the interval for models with measured operators would have to be.
 
-    Between the least and the largest error of n models a further one lies with a probability of
-    (n - 1) / (n + 1), however errors are distributed; percentiles of all points would be too
-    narrow, as the points of one model err alike.
+    A further model lies between the least and the largest error of n models with a probability of
+    (n - 1) / (n + 1), whatever the distribution of errors. Percentiles of all points would be too
+    narrow, because the errors of one model's points are similar.
     """
     found = []
     for threads in (1, 2):

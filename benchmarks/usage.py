@@ -1,4 +1,4 @@
-"""What a tree of processes has used, read from /proc."""
+"""Read the resource usage of a process tree from /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KB = 1024
 
 
 class Usage(NamedTuple):
-    """CPU time so far of all processes alive, and the memory they hold now."""
+    """CPU time so far of all living processes, and their current memory."""
 
     cpu_s: float
     rss_mb: float
@@ -22,7 +22,7 @@ class Usage(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A process by its command line, and its memory: proportional, and all that it maps."""
+    """A process's command line, and its memory: proportional (PSS) and resident (RSS)."""
 
     command: str
     pss_mb: float
@@ -30,7 +30,7 @@ class Process(NamedTuple):
 
 
 def of_tree(root: int) -> Usage:
-    """The usage of process ``root`` and all its descendants.
+    """Return the usage of process ``root`` and all its descendants.
 
     Memory is proportional (PSS): pages that processes share are counted once.
     """
@@ -41,7 +41,7 @@ def of_tree(root: int) -> Usage:
 
 
 def processes(root: int) -> list[Process]:
-    """Process ``root`` and all its descendants, with the memory that each holds now."""
+    """Return process ``root`` and all its descendants, with their current memory."""
     return [
         Process(_command(pid), *(_memory_kb(pid, key) / _KB for key in ("Pss:", "Rss:")))
         for pid in _tree(root)
@@ -49,13 +49,13 @@ def processes(root: int) -> list[Process]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that process ``pid`` alone has used; 0 if there is none."""
+    """Return the CPU seconds used by process ``pid`` alone, or 0 if it does not exist."""
     stat = _stat(Path(f"/proc/{pid}"))
     return (int(stat[_USER]) + int(stat[_SYSTEM])) / _TICKS_PER_S if stat else 0.0
 
 
 def _tree(root: int) -> dict[int, list[str]]:
-    """Fields of /proc/PID/stat of a process and its descendants."""
+    """Return the fields of /proc/PID/stat for a process and its descendants."""
     stats = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (stat := _stat(folder)):

@@ -1,15 +1,15 @@
-"""What no policy can be cheaper than, on a scenario whose load is known: bounds on what is saved.
+"""Bound the cost of any policy from below, on a scenario whose load is known.
 
-All of them look at one stretch of the load after the other, know it beforehand, and start and stop
-instances in no time and for nothing. From the lowest to the highest:
+All bounds consider one stretch of the load after the other, know it beforehand, and start and stop
+instances at once and at no cost. From the lowest to the highest:
 
-* ``any part``: an instance can be had in parts, so that nothing is ever idle.
-* ``whole``: whole instances, and requests that come as regularly as they can. Batches may take the
-  whole objective. Requests may be let go, where that saves most, up to the share that is given; the
-  bound is Lagrange's, with a price for each request let go.
-* ``random``: whole instances, and as many as requests that come at random need by the policy's own
-  rule (`scaler.policies.common.staffing`, exact to a twentieth or an instance). No proof as the
-  others are, but what the policy would cost if it knew the rates and did not have to wait or hold.
+* ``any part``: instances can be split into parts, so that nothing is ever idle.
+* ``whole``: whole instances, and requests that arrive as regularly as possible. Batches may take
+  the whole objective. Requests may be dropped where that saves most, up to the given share; the
+  bound is Lagrange's, with a price for each dropped request.
+* ``random``: whole instances, as many as random arrivals need by the policy's own rule
+  (`scaler.policies.common.staffing`, exact to a twentieth or an instance). Unlike the others this
+  is no proof, but the policy's cost if it knew the rates and did not have to wait or hold.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _STEP = 1.02  # rates are rounded down to a power of this, so that there are few
 
 
 class Bounds(NamedTuple):
-    """Costs of a whole scenario, by what may be missed where that matters.
+    """Costs of a whole scenario, by the allowed share of misses where that matters.
 
     Attributes:
-        any_part: With instances in parts.
-        whole: With whole ones.
-        random: With whole ones and requests at random.
+        any_part: With divisible instances.
+        whole: With whole instances.
+        random: With whole instances and random arrivals.
     """
 
     any_part: float
@@ -53,7 +53,7 @@ class Bounds(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """One function for a while."""
+    """One function during one stretch of the load."""
 
     options: tuple[Option, ...]
     rates_rps: tuple[float, ...]
@@ -61,7 +61,7 @@ class _Stretch(NamedTuple):
 
 
 def bounds(scenario: Scenario, missed: Sequence[float]) -> Bounds:
-    """What the scenario costs at the least, if such shares of all requests may be missed."""
+    """Return the least costs of the scenario for these allowed shares of missed requests."""
     regular = list(_stretches(scenario, None))
     requests = sum(sum(each.rates_rps) for each in regular) * _STEP_S
     any_part = sum(map(_in_parts, regular))
@@ -78,7 +78,7 @@ def bounds(scenario: Scenario, missed: Sequence[float]) -> Bounds:
 
 
 def _stretches(scenario: Scenario, missed: float | None) -> Iterator[_Stretch]:
-    """Every function at every rate, with what instances are worth at random arrivals, if asked."""
+    """Yield every function at every rate, with instances rated for random arrivals if asked."""
     offers_of = Offers()
     for function, load in zip(scenario.functions, snapshot_of(scenario).functions, strict=True):
         regular = list(_regular(scenario, load))
@@ -101,7 +101,7 @@ def _stretches(scenario: Scenario, missed: float | None) -> Iterator[_Stretch]:
 
 
 def _regular(scenario: Scenario, load: FunctionLoad) -> Iterator[tuple[Option, tuple[float, ...]]]:
-    """Every variant and the most that it takes of each application."""
+    """Yield every variant with its highest rate for each application."""
     for accuracy, model in _models(load.model):
         shapes: dict[tuple[float, float], dict[int, float]] = {}
         for batch, cpu, gpu in model.configurations(load.max_batch):
@@ -125,7 +125,7 @@ def _models(model: LatencyModel) -> list[tuple[float, LatencyModel]]:
 
 
 def _in_parts(stretch: _Stretch) -> float:
-    """Every request where one costs the least."""
+    """Return the cost with every request where it costs the least."""
     return _STEP_S * sum(
         rate * min(o.cost / w for o, w in zip(stretch.options, worth, strict=True) if w)
         for rate, worth in zip(stretch.rates_rps, stretch.worths, strict=True)
@@ -133,13 +133,13 @@ def _in_parts(stretch: _Stretch) -> float:
 
 
 def _rounded(rate_rps: float) -> float:
-    """Down, as a bound may be."""
+    """Round the rate down, which keeps a bound valid."""
     return _STEP ** math.floor(math.log(rate_rps) / math.log(_STEP)) if rate_rps else 0.0
 
 
 @cache
 def _in_whole(stretch: _Stretch, price: float) -> float:
-    """The integer program, where a request may be let go for such a price."""
+    """Solve the integer program, in which a request may be dropped for ``price``."""
     options, worths = stretch.options, stretch.worths
     spared = 0.0
     if price < math.inf:

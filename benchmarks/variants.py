@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
 
 
 def _compared(tasks: int, needs_most: int) -> str:
-    """Ratios of costs, and times, on tasks of up to so many needs."""
+    """Return ratios of costs, and times, for tasks of up to ``needs_most`` needs."""
     draw = random.Random(1)
     ratios: list[float] = []
     times: dict[str, list[float]] = {"greedy": [], "program": []}
@@ -105,7 +105,7 @@ def _compared(tasks: int, needs_most: int) -> str:
 
 
 def _bound(scenario: Scenario) -> None:
-    """What the day costs at the least, and how many times that the best static choice."""
+    """Print the bounds on the day's cost."""
     found = bounds(scenario, _BOUND_MISSED)
     print(f"at the least, instances in parts: {found.any_part:.4f}")
     for share, cost in found.whole.items():
@@ -119,7 +119,7 @@ def _at(ordered: list[float], share: float) -> float:
 
 
 def _simulate(scenario: Scenario, most_missed: float) -> None:
-    """The day, under variants and under what else there could be."""
+    """Simulate the day with variants and with the alternatives."""
     print(f"best static choice, searched with at most {most_missed:.0%} missed:", flush=True)
     pools = best_static(scenario, most_missed)
     for name, of_function in pools.items():
@@ -158,7 +158,7 @@ def _table(scenario: Scenario, policies: Mapping[str, Any]) -> None:
 
 
 def _low(scenario: Scenario) -> None:
-    """A request a second of each application, beside an instance of each variant on a GPU."""
+    """Simulate two requests per second, beside a static instance of each variant on a GPU."""
     calm = _at_rate(scenario, 2.0)
     (function,) = calm.functions
     load = snapshot_of(calm).functions[0]
@@ -178,7 +178,7 @@ def _low(scenario: Scenario) -> None:
 
 
 def _throughput(scenario: Scenario, most_missed: float) -> None:
-    """The highest rate that two servers take, with variants and with replicas of one."""
+    """Find the highest rate of two servers, with variants and with replicas of one variant."""
     small = dataclasses.replace(scenario, nodes=(Node("cores", 24.0, 0), Node("gpu", 8.0, 1)))
     print(f"highest rate on 32 cores and a GPU with at most {most_missed:.0%} missed:", flush=True)
     found = {}
@@ -196,7 +196,7 @@ def _throughput(scenario: Scenario, most_missed: float) -> None:
 
 
 def _at_rate(scenario: Scenario, rate_rps: float, horizon_s: float = 600.0) -> Scenario:
-    """Its first function alone, at so many requests a second of all applications together."""
+    """Return the scenario's first function alone, with ``rate_rps`` over all applications."""
     function = scenario.functions[0]
     apps = tuple(
         dataclasses.replace(app, arrivals=Poisson(rate_rps / len(function.apps)))

@@ -1,9 +1,9 @@
 """INFaaS on the running stack and in the simulator, with the same requests.
 
-One application of the scenario of 175 variants, with a trace that is low, high and low again, under
-variants, replicas and the best static choice. Stand-ins take as long as the variants would;
-everything else is real: provider, sidecars, scaler, processes that start. Variants on a GPU are
-left out, as a provider without one refuses them.
+One application of the scenario of 175 variants runs with a trace that is low, high and low again,
+under variants, replicas and the best static choice. Stand-ins take as long as the variants would;
+everything else is real: provider, sidecars, scaler, starting processes. Variants on a GPU are left
+out, as a provider without a GPU refuses them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POLICIES = ("variants", "replicate", "static")
 
 
 def compared(most_missed: float) -> None:
-    """Run all, and print a line for each."""
+    """Run all policies, and print a line for each."""
     with tempfile.TemporaryDirectory(prefix="carpool-variants-") as folder:
         scenario = _scenario(Path(folder), most_missed)
         outcomes = live(scenario, _POLICIES, None, {}, ["--hold", f"{_HOLD_S:g}s"])
@@ -64,7 +64,7 @@ def compared(most_missed: float) -> None:
 
 
 def _scenario(folder: Path, most_missed: float) -> Scenario:
-    """The scenario with its best static choice among its policies."""
+    """Return the scenario with its best static choice as one of its policies."""
     document = yaml.safe_load((_FOLDER / "variants.yaml").read_text(encoding="utf-8"))
     lines = [f"{start_s:g},{60 * rate:g}" for start_s, rate in _RATES]
     trace = "\n".join(["start_s,requests_per_minute", *lines]) + "\n"

@@ -1,4 +1,4 @@
-"""An environment for each server under test, made on first use below ``.venv-bench/``."""
+"""Environments for the servers under test, made on first use below ``.venv-bench/``."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _INSTALL_TIMEOUT_S = 900
 
 
 class NotInstalled(Exception):
-    """A server's packages cannot be installed here; the message says why."""
+    """Raised when a server's packages cannot be installed; the message says why."""
 
 
 def prepared(server: Server) -> Path:
-    """The Python that has the server's packages, installed now if need be.
+    """Return a Python that has the server's packages, installing them if necessary.
 
     Raises:
         NotInstalled: pip failed, or took too long.
@@ -52,7 +52,7 @@ def prepared(server: Server) -> Path:
 
 
 def versions(server: Server, python: Path) -> dict[str, str]:
-    """The installed versions of what the server is made of."""
+    """Return the installed versions of the server's packages."""
     packages = [*server.packages, *MODEL_PACKAGES]
     names = [package.partition("[")[0] for package in packages]  # less its extras
     ask = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
@@ -61,5 +61,5 @@ def versions(server: Server, python: Path) -> dict[str, str]:
 
 
 def _pins() -> list[str]:
-    """The versions that Carpool's own environment has: one runtime for everybody."""
+    """Return the versions in Carpool's own environment, so that all servers share one runtime."""
     return [f"{name}=={importlib.metadata.version(name)}" for name in MODEL_PACKAGES]

@@ -1,4 +1,4 @@
-"""Carpool: the language all parts speak. Imports no other part, and nothing eagerly."""
+"""Definitions shared by all parts of Carpool. Imports no other part, and nothing eagerly."""
 
 from __future__ import annotations
 

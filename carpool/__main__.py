@@ -1,6 +1,6 @@
 """The ``carpool`` command: a table of commands, each imported only when it is called.
 
-Targets are strings, so that start-up stays fast and nothing here imports another part. Each target
+Targets are strings, so that start-up stays fast and no other part is imported here. Each target
 is ``main(argv: list[str]) -> int``.
 """
 
@@ -183,7 +183,7 @@ def _run(name: str, argv: list[str]) -> int:
 
 
 def extras(module_name: str, package: str) -> str:
-    """The extras that a command's module needs, and one that has a package that it lacks."""
+    """Return the extras that a command's module needs, including the one with ``package``."""
     part = module_name.partition(".")[0]
     if package in _OF_CLUSTERS:
         return f"{_EXTRAS.get(part, part)},kubernetes"

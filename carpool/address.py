@@ -1,4 +1,4 @@
-"""Socket addresses as one string: ``127.0.0.1:8080``, ``[::1]:8080`` or ``unix:/run/x.sock``."""
+"""Socket addresses as strings: ``127.0.0.1:8080``, ``[::1]:8080`` or ``unix:/run/x.sock``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Address(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it can be reached from this machine alone."""
+        """Whether the address can be reached from this machine only."""
         return bool(self.path) or self.host in ("127.0.0.1", "::1", "localhost")
 
     def __str__(self) -> str:
@@ -31,7 +31,11 @@ class Address(NamedTuple):
 
 
 def parse(text: str, name: str = "address") -> Address:
-    """The address ``text`` names; a leading ``http://`` is allowed. ``name`` is for the error.
+    """Return the address in ``text``; a leading ``http://`` is allowed.
+
+    Args:
+        text: Address as given.
+        name: What to call it in errors.
 
     Raises:
         ConfigError: neither ``HOST:PORT`` nor ``unix:PATH``.
@@ -51,7 +55,7 @@ def _is_port(text: str) -> bool:
 
 
 def _is_host(text: str) -> bool:
-    """Whether the system's resolver can be asked for it, which encodes names like this."""
+    """Return whether ``text`` can be passed to the system's resolver, which encodes it as IDNA."""
     try:
         text.encode("idna")
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""The setting `apps`: the applications that share a function, as a JSON list."""
+"""The setting `apps`: applications that share a function, as a JSON list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["App", "apps"]
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An application that shares a function; a request names it in ``X-Carpool-App``."""
+    """An application that shares a function; requests name it in ``X-Carpool-App``."""
 
     name: str
     slo_s: float
@@ -27,7 +27,7 @@ class App:
 
 
 def apps() -> SettingType:
-    """The applications that share a function, as a JSON list."""
+    """Return the setting type for the applications that share a function, as a JSON list."""
     return SettingType(
         'a JSON list such as [{"name": "web", "slo": "200ms", "accuracy": 0.7}]',
         _read_apps,

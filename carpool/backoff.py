@@ -1,4 +1,4 @@
-"""How long to wait before a process is started again."""
+"""Waiting times before a process is restarted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ __all__ = ["Backoff"]
 
 
 class Backoff:
-    """Doubling waits, short again after a healthy life.
+    """Waits that double with each restart, and are reset once a process has lived long enough.
 
     Args:
-        first_s: the first wait.
-        longest_s: the longest.
-        healthy_s: a process that lived this long starts over with the first.
+        first_s: First wait.
+        longest_s: Longest wait.
+        healthy_s: A process that has lived this long is restarted after the first wait again.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class Backoff:
         self._next_s = first_s
 
     def after(self, lifetime_s: float) -> float:
-        """The wait after a process that lived for ``lifetime_s``."""
+        """Return the wait after a process that lived for ``lifetime_s``."""
         if lifetime_s >= self._healthy_s:
             self._next_s = self._first_s
         wait_s = self._next_s

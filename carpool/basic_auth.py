@@ -1,9 +1,9 @@
 """User and password as OpenFaaS keeps them: two files in a folder of secrets.
 
-A provider that is not told where its credentials are makes some and keeps them in a folder of the
-user's, one for each address. Carpool's commands look there for the credentials of the gateway they
-are to call, so on the same machine nobody has to name them. A password is sent to no address but
-the one it was made for.
+A provider without configured credentials creates some and keeps them in a folder of its user, one
+for each address. Carpool's commands look there for the credentials of the gateway they call, so on
+the same machine they need not be given. A password is only ever sent to the address that it was
+created for.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ _PASSWORD_BYTES = 32
 
 
 class Credentials(NamedTuple):
-    """User and password; what `requests` takes as ``auth``."""
+    """User and password, in the form that `requests` takes as ``auth``."""
 
     user: str
     password: str
 
     @property
     def header(self) -> tuple[str, str]:
-        """The header that presents them."""
+        """``Authorization`` header with these credentials."""
         pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return "authorization", f"Basic {pair}"
 
 
 def new_credentials() -> Credentials:
-    """The user ``admin``, as everywhere in OpenFaaS, with a password that cannot be guessed."""
+    """Return the user ``admin``, as usual in OpenFaaS, with a password that cannot be guessed."""
     return Credentials("admin", secrets.token_urlsafe(_PASSWORD_BYTES))
 
 
 def credentials(folder: Path) -> Credentials:
-    """User and password from ``basic-auth-user`` and ``basic-auth-password``.
+    """Read user and password from ``basic-auth-user`` and ``basic-auth-password``.
 
     Raises:
         ConfigError: a file is missing or empty.
@@ -77,7 +77,7 @@ def credentials(folder: Path) -> Credentials:
 
 
 def read_if_present(folder: Path) -> Credentials | None:
-    """What `credentials` reads; None if the folder has neither file.
+    """Read credentials as `credentials` does; return None if the folder has neither file.
 
     Raises:
         ConfigError: one of the files is missing, or one is empty.
@@ -87,7 +87,7 @@ def read_if_present(folder: Path) -> Credentials | None:
 
 
 def write(folder: Path, pair: Credentials) -> None:
-    """Keep user and password in a folder.
+    """Write user and password to a folder.
 
     Raises:
         OSError: they cannot be written.
@@ -97,9 +97,9 @@ def write(folder: Path, pair: Credentials) -> None:
 
 
 def put(folder: Path, name: str, secret: bytes) -> None:
-    """Write a file that only its owner may read, or also the group of a folder like ``rwxr-x---``.
+    """Write a file that only its owner can read, or also the group if the folder is ``rwxr-x---``.
 
-    A folder that every user may list, as `mkdir` makes it, is not meant for the group.
+    A folder that every user can list, as `mkdir` creates it, does not share it with the group.
 
     Raises:
         OSError: it cannot be written.
@@ -110,11 +110,11 @@ def put(folder: Path, name: str, secret: bytes) -> None:
 
 
 def folder_of(address: str, env: Mapping[str, str] = os.environ) -> Path:
-    """Where the credentials of the gateway or provider at ``HOST:PORT`` are kept by default.
+    """Return the default folder for the credentials of the gateway or provider at ``HOST:PORT``.
 
-    ``XDG_STATE_HOME`` (``~/.local/state`` without it) has one folder for each address. All names
-    of this machine's loopback, and the wildcard, are one address. A relative ``XDG_STATE_HOME``
-    does not count, as the standard has it: it would be another folder for every command.
+    ``XDG_STATE_HOME`` (``~/.local/state`` if unset) has one folder for each address. All names of
+    this machine's loopback, and the wildcard, count as one address. A relative ``XDG_STATE_HOME``
+    is ignored, as the standard requires: it would mean a different folder for every command.
     """
     where = addresses.parse(address)
     state = Path(env.get("XDG_STATE_HOME", ""))
@@ -136,7 +136,7 @@ def _home() -> Path:
 
 
 def credentials_for(url: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
-    """The credentials that a provider of this user's has made for ``url``; None if none has.
+    """Return the credentials that a provider of this user created for ``url``; None if none.
 
     Raises:
         ConfigError: they cannot be read.

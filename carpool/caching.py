@@ -1,4 +1,4 @@
-"""A cache of what requests repeat that nobody can fill with megabytes."""
+"""A cache of values that requests repeat, which clients cannot fill with megabytes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _V = TypeVar("_V")
 
 
 class SmallCache(Generic[_K, _V]):
-    """Keeps the latest thousand results of a function of bytes or text, large ones excepted."""
+    """Cache of the latest thousand results of a function of bytes or text, except large ones."""
 
     def __init__(self, function: Callable[[_K], _V]) -> None:
         self._function: Callable[[_K], _V] = function
         self._kept = functools.lru_cache(maxsize=_KEPT)(function)
 
     def __call__(self, key: _K) -> _V:
-        """As the function."""
+        """Return the result of the function for ``key``, from the cache if possible."""
         return self._kept(key) if len(key) <= _LARGEST else self._function(key)
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
-"""Durations as OpenFaaS users type them: the syntax of Go's ``time.ParseDuration``.
+"""Durations as OpenFaaS users type them, in the syntax of Go's ``time.ParseDuration``.
 
-Owns the text form only. Everywhere else a duration is a ``float`` of seconds.
+Only the text form is handled here. Everywhere else a duration is a ``float`` of seconds.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MAX_TEXT = 64  # characters; keeps Decimal arithmetic trivial whatever a label 
 
 
 class DurationError(ValueError):
-    """The text is not a duration in Go syntax."""
+    """Raised when a text is not a duration in Go syntax."""
 
 
 def parse(text: str) -> float:
-    """Seconds meant by ``text``: ``300ms``, ``1.5h``, ``2h45m``, ``10us``, ``10µs``, ``0``.
+    """Return the seconds in ``text``: ``300ms``, ``1.5h``, ``2h45m``, ``10us``, ``10µs``, ``0``.
 
     Raises:
         DurationError: the text is malformed, lacks a unit, or is beyond Go's range.
@@ -52,7 +52,9 @@ def parse(text: str) -> float:
 
 
 def parse_lenient(text: str) -> float:
-    """Seconds as of-watchdog and the gateway read them: whole seconds without a unit, too.
+    """Return the seconds in ``text``, also allowing whole seconds without a unit.
+
+    This is how of-watchdog and the gateway read durations.
 
     Raises:
         DurationError: the text is neither.
@@ -62,7 +64,7 @@ def parse_lenient(text: str) -> float:
 
 
 def format(seconds: float) -> str:  # noqa: A001  read as durations.format, the twin of parse
-    """The shortest Go form of ``seconds``, to the nanosecond: ``0.3`` is ``300ms``.
+    """Return the shortest Go form of ``seconds``, to the nanosecond: ``0.3`` is ``300ms``.
 
     Raises:
         DurationError: ``seconds`` is NaN, infinite or beyond Go's range.

@@ -1,6 +1,6 @@
-"""The error tree every part raises, with the HTTP status and exit code each error means.
+"""The hierarchy of errors that all parts raise, each with its HTTP status and exit code.
 
-The edge that answers a client maps an error by reading its class attributes; nothing else in the
+The edge that responds to a client reads them from the error's class attributes; nothing else in the
 project chooses a status. Errors say what was wrong, what was expected and how to fix it; they
 never carry payloads.
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One ill-formed value: which, what was given, what was expected, and a fix if one is known."""
+    """One invalid value: its name, what was given, what was expected, and a fix if one is known."""
 
     name: str
     value: str
@@ -52,7 +52,7 @@ class Problem:
 
 
 class CarpoolError(Exception):
-    """Base of every error Carpool raises on purpose."""
+    """Base class of all errors that Carpool raises on purpose."""
 
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
@@ -60,7 +60,7 @@ class CarpoolError(Exception):
 
 
 class ConfigError(CarpoolError):
-    """Settings, plans or files that cannot be used; carries every problem found, not the first."""
+    """Unusable settings, plans or files; carries all problems found, not only the first."""
 
     status: ClassVar[int] = 400
     exit_code: ClassVar[int] = 2
@@ -71,7 +71,7 @@ class ConfigError(CarpoolError):
 
 
 class ClientFault(CarpoolError):
-    """The caller sent something that cannot be served as it is."""
+    """The caller sent something that cannot be served as is."""
 
     status: ClassVar[int] = 400
 
@@ -87,7 +87,7 @@ class NotFound(ClientFault):
 
 
 class Conflict(ClientFault):
-    """The named thing exists already, or is in a state that forbids the change."""
+    """The named object already exists, or is in a state that does not allow the change."""
 
     status: ClassVar[int] = 409
 
@@ -99,13 +99,13 @@ class BodyTooLarge(ClientFault):
 
 
 class Unfit(ClientFault):
-    """What the caller needs, nothing here can give; the message says what comes closest."""
+    """Nothing available meets the caller's needs; the message names the closest option."""
 
     status: ClassVar[int] = 422
 
 
 class Overloaded(CarpoolError):
-    """No room now; the caller may try again, after ``retry_after_s`` where that is known."""
+    """No capacity at present; the caller may retry, after ``retry_after_s`` if that is known."""
 
     status: ClassVar[int] = 503
     retryable: ClassVar[bool] = True
@@ -116,26 +116,26 @@ class Overloaded(CarpoolError):
 
 
 class QueueFull(Overloaded):
-    """The function's queue holds as many requests as it may."""
+    """The function's queue holds the maximum number of requests."""
 
     status: ClassVar[int] = 429
 
 
 class DeadlineMissed(CarpoolError):
-    """The request's deadline passed before it could be answered."""
+    """The request's deadline passed before a response was ready."""
 
     status: ClassVar[int] = 504
     retryable: ClassVar[bool] = True
 
 
 class FunctionFault(CarpoolError):
-    """The function crashed, cannot be reached, or answered something that is not an answer."""
+    """The function crashed, cannot be reached, or sent an invalid response."""
 
     status: ClassVar[int] = 502
 
 
 class Answer(NamedTuple):
-    """What a client is told of an error."""
+    """Response that reports an error to a client."""
 
     status: int
     body: bytes
@@ -143,7 +143,7 @@ class Answer(NamedTuple):
 
 
 def answer(error: CarpoolError) -> Answer:
-    """Status, body and headers that report ``error``: what it is, and when to try again."""
+    """Return the status, body and headers that report ``error``, including when to retry."""
     headers: tuple[tuple[str, str], ...] = ()
     if isinstance(error, Overloaded) and error.retry_after_s is not None:
         headers = (("retry-after", str(max(1, math.ceil(error.retry_after_s)))),)
@@ -151,14 +151,14 @@ def answer(error: CarpoolError) -> Answer:
 
 
 def body(error: BaseException | str) -> bytes:
-    """The JSON body that reports ``error``, in the form of the Open Inference Protocol v2."""
+    """Return the JSON body that reports ``error``, in Open Inference Protocol v2 form."""
     return json.dumps({"error": str(error)}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """A value from outside, as a message may quote it: one bounded line, whatever it is.
+    """Return an external value as a message may quote it: one line of limited length.
 
-    Nothing is looked at further than that, however long it is and however deeply it is nested.
+    The value is not read any further than that, however long or deeply nested it is.
     """
     short = reprlib.Repr()
     short.maxstring = short.maxlong = short.maxother = limit

@@ -1,8 +1,8 @@
-"""Whole batches or stage by stage: which executor suits a model, by how long its batches take.
+"""Advice on the executor of a model, whole batches or stage by stage, from its batch times.
 
-Stages let a newcomer join a batch that runs (docs/policies/lazybatching.md). That is worth
-something only where company saves time, and where waiting for the running batch costs an objective.
-Pure; knows neither functions nor how times were found.
+With stages, a newcomer can join a running batch (docs/policies/lazybatching.md). That helps
+only where batching saves time, and where waiting for the running batch would miss an objective.
+Pure; knows neither functions nor how times were measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SAVES = 0.9  # a batch takes less than this part of its requests one after the 
 
 
 class ExecutorAdvice(NamedTuple):
-    """An executor, and a sentence that says why."""
+    """An executor, and a sentence with the reason."""
 
     executor: str
     why: str
@@ -27,12 +27,12 @@ class ExecutorAdvice(NamedTuple):
 def better_executor(
     seconds: Callable[[int], float | None], batch_max: int, slo_s: float | None
 ) -> ExecutorAdvice | None:
-    """The executor to prefer; None where too little is known.
+    """Return the executor to prefer; None if too little is known.
 
     Args:
-        seconds: how long a batch of so many takes; None: not known.
-        batch_max: the largest batch.
-        slo_s: the tightest objective; None: there is none.
+        seconds: Duration of a batch of the given size; None if not known.
+        batch_max: Largest batch.
+        slo_s: Tightest objective; None if there is none.
     """
     if batch_max == 1:
         return ExecutorAdvice("graph", "a batch is a single request, so no request could join it")

@@ -1,4 +1,4 @@
-"""A user's files: read, or a problem that says why there is no text; replaced as a whole."""
+"""Reading a user's files, with problems reported, and replacing files atomically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["read_text", "replace_file"]
 
 
 def read_text(path: Path, problems: Problems) -> str | None:
-    """The text of ``path``, or None and a problem that says why it cannot be read."""
+    """Return the text of ``path``; if it cannot be read, return None and add a problem."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -28,12 +28,12 @@ def read_text(path: Path, problems: Problems) -> str | None:
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write ``data`` to ``path``, whose folder is made for its owner alone if need be.
+    """Write ``data`` to ``path`` atomically, creating its folder for the owner alone if missing.
 
-    Nobody sees a part of it, and nobody but the owner any of it before it has its mode.
+    Readers never see a part of the data, and only the owner can read it before it has its mode.
 
     Raises:
-        OSError: it cannot be written; what was there before stays.
+        OSError: it cannot be written; the previous file is kept.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A name of its own: no other writer's file, and no link that another user has put there.

@@ -1,4 +1,4 @@
-"""A port for a program that has to be told one before it listens."""
+"""Finding a port for a program that must be given one before it listens."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TRIES = 100
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has, and that the system gives nobody who does not name it.
+    """Return a free loopback port outside the range from which the system assigns ports.
 
-    One that the system has given away and got back may be the end of another's connection by the
-    time that it is needed. It is taken only where the system gives all ports away.
+    A port that the system had assigned and got back may be part of another connection by the
+    time it is needed. Such a port is used only if the system assigns all ports.
 
     Raises:
-        ConfigError: none was found.
+        ConfigError: no free port was found.
     """
     first = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else _FIRST_GIVEN
     lowest = max(first // 2, _LOWEST)
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen at this port of loopback now."""
+    """Return whether a server could listen on this loopback port now."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:

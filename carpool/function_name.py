@@ -1,4 +1,4 @@
-"""What OpenFaaS admits as the name of a function: a DNS label."""
+"""The names that OpenFaaS allows for functions: DNS labels."""
 
 from __future__ import annotations
 

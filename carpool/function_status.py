@@ -1,4 +1,4 @@
-"""What providers add to a function's status beyond OpenFaaS's fields, for those who read it."""
+"""The fields that providers add to a function's status beyond those of OpenFaaS."""
 
 from __future__ import annotations
 

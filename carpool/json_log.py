@@ -1,4 +1,4 @@
-"""Log lines as JSON objects, for what collects logs of many processes."""
+"""Log lines as JSON objects, for collecting the logs of many processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"[!#-<>-~]*", re.ASCII).fullmatch  # neither a space, nor a
 
 
 class _JsonLines(logging.Formatter):
-    """A record as one line: time, level, part, message, and its own fields."""
+    """Formats a record as one line of JSON: time, level, part, message, and its extra fields."""
 
     def __init__(self, common: dict[str, str]) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _JsonLines(logging.Formatter):
 
 
 class _Text(logging.Formatter):
-    """The same for people: the part, the message, and its fields, in quotes where they need it."""
+    """Formats a record as text: part, message, and its extra fields, quoted where needed."""
 
     def format(self, record: logging.LogRecord) -> str:
         own = [f"{key}={_plain(value)}" for key, value in _fields(record).items()]
@@ -49,7 +49,7 @@ class _Text(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """A record's own fields, none of them longer than a line of a log should be."""
+    """Return the extra fields of a record, cut to a reasonable length."""
     own: dict[str, Any] = getattr(record, _FIELDS, {})
     return {key: _cut(value) for key, value in own.items()}
 
@@ -61,50 +61,50 @@ def _cut(value: object) -> object:
 
 
 def _plain(value: object) -> str:
-    """A field's value, which can be taken neither for several fields nor for another line."""
+    """Return a field's value as text, quoted if it could be misread as several fields or lines."""
     text = str(value)
     return text if _PLAIN(text) else json.dumps(text)
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-    """The option by which a command is told how to log, for `configure_command`."""
+    """Add the option ``--log-format``, which `configure_command` reads."""
     about = "log lines: text for people, or a JSON object each (default: %(default)s)"
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help=about)
 
 
 def configure_command(part: str, args: argparse.Namespace, *, text: str, level: int) -> None:
-    """As `configure`, for a command with the option of `add_flag`.
+    """Configure logging as `configure` does, for a command with the option of `add_flag`.
 
     Args:
-        part: of Carpool, as JSON lines name it.
-        args: the command's options.
-        text: how lines for people begin.
-        level: of what is logged in text; in JSON that is everything from ``INFO`` on.
+        part: Part of Carpool, as named in JSON lines.
+        args: The command's options.
+        text: Prefix of text lines.
+        level: Lowest level that is logged as text; in JSON it is always ``INFO``.
     """
     as_json = args.log_format == "json"
     _log_to_stderr({"part": part} if as_json else text, logging.INFO if as_json else level)
 
 
 def configure(part: str, *, as_json: bool, level: int = logging.INFO, **common: str) -> None:
-    """Have this process log to standard error.
+    """Configure this process to log to standard error.
 
     Args:
-        part: of Carpool, as lines name it.
-        as_json: one JSON object a line.
-        level: of what is logged.
-        common: further fields of every JSON line; empty ones are left out.
+        part: Part of Carpool, as named in the lines.
+        as_json: Whether to log one JSON object per line.
+        level: Lowest level that is logged.
+        common: Further fields of every JSON line; empty ones are left out.
     """
     known = {"part": part, **{key: value for key, value in common.items() if value}}
     _log_to_stderr(known if as_json else f"{part}: ", level)
 
 
 def is_json() -> bool:
-    """Whether this process logs JSON lines."""
+    """Return whether this process logs JSON lines."""
     return any(isinstance(each.formatter, _JsonLines) for each in logging.getLogger().handlers)
 
 
 def _log_to_stderr(begin: dict[str, str] | str, level: int) -> None:
-    """Log JSON lines that begin with these fields, or lines of text that begin so."""
+    """Log JSON lines that begin with these fields, or text lines with this prefix."""
     handler = logging.StreamHandler(sys.stderr)
     text = f"{begin}%(message)s"
     handler.setFormatter(_Text(text) if isinstance(begin, str) else _JsonLines(begin))
@@ -112,5 +112,5 @@ def _log_to_stderr(begin: dict[str, str] | str, level: int) -> None:
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
-    """What a line says beside its message: ``log.info("request", extra=fields(status=200))``."""
+    """Return extra fields of a line: ``log.info("request", extra=fields(status=200))``."""
     return {_FIELDS: values}

@@ -1,4 +1,4 @@
-"""A Kubernetes API server, in JSON as it is: calls that block, one at a time or in threads.
+"""Client of a Kubernetes API server, with plain JSON and blocking calls, alone or in threads.
 
 lightkube's models are not used, as a list of a thousand nodes is read for five of their fields.
 """
@@ -29,7 +29,7 @@ class KubernetesApiError(CarpoolError):
     """The API server cannot be reached, or has refused a call.
 
     Attributes:
-        code: The status with which it has; 0: it was not reached.
+        code: Status of the refusal; 0 if the server was not reached.
     """
 
     status = 502
@@ -41,12 +41,12 @@ class KubernetesApiError(CarpoolError):
 
 
 class KubernetesApi:
-    """Of the cluster that this process runs in, else that of the kubeconfig (``KUBECONFIG``).
+    """API of the cluster this process runs in, else of the kubeconfig (``KUBECONFIG``).
 
     Nothing is sent before the first call.
 
     Attributes:
-        namespace: Of the account, or of the kubeconfig's context.
+        namespace: Namespace of the account, or of the kubeconfig's context.
 
     Raises:
         ConfigError: there is neither, or the extra ``kubernetes`` is not installed.
@@ -74,7 +74,7 @@ class KubernetesApi:
         document: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Object:
-        """What answers a request.
+        """Send a request and return the decoded response.
 
         Raises:
             KubernetesApiError: the API server refuses, or cannot be reached.
@@ -97,7 +97,7 @@ class KubernetesApi:
         return found
 
     def objects(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Object]:
-        """The objects of a collection, page by page.
+        """Yield the objects of a collection, reading it page by page.
 
         Raises:
             KubernetesApiError: as `call`.
@@ -117,7 +117,7 @@ class KubernetesApi:
 
 
 def _message(body: bytes) -> str:
-    """What a refusal says."""
+    """Return the message of an error response."""
     try:
         return str(orjson.loads(body)["message"])
     except (ValueError, KeyError, TypeError):

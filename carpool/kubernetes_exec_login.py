@@ -1,9 +1,9 @@
-"""Logins by a program (``exec`` in a kubeconfig), asked as kubectl asks it, and not forever.
+"""Logins by a program (``exec`` in a kubeconfig), called as kubectl does, with a time limit.
 
-It runs when a request needs a token and none is known, or the API server has refused the one that
-is. Nobody is there to answer questions, so its standard input is empty. The versions of their API
-differ in nothing that is used here. A certificate as an answer is not understood: the program has
-to give a token.
+It runs when a request needs a token and none is known, or the API server has refused the current
+one. It cannot ask questions, so its standard input is empty. The versions of the exec API do not
+differ in anything that is used here. Certificates are not supported: the program must return a
+token.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _REFUSED = 401
 
 
 class ExecLogin(httpx.Auth):
-    """Presents the token that a program gives.
+    """Authenticates requests with the token that a program returns.
 
     Args:
-        login: What a kubeconfig says of the program.
+        login: The kubeconfig's entry for the program.
     """
 
     def __init__(self, login: UserExec) -> None:
@@ -55,7 +55,7 @@ class ExecLogin(httpx.Auth):
     def sync_auth_flow(
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send a request, with another token if the last one is refused.
+        """Send a request, and repeat it with a new token if the current one is refused.
 
         Raises:
             ConfigError: the program fails, gives no token, or does not end within 30 s.
@@ -68,7 +68,10 @@ class ExecLogin(httpx.Auth):
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """As `sync_auth_flow`; cancelled, it ends the program. It runs once for all who wait."""
+        """Send a request as `sync_auth_flow` does; cancelling it ends the program.
+
+        The program runs once for all waiting requests.
+        """
         shown = self._token
         if shown and (yield self._shown(request)).status_code != _REFUSED:
             return
@@ -143,7 +146,7 @@ class ExecLogin(httpx.Auth):
 
 
 def _end(program: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
-    """End a program and what it has started, if it continues."""
+    """Kill a program and the processes it has started, if it is still running."""
     if program.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)

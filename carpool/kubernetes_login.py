@@ -1,6 +1,6 @@
-"""A cluster's address and the identity to call it with: of a kubeconfig file, or a pod's account.
+"""A cluster's address and credentials, read from a kubeconfig file or a pod's account.
 
-lightkube knows both and makes the parameters of an HTTP client; it is in the extra ``kubernetes``.
+lightkube reads both and makes the parameters of an HTTP client; it is in the extra ``kubernetes``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Login(NamedTuple):
 
     Attributes:
         client: Parameters of httpx's clients.
-        namespace: Of the account, or of the kubeconfig's context.
+        namespace: Namespace of the account, or of the kubeconfig's context.
     """
 
     client: dict[str, Any]
@@ -40,15 +40,15 @@ class Login(NamedTuple):
 def read_login(
     option: str, timeout_s: float, kubeconfig: Path | None = None, context: str | None = None
 ) -> Login:
-    """Of a kubeconfig file, else of this pod's account, of ``KUBECONFIG`` or its default.
+    """Read the login from a kubeconfig file, this pod's account, or ``KUBECONFIG`` or its default.
 
     Nothing is sent.
 
     Args:
-        option: What to name in errors.
-        timeout_s: Of a request.
-        kubeconfig: The file.
-        context: Of that file; None: its current one.
+        option: Option to name in errors.
+        timeout_s: Time limit of a request.
+        kubeconfig: The file, which has precedence if given.
+        context: Context in that file; its current one if None.
 
     Raises:
         ConfigError: none of these says where the cluster is.

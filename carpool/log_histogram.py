@@ -1,7 +1,7 @@
 """A histogram of times whose bins grow by a tenth each: small to send, precise at any scale.
 
-Bin 0 holds everything below `FIRST_S`, the last one everything beyond some fifteen days; nothing
-here knows what the times are of.
+Bin 0 holds everything below `FIRST_S`, the last one everything above about fifteen days. The
+meaning of the times is not known here.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Spread = dict[int, int]  # counts by bin; empty bins are left out
 
 
 def bin_of(time_s: float) -> int:
-    """The bin that holds ``time_s``."""
+    """Return the bin that contains ``time_s``."""
     if time_s < FIRST_S:
         return 0
     return min(1 + int(math.log(time_s / FIRST_S) * _PER_LOG), BINS - 1)
 
 
 def middle_s(number: int) -> float:
-    """The time that stands for a bin: the geometric middle of its edges."""
+    """Return the time that represents a bin: the geometric mean of its edges."""
     return FIRST_S / 2 if number == 0 else float(FIRST_S * _RATIO ** (number - 0.5))
 
 
 def quantile_s(counts: Mapping[int, int], share: float) -> float | None:
-    """The time below which that share of a spread is; None of an empty one."""
+    """Return the time below which ``share`` of the counts lie; None if there are none."""
     bins = sorted(number for number, count in counts.items() if count > 0)
     sums = list(accumulate(counts[number] for number in bins))
     return next(

@@ -1,7 +1,7 @@
-"""Memory that was let go, given back to the system.
+"""Returns freed memory to the system.
 
-glibc keeps what was freed for the next time: after a flood of large bodies, hundreds of megabytes
-would stay with the process for as long as it lives. Elsewhere (musl, macOS) nothing is done.
+glibc keeps freed memory for later use: after a flood of large bodies, hundreds of megabytes
+would stay with the process for its lifetime. Elsewhere (musl, macOS) nothing is done.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Trimmer:
     """Asks the allocator to return free memory, once after each peak.
 
     Args:
-        resident: how much memory the process has.
-        trim: has the allocator return what is free; None where it cannot.
+        resident: Returns the resident memory of the process.
+        trim: Makes the allocator return free memory; None if it cannot.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Trimmer:
         """Trim if a peak is over; called about once a second.
 
         Args:
-            held_bytes: what is in use for requests and answers: no peak is over while it is much.
+            held_bytes: Memory in use for requests and responses; while it is high, no peak is over.
         """
         idle = held_bytes < _IDLE_BYTES
         if idle and self._was_idle and self._trim:
@@ -56,7 +56,7 @@ class Trimmer:
 
 
 def resident_bytes() -> int:
-    """How much memory this process has; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:

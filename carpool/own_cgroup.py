@@ -1,4 +1,4 @@
-"""Where this process is in the trees of control groups, and what holds for it there.
+"""The control groups of this process, and their limits.
 
 Version 1 has a tree for each controller, version 2 one for all; a machine may have both, each with
 some of the controllers. Reads only.
@@ -23,13 +23,13 @@ _UNLIMITED_V1 = 2**62  # version 1 writes "no limit" as a number of about this s
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group, and the top of the tree it is in."""
+    """A control group, and the top of its tree."""
 
     folder: Path
     top: Path
 
     def upwards(self) -> Iterator[Path]:
-        """The group and those above it."""
+        """Yield the folders of the group and of its ancestors."""
         folder = self.folder
         yield folder
         while folder != self.top:
@@ -39,18 +39,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The groups that this process is in.
+    """The control groups of this process.
 
     Attributes:
-        v1: by controller, as far as version 1 has it.
-        v2: in the tree of version 2, if there is one.
+        v1: Groups by controller, for controllers in version 1.
+        v2: Group in the tree of version 2; None if there is none.
     """
 
     v1: Mapping[str, Group] = field(default_factory=dict)
     v2: Group | None = None
 
     def cpu(self) -> float:
-        """Cores that quotas leave this process."""
+        """Return the cores that quotas allow this process; infinity if unlimited."""
         found = [math.inf]
         if group := self.v1.get("cpu"):
             for folder in group.upwards():
@@ -62,7 +62,7 @@ class Place:
         return min(found)
 
     def memory_bytes(self) -> float:
-        """Memory that limits leave this process."""
+        """Return the bytes of memory that limits allow this process; infinity if unlimited."""
         found = [math.inf]
         if group := self.v1.get("memory"):
             sizes = [_number(folder / "memory.limit_in_bytes") for folder in group.upwards()]
@@ -73,26 +73,29 @@ class Place:
         return min(found)
 
     def killed_for_memory(self) -> int:
-        """How many processes of this one's groups the kernel has killed for lack of memory."""
+        """Return how many processes in these groups the kernel has killed for lack of memory."""
         groups = [*filter(None, [self.v1.get("memory"), self.v2])]
         return sum(killed_for_memory(group.folder) for group in groups)
 
     def out_of_memory(self) -> str:
-        """What it means that one of them was, with the limit that holds here."""
+        """Return the message for such a kill, with the limit that applies here."""
         size_bytes = self.memory_bytes()
         limit = f" ({size_bytes / 2**20:.4g} MiB)" if size_bytes < math.inf else ""
         return f"{OUT_OF_MEMORY}{limit}"
 
 
 def killed_for_memory(folder: Path) -> int:
-    """How many processes of a group the kernel has killed for lack of memory, if it counts them."""
+    """Return how many processes of a group the kernel has killed for lack of memory.
+
+    0 if the kernel does not count them.
+    """
     counts = [_text(folder / name) for name in ("memory.oom_control", "memory.events")]
     lines = [line.split() for text in counts for line in text.splitlines()]
     return sum(int(line[1]) for line in lines if line[0] == "oom_kill")
 
 
 def own_place(proc: Path = Path("/proc/self")) -> Place:
-    """Where this process is, by ``mountinfo`` and ``cgroup`` in ``proc``."""
+    """Return the groups of this process, from ``mountinfo`` and ``cgroup`` in ``proc``."""
     own = {}
     for line in _text(proc / "cgroup").splitlines():
         _, names, path = line.split(":", 2)
@@ -113,7 +116,7 @@ def own_place(proc: Path = Path("/proc/self")) -> Place:
 
 
 def _group(root: str, top: str, path: str) -> Group | None:
-    """The group ``path`` where the part of the tree from ``root`` on is mounted at ``top``."""
+    """Return the group ``path`` in a tree whose part below ``root`` is mounted at ``top``."""
     if not PurePosixPath(path).is_relative_to(root):
         return None
     folder = Path(top) / PurePosixPath(path).relative_to(root)

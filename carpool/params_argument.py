@@ -1,4 +1,4 @@
-"""Parameters of a policy as commands take them: one JSON object in an argument."""
+"""Parameters of a policy as a command-line argument: one JSON object."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["read_params"]
 
 
 def read_params(text: str, example: str, option: str = "--params") -> dict[str, Any]:
-    """What ``text`` says; which parameters there are is the policy's business.
+    """Parse parameters; whether they are valid is checked by the policy.
 
     Args:
-        text: As it was given.
-        example: Shown where something else was given.
-        option: The argument's name.
+        text: Argument as given.
+        example: Example to show if the argument is invalid.
+        option: Name of the argument.
 
     Raises:
-        ConfigError: it is no JSON object.
+        ConfigError: it is not a JSON object.
     """
     expected = f"a JSON object such as {example}"
     try:

@@ -1,7 +1,7 @@
-"""The plan: what a scaling policy decided, in the one form every other part understands.
+"""The plan: the decision of a scaling policy, in the one form that all other parts understand.
 
-Plans are frozen, always valid and travel as strict JSON. Nothing here knows how a plan was found or
-how it is carried out. Where a number is not known, or there is no bound, the value is ``None``.
+Plans are frozen, always valid and sent as strict JSON. Nothing here knows how a plan was found or
+how it is carried out. Values that are unknown or unlimited are None.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class InstanceClass:
 
     Attributes:
         name: Part of the name of the class's own OpenFaaS function, ``FUNCTION--NAME``.
-        variant: Which variant of the model; empty for the function's own.
+        variant: Variant of the model; empty for the function's own.
         cpu: Cores.
         gpu: Percent of one GPU.
         memory_mb: Megabytes of memory.
         batch_size: Requests in a full batch.
-        replicas: How many instances.
+        replicas: Number of instances.
         exec_s: Predicted execution time of a full batch at the objective's quantile.
         rate_low: Requests per second below which an instance cannot fill its batches in time.
-        rate_high: Requests per second that one instance can take.
+        rate_high: Requests per second that one instance can handle.
     """
 
     name: str
@@ -52,9 +52,9 @@ class InstanceClass:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where an application's requests go: shares by class, and the longest wait for a batch.
+    """Routing of an application's requests: shares by class, and the longest wait for a batch.
 
-    ``accuracy`` is the least that it may get: no class of a less accurate variant joins it.
+    ``accuracy`` is the minimum for the application: no class of a less accurate variant is added.
     """
 
     app: str
@@ -65,15 +65,15 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class OnOffer:
-    """A class that requests may choose, whether or not any instance of it runs.
+    """A class that requests may choose, whether or not any instance of it is running.
 
     Attributes:
-        name: The class; the plan has one of that name while it is wanted.
-        variant: Which variant of the model.
-        accuracy: Share of answers that are right.
-        latency_s: Seconds until an answer at the most, if an instance is there.
-        cost: Of a request in a full batch, in the units of the plan's prices.
-        load_s: Seconds until an instance that is not there could begin.
+        name: Name of the class; the plan has a class of that name while it is wanted.
+        variant: Variant of the model.
+        accuracy: Share of correct responses.
+        latency_s: Maximum seconds until a response, if an instance is ready.
+        cost: Cost of a request in a full batch, in the units of the plan's prices.
+        load_s: Seconds until an instance that is not running yet could start serving.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What the policy expects of its plan."""
+    """The policy's predictions for its plan."""
 
     latency_s: Quantiles = Quantiles()
     cost_per_request: float | None = None
@@ -105,29 +105,30 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Plan:
-    """What should run for one function.
+    """Instances and routes planned for one function.
 
     Attributes:
-        function: The function the user calls.
-        version: Grows with every new plan of the function, within a term.
-        policy: Name of the policy that made it.
-        classes: Which instances, how many of each size.
-        routes: Which requests go where; the application ``*`` is every one without its own route.
+        function: Function that the user calls.
+        version: Increases with every new plan of the function, within a term.
+        policy: Name of the policy that made the plan.
+        classes: Instances of each size, with their number.
+        routes: Classes that requests are sent to; the application ``*`` stands for all without
+            their own route.
         prewarm_s: Seconds after its last execution at which an instance, released at once, is
-            there again; 0 does not release it.
+            ready again; 0 does not release it.
         keep_alive_s: Seconds after its last execution until an idle instance is released; ``None``
             keeps it.
-        predicted: What the policy expects of the plan.
-        explain: Why, in sentences an operator can read.
-        variants: What requests may choose from that say what they need; empty: they may not.
-        term: Of the scaler that made it: each start of one has a higher term than any before, so a
-            plan of the last one is newer whatever its version; 0: nobody said.
-        last_only: The two times are those of an idle function's last instance, as the prewarm
-            policy says; else each instance is kept alive for as long, as the scaling policy says,
-            and there is no ``prewarm_s``.
+        predicted: The policy's predictions for the plan.
+        explain: Reasons, in sentences an operator can read.
+        variants: Classes that requests stating their needs may choose from; empty if they may not.
+        term: Term of the scaler that made the plan. Each start of a scaler has a higher term than
+            any before, so its plans are newer whatever their version; 0 if unknown.
+        last_only: Whether the two times are those of an idle function's last instance, as decided
+            by the prewarm policy; otherwise every instance is kept alive for as long, as decided by
+            the scaling policy, and there is no ``prewarm_s``.
 
     Raises:
-        ConfigError: everything that is wrong with it, each with a path such as ``classes[0].cpu``.
+        ConfigError: all problems found, each with a path such as ``classes[0].cpu``.
     """
 
     function: str
@@ -144,12 +145,12 @@ class Plan:
     last_only: bool = False
 
     def __post_init__(self) -> None:
-        """Hold a plan made by a policy to the same form as one that came over the wire."""
+        """Validate the plan as strictly as one that was received as JSON."""
         plan_validation.check(self.to_dict())
 
     @property
     def full_version(self) -> tuple[int, int]:
-        """Term and version: the newer of two plans has the higher."""
+        """Term and version; of two plans, the newer has the higher."""
         return self.term, self.version
 
     @classmethod
@@ -157,7 +158,7 @@ class Plan:
         """Read a plan.
 
         Raises:
-            ConfigError: everything that is wrong with it, each with its path.
+            ConfigError: all problems found, each with its path.
         """
         try:
             data = rules.loads(text)
@@ -167,11 +168,11 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Read a plan that is decoded JSON already; raises as `from_json` does."""
+        """Read a plan from decoded JSON; raises as `from_json` does."""
         return msgspec.convert(plan_validation.check(data), cls)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain lists and dictionaries, every field present."""
+        """Return the plan as plain lists and dictionaries, with every field."""
         # Every plan is checked as a form when it is made, so this is not left to `asdict`.
         data = _fields(self)
         data["classes"] = [_fields(item) for item in self.classes]
@@ -183,7 +184,7 @@ class Plan:
         return data
 
     def to_json(self) -> str:
-        """The plan as one line of JSON, every field present."""
+        """Return the plan as one line of JSON, with every field."""
         return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""The form of a plan: which keys there are, what each may hold, and what must agree. See `plan`."""
+"""Validation of plans: their keys, the values of each, and consistency. See `plan`."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ _PLAN = rules.record(
 
 
 def check(data: object) -> dict[str, Any]:
-    """The form itself, once nothing is wrong with it.
+    """Validate a plan and return it.
 
     Raises:
-        ConfigError: everything that is wrong, each with a path such as ``classes[0].cpu``.
+        ConfigError: all problems found, each with a path such as ``classes[0].cpu``.
     """
     problems = Problems()
     _PLAN(data, "", problems)
@@ -99,7 +99,7 @@ def check(data: object) -> dict[str, Any]:
 
 
 def _cross_check(data: Mapping[str, Any], problems: Problems) -> None:
-    """What no field can know alone. Ill-formed fields are skipped: they have been reported."""
+    """Check consistency between fields; ill-formed ones are already reported and skipped."""
     names = set()
     for index, item in _records(data.get("classes")):
         names.add(str(item.get("name")))

@@ -1,9 +1,9 @@
 """Finding plugins by name: built in, an installed package's entry point, or ``pkg.mod:Class``.
 
 Plugins are policies, and backends of the provider. Names of built-ins are strings in one table,
-imported when asked for, so that choosing one policy never imports another's dependencies. Nothing
-registers itself by being imported. A plugin is made with parameters that its ``Params`` declares;
-those of a policy may also come under the names that other servers have for them (`Knob`).
+imported on demand, so that choosing one policy never imports another's dependencies. No plugin
+registers itself when imported. A plugin is created with the parameters that its ``Params``
+declares; those of a policy may also be given under other servers' names for them (`Knob`).
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ class ListedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """Another server's name for a parameter, or for what is set elsewhere in Carpool.
+    """Another server's name for a parameter, or for a setting that is elsewhere in Carpool.
 
     Attributes:
-        name: what the other server calls it.
-        servers: whose it is, for the documentation.
-        parameter: the policy's own; empty: there is none, and the knob is refused.
-        read: its value to the parameter's; raises ``ValueError`` or ``TypeError``.
-        expected: what its value must be.
-        note: what to set instead, where it is refused; else what to know of the translation.
+        name: Name in the other server.
+        servers: Servers that use it, for the documentation.
+        parameter: The policy's own parameter; if empty, there is none, and the knob is refused.
+        read: Converts its value to the parameter's; raises ``ValueError`` or ``TypeError``.
+        expected: Description of valid values.
+        note: What to set instead if it is refused; else a remark on the conversion.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Knob:
 
 
 def listed(kind: Kind) -> list[ListedPolicy]:
-    """Every policy that has a name, built-ins first; a name with two owners is listed twice."""
+    """Return all named policies, built-ins first; a name with two owners is listed twice."""
     built_in = [ListedPolicy(name, target, "built-in") for name, target in BUILT_IN[kind].items()]
     points = importlib.metadata.entry_points(group=GROUPS[kind])
     installed = [
@@ -110,10 +110,10 @@ def listed(kind: Kind) -> list[ListedPolicy]:
 
 
 def resolve(kind: Kind, name: str) -> type[Any]:
-    """The policy class that ``name`` stands for.
+    """Return the policy class for ``name``.
 
     Raises:
-        ConfigError: nobody has the name, several have it, or its class cannot be imported.
+        ConfigError: the name is unknown or ambiguous, or its class cannot be imported.
     """
     known = listed(kind)
     owners = [policy for policy in known if policy.name == name]
@@ -131,7 +131,7 @@ def resolve(kind: Kind, name: str) -> type[Any]:
 
 
 def load(setting: str, target: str) -> type[Any]:
-    """Import the class at ``module:Class``; ``setting`` is what the user gave it for.
+    """Import the class at ``module:Class``, given as the user's value of ``setting``.
 
     Raises:
         ConfigError: there is no such module, or no such class in it.
@@ -154,16 +154,16 @@ def load(setting: str, target: str) -> type[Any]:
 
 
 def knobs(policy_class: type[Any]) -> Mapping[str, Knob]:
-    """Other servers' names that the policy knows: its ``knobs``, if it has any, by name."""
+    """Return the policy's ``knobs``, by name: other servers' names that it accepts."""
     return {knob.name: knob for knob in getattr(policy_class, "knobs", ())}
 
 
 def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: ANN401  any policy
-    """Make a policy with ``params``, its nested frozen dataclass ``Params`` filled from them.
+    """Create a policy with ``params``, which fill its nested frozen dataclass ``Params``.
 
     Args:
-        policy_class: as `resolve` gives it.
-        params: by the policy's own names, or by others that its `knobs` translate.
+        policy_class: Class as returned by `resolve`.
+        params: Values by the policy's own names, or by others that its `knobs` translate.
 
     Raises:
         ConfigError: every unknown, missing, ill-typed or refused parameter, at once.
@@ -208,7 +208,7 @@ def _hints(data: type[Any]) -> dict[str, Any]:
 def _translated(
     params: Mapping[str, Any], foreign: Mapping[str, Knob], problems: Problems
 ) -> dict[str, Any]:
-    """``params`` by the policy's own names; one parameter under two names is a problem."""
+    """Return ``params`` by the policy's own names; report parameters given under two names."""
     own = {name: value for name, value in params.items() if name not in foreign}
     given = {name: name for name in own}
     for name, value in params.items():
@@ -242,7 +242,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401  a type form, which has no type
-    """Whether a value decoded from JSON may stand where ``hint`` is declared."""
+    """Return whether a value decoded from JSON matches the type ``hint``."""
     origin = typing.get_origin(hint)
     if hint is Any:
         return True

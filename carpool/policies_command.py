@@ -36,10 +36,10 @@ _METHODS: dict[plugins.Kind, tuple[str, ...]] = {
 
 
 def main(argv: list[str]) -> int:
-    """List the policies, or check one; 1 if it breaks a promise.
+    """List the policies, or check one; return 1 if it breaks a promise.
 
     Raises:
-        ConfigError: the policy to check cannot be found or made.
+        ConfigError: the policy to check cannot be found or created.
     """
     parser = argparse.ArgumentParser(
         prog="carpool policies", description="List policies, or check one."
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
 
 
 def _kind_of(policy: str) -> plugins.Kind:
-    """The first kind of policy that it can be: it has the name, or the methods."""
+    """Return the first kind in which the policy can be found and has the required methods."""
     for kind in _METHODS:
         try:
             if not _lacking(kind, plugins.resolve(kind, policy)):
@@ -82,7 +82,7 @@ def _kind_of(policy: str) -> plugins.Kind:
 
 
 def _lacking(kind: plugins.Kind, policy_class: type) -> list[str]:
-    """The methods that a policy of this kind would have to have, too."""
+    """Return the methods that the class lacks for a policy of this kind."""
     return [name for name in _METHODS[kind] if not callable(getattr(policy_class, name, None))]
 
 
@@ -131,7 +131,7 @@ def _described(kind: plugins.Kind, found: plugins.ListedPolicy) -> dict[str, Any
 
 
 def _defaults(policy_class: type[Any]) -> dict[str, Any]:
-    """Parameters by name; one without a default is shown as ``required``."""
+    """Return defaults of parameters by name; ``required`` for those without one."""
     data = getattr(policy_class, "Params", None)
     fields = dataclasses.fields(data) if dataclasses.is_dataclass(data) else ()
     return {field.name: _default(field) for field in fields if field.init}

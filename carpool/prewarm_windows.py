@@ -1,4 +1,4 @@
-"""When the last instance of an idle function goes, and when it comes back."""
+"""Times at which the last instance of an idle function is released and loaded again."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ __all__ = ["Windows"]
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """An idle function has an instance ready from prewarm_s to keep_alive_s after its last batch.
+    """Times relative to an idle function's last batch at which it has an instance ready.
+
+    An instance is ready from ``prewarm_s`` to ``keep_alive_s`` after the last batch.
 
     Attributes:
-        prewarm_s: An instance is released at once and loaded again so much later; 0 if it is not
-            released.
-        keep_alive_s: It is released (again) so long after the last execution, if no request has
-            come; None if it stays.
+        prewarm_s: Time after which an instance that is released at once is loaded again; 0 if it is
+            not released.
+        keep_alive_s: Time after which the instance is released (again) if no request has arrived;
+            None if it stays.
 
     Raises:
-        ConfigError: a time that is negative or not finite, or a release before the load.
+        ConfigError: a time is negative or not finite, or the release precedes the load.
     """
 
     prewarm_s: float
     keep_alive_s: float | None
 
     def __post_init__(self) -> None:
-        """Refuse what is no interval; NumPy's numbers become Python's, as they go into plans."""
+        """Refuse invalid intervals; convert NumPy numbers to Python's, as they go into plans."""
         object.__setattr__(self, "prewarm_s", float(self.prewarm_s))
         until_s = math.inf
         problems = Problems()

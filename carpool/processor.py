@@ -1,4 +1,4 @@
-"""What models run on here: the processor, as Linux tells it, and the runtime."""
+"""The processor, as Linux describes it, and the runtime that models run on here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBERS = ("cpu family", "model", "stepping")
 
 
 def processor() -> str:
-    """The processor's name, as precise as the system tells it."""
+    """Return the processor's name, as precise as the system gives it."""
     found: dict[str, str] = {}
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -27,13 +27,13 @@ def processor() -> str:
 
 
 def runtime() -> str:
-    """The installed runtime's name and version, without importing it; empty where there is none."""
+    """Return the installed runtime's name and version, without importing it; empty if none."""
     versions = map(_version, ("onnxruntime", "onnxruntime_gpu"))
     return next((f"onnxruntime {version}" for version in versions if version), "")
 
 
 def _version(package: str) -> str:
-    """Of an installed package, as its folder is called: asking for it takes ten times as long."""
+    """Return the version of a package from its folder name, ten times as fast as by metadata."""
     folders = (Path(folder) for folder in sys.path)
     found = next((each for f in folders for each in f.glob(f"{package}-*.dist-info")), None)
     return found.name.removesuffix(".dist-info").partition("-")[2] if found else _asked(package)

@@ -1,4 +1,4 @@
-"""A message about what may happen very often is said seldom, with how often it happened."""
+"""A rate limit for messages about frequent events, which counts the events in between."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["RateLimit"]
 
 
 class RateLimit:
-    """When to say again that it happened.
+    """A limit on how often an event is reported.
 
     Args:
-        every_s: at most once in so many seconds.
+        every_s: minimum time between reports, in seconds.
     """
 
     def __init__(self, every_s: float = 60.0) -> None:
@@ -20,7 +20,7 @@ class RateLimit:
         self._times = 0
 
     def due(self, now: float) -> int:
-        """It happened at ``now``: how often since it was last to be said, if it is now; else 0."""
+        """Count an event at ``now``; return the events since the last report if due, else 0."""
         self._times += 1
         if now < self._said + self._every_s:
             return 0

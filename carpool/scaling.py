@@ -1,17 +1,18 @@
-"""The contract of a scaling policy: it proposes, and the system does the rest.
+"""The contract of a scaling policy: it proposes instances, and the system does the rest.
 
 A policy says how many instances of which size a function should have, and why. It imports this
-module and, where it wants more, the rest of the language of plans and latency models
-(`carpool.plan`, `carpool.latency`). The guard (`scaler.control.guard`), which wraps every policy
-in a simulation and live, handles versions and names of classes, bounds, capacity of the servers,
-the speed of changes, keep-alive, and routes and waits where a policy names none.
+module and, if it needs more, the modules of plans and latency models (`carpool.plan`,
+`carpool.latency`). The guard (`scaler.control.guard`) wraps every policy, simulated or live. It
+handles versions and names of classes, bounds, capacity of the servers, the speed of changes and
+keep-alive, and adds routes and waits where a policy names none.
 
-Writing one: a class with a frozen dataclass ``Params``, constructed with it, that is a
+A policy is a class with a frozen dataclass ``Params`` that its constructor takes. It is a
 `PerFunctionPolicy` or has the method of `ScalePolicy`. It may keep what it learned from earlier
-rounds; asked the same in the same order it proposes the same. It reads no clock and starts nothing.
+rounds, but the same sequence of calls must give the same proposals. It reads no clock and starts
+nothing.
 
 Units are in the names: seconds (``_s``), requests per second (``_rps``); ``cpu`` is in cores,
-``gpu`` in percent of one GPU, and a price is in whatever currency the bill is.
+``gpu`` in percent of one GPU, and a price is in the currency of the bill.
 """
 
 from __future__ import annotations
@@ -39,34 +40,37 @@ CORE_WEIGHT = 64 / 142  # GFLOPS of a core to those of a percent of a GPU: INFle
 
 
 def resource_units(cpu: float, gpu: float) -> float:
-    """Cores and percent of a GPU in one number, INFless's unit."""
+    """Return cores and percent of a GPU as one number, in INFless's unit."""
     return CORE_WEIGHT * cpu + gpu
 
 
 def class_name(batch: int, cpu: float, gpu: float) -> str:
-    """Batch, cores and GPU percent, rounded, as OpenFaaS admits: ``b4-c2-g10``, ``b1-c0p5``."""
+    """Return a class name of batch, cores and GPU percent, rounded: ``b4-c2-g10``, ``b1-c0p5``.
+
+    It has only characters that OpenFaaS admits.
+    """
     amounts = [("b", float(batch)), ("c", cpu), *([("g", gpu)] if gpu else [])]
     return "-".join(f"{word}{amount:.4g}".replace(".", "p") for word, amount in amounts)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A size of instance. Two are the same if their first five attributes are.
+    """A size of instance. Two sizes are equal if their first five attributes are.
 
     Attributes:
         batch: Requests in a full batch.
-        cpu: Cores, as the latency model knows them.
-        gpu: Percent of one GPU, likewise.
-        variant: Which variant of the model; empty: the function's own.
-        pool: Tells apart instances of one size that serve different applications; usually 0.
-        resources: What an instance occupies.
-        exec_s: Seconds of a full batch, at the share of batches that the objective asks for.
+        cpu: Cores, as in the latency model.
+        gpu: Percent of one GPU, as in the latency model.
+        variant: Variant of the model; empty for the function's own.
+        pool: Distinguishes instances of one size that serve different applications; usually 0.
+        resources: Resources of an instance.
+        exec_s: Seconds of a full batch, at the percentile of the objective.
         rate_rps: Maximum number of requests per second of one instance.
-        min_rps: Requests per second below which its batches are not full in time.
-        price_per_s: Of an instance, per second; its `resource_units` if nothing has a price.
-        load_s: Seconds to load one.
-        accuracy: Share of its answers that are right; 1 where the model has no variants.
-        units: What an instance occupies, in `resource_units`.
+        min_rps: Requests per second below which its batches do not fill in time.
+        price_per_s: Price of an instance per second; its `resource_units` if there are no prices.
+        load_s: Seconds to load an instance.
+        accuracy: Share of correct responses; 1 if the model has no variants.
+        units: Resources of an instance in `resource_units`.
     """
 
     batch: int
@@ -84,7 +88,7 @@ class Size:
     units: float = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compute once what searches ask for repeatedly."""
+        """Compute once what searches need repeatedly."""
         units = resource_units(self.resources.cpu, self.resources.gpu)
         object.__setattr__(self, "units", units)
 
@@ -95,30 +99,30 @@ class Size:
 
     @property
     def name(self) -> str:
-        """What a plan calls instances of this size, if no other has the name."""
+        """Name of the class of this size in a plan, unless another class has it."""
         own = class_name(self.batch, self.cpu, self.gpu)
         return f"{self.variant}-b{self.batch}" if self.variant else own
 
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Instances of one size: how many answer, and how many are still loading."""
+    """Numbers of ready and of loading instances of one size."""
 
     ready: int = 0
     loading: int = 0
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of all instances."""
         return self.ready + self.loading
 
 
 class Arrivals(Protocol):
-    """What is known of the way requests arrive."""
+    """A model of the arrivals of requests."""
 
     @property
     def mean_rate(self) -> float:
-        """Requests per second, over all time."""
+        """Mean number of requests per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +130,15 @@ class Application:
     """An application's requests to a function.
 
     Attributes:
-        name: As in ``X-Carpool-App``.
-        slo_s: Its latency objective.
+        name: Name, as in ``X-Carpool-App``.
+        slo_s: Latency objective.
         rate_rps: Requests per second to plan for.
-        arrivals: What is known of the way they arrive; None: only the rate.
-        accuracy: Minimum accuracy of its answers, where a model has variants.
+        arrivals: Model of its arrivals; None if only the rate is known.
+        accuracy: Minimum accuracy of its responses, if the model has variants.
         cost: Maximum cost of one of its requests.
-        variant: The only variant that may serve it; empty: any.
-        chooses: Its requests choose their variant themselves, whatever a plan's routes say.
+        variant: The only variant that may serve it; empty for any.
+        chooses: Whether its requests choose their variant themselves, regardless of a plan's
+            routes.
     """
 
     name: str
@@ -147,24 +152,24 @@ class Application:
 
 
 class Prices(Protocol):
-    """What resources cost."""
+    """Prices of resources."""
 
     def per_second(self, size: Resources) -> float:
-        """An instance of this size for one second; 0 where nothing has a price."""
+        """Return the price of an instance of this size per second; 0 if there are no prices."""
 
 
 class Billing(Protocol):
-    """A billing rule: what is paid for, executions or instances."""
+    """A billing rule, which charges for executions or for instances."""
 
     def execution(self, size: Resources, exec_s: float) -> float:
-        """What one batch costs that runs for ``exec_s`` on an instance of this size."""
+        """Return the cost of a batch that runs for ``exec_s`` on an instance of this size."""
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
-        """What an instance costs that lives for ``alive_s``, whatever it executes."""
+        """Return the cost of an instance that lives for ``alive_s``, whatever it executes."""
 
 
 class _Free:
-    """Nothing costs anything."""
+    """Prices and a billing rule under which everything is free."""
 
     def per_second(self, size: Resources) -> float:
         del size
@@ -182,7 +187,7 @@ _FREE = _Free()
 
 @dataclass(frozen=True)
 class FunctionLoad:
-    """One function: its load, what runs now, and what could run.
+    """One function: its load, its running instances, and the sizes it could use.
 
     Attributes:
         name: The function's name.
@@ -192,18 +197,18 @@ class FunctionLoad:
         max_batch: Maximum number of requests in a batch.
         apps: The applications that call it, with their rates.
         plan: The current plan; None before the first.
-        instances: What runs now, by class of the current plan.
-        queued: Requests waiting.
+        instances: Running instances, by class of the current plan.
+        queued: Number of waiting requests.
         min_instances: Minimum number of instances, of all sizes together.
-        max_instances: Maximum number; None: no bound.
-        load_s: Measured loading time of its instances in seconds; 0: not measured yet.
-        error: Measured relative excess of batches over the model; None: not measured yet.
-        windows: When its last instance stays while it is idle, by its prewarm policy; None: it has
-            no such policy.
-        now_s: The time, on any axis.
+        max_instances: Maximum number of instances; None for no bound.
+        load_s: Measured loading time of its instances in seconds; 0 if not measured yet.
+        error: Measured relative excess of batches over the model; None if not measured yet.
+        windows: When its last instance stays while the function is idle, by its prewarm policy;
+            None without such a policy.
+        now_s: The current time, on any axis.
         sizes: Candidate sizes: all that can meet the tightest objective.
         prices: Prices of resources.
-        billing: The billing rule: what is paid for.
+        billing: The billing rule.
     """
 
     name: str
@@ -232,7 +237,7 @@ class FunctionLoad:
 
     @property
     def tightest_s(self) -> float:
-        """The tightest objective of all applications."""
+        """Tightest objective of all applications."""
         return min([app.slo_s for app in self.apps], default=self.slo_s)
 
     @property
@@ -242,7 +247,7 @@ class FunctionLoad:
 
     @cached_property
     def running(self) -> Mapping[Size, Instances]:
-        """What runs now, by size; sizes of which nothing runs are left out."""
+        """Running instances by size, without sizes that have none."""
         return {
             size: self.instances[name]
             for name, size in self.planned.items()
@@ -251,7 +256,7 @@ class FunctionLoad:
 
     @cached_property
     def planned(self) -> Mapping[str, Size]:
-        """The sizes of the current plan, by class; those that are alike in pools of their own."""
+        """Sizes of the current plan by class; equal sizes are in different pools."""
         pools: Counter[tuple[object, ...]] = Counter()
         sizes = {}
         for each in self.plan.classes if self.plan else ():
@@ -268,10 +273,10 @@ class FunctionLoad:
         return sizes
 
     def size(self, batch: int, cpu: float, gpu: float = 0.0, variant: str = "") -> Size | None:
-        """Any size that the latency model knows, whether or not it meets the objective.
+        """Return any size that the latency model knows, even if it misses the objective.
 
         Returns:
-            None if the model does not know it, or not for so large a batch.
+            None if the model does not know the size, or does not accept so large a batch.
         """
         model = model_of(self.model, variant)
         exec_s = model.predict(batch, cpu, gpu, self.percentile)
@@ -297,54 +302,58 @@ class FunctionLoad:
 
 
 class ClusterView(Protocol):
-    """The servers with everything that runs on them: a copy, on which a policy may place."""
+    """A copy of the servers and what runs on them, on which a policy may place instances."""
 
     @property
     def nodes(self) -> Sequence[Any]:
-        """The servers; none: unknown, and capacity is unlimited."""
+        """The servers; if empty, they are unknown and capacity is unlimited."""
 
     def copy(self) -> ClusterView:
-        """Another one to try on."""
+        """Return a copy for trial placements."""
 
     def place_up_to(self, size: Resources, count: int) -> int:
-        """Place ``count`` instances, or as many as there is room for, and say how many."""
+        """Place up to ``count`` instances as far as they fit, and return their number."""
 
     def fits(self, size: Resources, count: int) -> int:
-        """How many of ``count`` instances there is room for, without placing any."""
+        """Return how many of ``count`` instances fit, without placing any."""
 
     def free(self) -> tuple[float, float]:
-        """The cores and the percent of GPUs that all servers together have left."""
+        """Return the free cores and GPU percent of all servers together."""
 
     def best_fit(self, size: Resources) -> int | None:
-        """The number of the server with the least left of those with room for this size."""
+        """Return the index of the server with the least free resources that has room for this size.
+
+        None if there is no such server.
+        """
 
     def place(self, size: Resources, node: int) -> object:
-        """Put an instance on a server; raises ``ValueError`` if there is no room for it."""
+        """Place an instance on a server; raise ``ValueError`` if it does not fit."""
 
     def left(self, node: int) -> float:
-        """What a server has left, in `resource_units`."""
+        """Return the free resources of a server, in `resource_units`."""
 
     def used(self, node: int) -> Mapping[str, float]:
-        """The share of each resource that is taken on a server."""
+        """Return the used share of each resource of a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a policy wants for one function.
+    """A policy's proposal for one function.
 
     Attributes:
-        instances: How many of each size, those that run included. A size with 0 is what to start
-            when a request comes.
-        wait_s: The longest that a request may wait for a batch to fill: of the tightest
-            application, others may wait longer by as much as their objectives are laxer; or by
-            application, ``*`` for all others. None: what the objective leaves.
-        shares: Where an application's requests go, ``*`` those of all others; parts of any sum.
-            Empty: everywhere, by what instances can take.
-        explain: Why, in sentences an operator can read.
-        keep_alive_s: How long an idle instance stays; None: as the prewarm policy says.
-        unserved_rps: Requests per second for which this is not meant to be enough; what instances
-            cannot take is known without.
-        predicted: What is expected of it; None: the cost of a request is computed.
+        instances: Number of instances of each size, including running ones. A size with 0 is
+            started when a request arrives.
+        wait_s: Maximum time that a request of the tightest application may wait for a batch to
+            fill; requests of other applications may wait longer by as much as their objectives are
+            laxer. Or a mapping by application, with ``*`` for all others. None for the time that
+            the objective leaves.
+        shares: Sizes that an application's requests go to, ``*`` for all other applications, as
+            parts of any sum. Empty to distribute them by the capacity of the instances.
+        explain: Reasons, in sentences for an operator.
+        keep_alive_s: How long an idle instance stays; None to follow the prewarm policy.
+        unserved_rps: Requests per second that the proposal leaves unserved on purpose; load beyond
+            the capacity of its instances need not be stated.
+        predicted: Predicted outcome; None to compute the cost of a request.
         on_offer: Sizes among which requests with explicit requirements may choose.
     """
 
@@ -359,45 +368,45 @@ class Proposal:
 
 
 class ScalePolicy(Protocol):
-    """Proposes which instances of which size should run."""
+    """Proposes how many instances of which size should run."""
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """One round.
+        """Return the proposals of one round.
 
         Args:
-            loads: What is planned for.
+            loads: The functions to plan for.
             cluster: The servers.
 
         Returns:
-            By function; one that is left out keeps the current plan.
+            Proposals by function; a function without one keeps its current plan.
         """
 
 
 class PerFunctionPolicy:
-    """A policy that looks at one function at a time, and only where a size meets its objective.
+    """A policy that plans each function alone, and only functions with a size for their objective.
 
-    What it raises for one function does not touch the others.
+    An exception for one function does not affect the others.
 
     Attributes:
-        params: As the user has set them.
+        params: Parameters set by the user.
     """
 
     @dataclass(frozen=True, slots=True)
     class Params:
-        """No parameters."""
+        """An empty set of parameters."""
 
     def __init__(self, params: Any) -> None:  # noqa: ANN401  each policy has its own
         self.params = params
 
     def propose_one(self, load: FunctionLoad) -> Proposal:
-        """What one function should have."""
+        """Return the proposal for one function."""
         raise NotImplementedError
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """Implement `ScalePolicy.propose`."""
         del cluster
         return {load.name: self.propose_one(load) for load in loads if load.sizes}

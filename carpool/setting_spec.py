@@ -1,11 +1,11 @@
-"""The one way to declare a setting: a dataclass field, with its name, kind, default and meaning.
+"""Declaration of settings: a dataclass field each, with name, kind, default and meaning.
 
 `setting` declares a setting of a function: the key ``slo.percentile`` is the label or annotation
-``com.carpool.slo.percentile`` and the environment variable ``carpool_slo_percentile``; one rule, no
-exceptions, and a prefix that cannot collide with the function's own environment. `variable`
-declares a setting of a process, which is an environment variable and nothing else. Reading, the
-tables of the documentation and `carpool doctor` go by these declarations; which settings there are
-is not known here.
+``com.carpool.slo.percentile`` and the environment variable ``carpool_slo_percentile``. This rule
+has no exceptions, and the prefix cannot collide with the function's own environment. `variable`
+declares a setting of a process, which is an environment variable only. Reading, the tables of the
+documentation and `carpool doctor` use these declarations. The settings themselves are declared
+elsewhere.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ ENV_PREFIX = "carpool_"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table of settings.
+    """A row in a table of settings.
 
     Attributes:
-        field: of the settings object.
+        field: name of the field in the settings object.
         env: name of the environment variable.
-        kind: of its values.
-        default: what holds where nothing is said.
-        unset: what holds, in words, where the default does not say it.
-        meaning: for the documentation.
-        key: what a function's label is named by; empty: it is a process's setting.
-        annotation_only: it may not be a label.
+        kind: type of its values.
+        default: value if not set.
+        unset: the default in words, if the value does not express it.
+        meaning: description for the documentation.
+        key: key in the labels of a function; empty for a setting of a process.
+        annotation_only: whether it must be an annotation rather than a label.
     """
 
     field: str
@@ -72,7 +72,7 @@ class Row:
 
     @property
     def default_text(self) -> str:
-        """The default as a user would write it, or the words for leaving it out."""
+        """The default as a user would write it, or the words for an unset value."""
         return self.unset or self.kind.write(self.default)
 
 
@@ -89,11 +89,11 @@ def setting(
 
     Args:
         key: the last part of the label's name.
-        kind: of its values.
-        default: what holds where nothing is said.
-        meaning: for the documentation.
-        unset: the word for having no value.
-        annotation_only: it is too long, or of characters, that a label may not have.
+        kind: type of its values.
+        default: value if not set.
+        meaning: description for the documentation.
+        unset: the word for an unset value.
+        annotation_only: whether its values are too long for a label, or have invalid characters.
     """
     env = ENV_PREFIX + key.replace(".", "_")
     return _field(Row("", env, kind, default, unset, meaning, key, annotation_only))
@@ -111,10 +111,10 @@ def variable(
 
     Args:
         env: the environment variable's name.
-        kind: of its values.
-        default: what holds where the variable is empty or not there.
-        meaning: for the documentation.
-        unset: what holds then, in words, where it depends on other settings.
+        kind: type of its values.
+        default: value if the variable is empty or missing.
+        meaning: description for the documentation.
+        unset: the default in words, if it depends on other settings.
     """
     return _field(Row("", env, kind, default, unset, meaning))
 
@@ -127,7 +127,7 @@ def _field(row: Row) -> Any:  # noqa: ANN401  as above
 
 @functools.cache
 def rows(settings: Any) -> tuple[Row, ...]:  # noqa: ANN401  mypy finds types unhashable
-    """The settings that a dataclass declares, in the order of its fields."""
+    """Return the settings that a dataclass declares, in the order of its fields."""
     return tuple(
         dataclasses.replace(field.metadata["row"], field=field.name)
         for field in dataclasses.fields(settings)
@@ -136,16 +136,16 @@ def rows(settings: Any) -> tuple[Row, ...]:  # noqa: ANN401  mypy finds types un
 
 
 def with_prefix(texts: Mapping[str, str] | None, prefix: str) -> dict[str, str]:
-    """Those whose name begins with ``prefix``: the others are not ours."""
+    """Return the entries whose name begins with ``prefix``; others do not belong to Carpool."""
     return {name: text for name, text in (texts or {}).items() if name.startswith(prefix)}
 
 
 def read(known: Mapping[str, Row], texts: Mapping[str, str], problems: Problems) -> dict[str, Any]:
-    """The values that texts say, by field; what cannot be read is a problem.
+    """Return the values of texts by field; add a problem for each that cannot be read.
 
     Args:
-        known: rows by the name that texts have for them.
-        texts: as a user wrote them.
+        known: rows by their names in ``texts``.
+        texts: texts by name, as a user wrote them.
         problems: gets every unknown name and ill-formed value.
     """
     values: dict[str, Any] = {}
@@ -166,12 +166,12 @@ def read_variables(
     prefix: str,
     problems: Problems,
 ) -> dict[str, Any]:
-    """The values of a process's settings that its environment says, by field.
+    """Return the values of a process's settings in its environment, by field.
 
     Args:
         settings: the dataclass that declares them.
         env: the environment.
-        prefix: of names that are nobody else's, so that an unknown one is a mistake.
+        prefix: prefix that only Carpool's variables have, so that an unknown one is a mistake.
         problems: gets every unknown name and ill-formed value.
     """
     known = {row.env: row for row in rows(settings)}
@@ -181,7 +181,7 @@ def read_variables(
 
 
 def read_value(kind: SettingType, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
-    """What a text says that a user gave for ``name``; None, and a problem, if it cannot be read."""
+    """Return the value of a user's text for ``name``; add a problem and return None if invalid."""
     try:
         value = kind.read(text)
     except ConfigError as error:
@@ -197,5 +197,5 @@ def read_value(kind: SettingType, name: str, text: str, problems: Problems) -> A
 
 
 def _reason(error: ValueError) -> str:
-    """What a JSON reader has to say; the other kinds' expectation says it all."""
+    """Return the message of a JSON reader; empty for other kinds, whose expectation suffices."""
     return str(error) if isinstance(error, rules.NotJsonError) else ""

@@ -1,6 +1,6 @@
-"""The types of value a setting can have: how each is read from text, checked and written back.
+"""Types of setting values: how each is read from text, checked and written back.
 
-One `SettingType` a shape of value; which setting has which is said where the setting is declared.
+There is one `SettingType` for each shape of value; declarations of settings refer to them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ _MAX_TEXT = 64  # characters of a number; what is longer is not one a person wro
 
 @dataclass(frozen=True, slots=True)
 class SettingType:
-    """A shape of value.
+    """A type of setting values.
 
     Attributes:
-        expected: What a user is told to write.
-        read: Text to value; raises ``ValueError`` (or `ConfigError` with paths inside the value).
+        expected: Description of valid values for the user.
+        read: Converts text to a value; raises ``ValueError`` (or `ConfigError` with paths inside
+            the value).
         accepts: Whether a value of the right type is in range.
-        write: Value to text; ``read`` gives the value back.
+        write: Converts a value to text that ``read`` converts back.
     """
 
     expected: str
@@ -56,17 +57,17 @@ class SettingType:
 
 
 def duration(expected: str, accepts: Callable[[float], bool]) -> SettingType:
-    """Seconds, written in Go syntax."""
+    """Return a type for seconds in Go syntax."""
     return SettingType(expected, durations.parse, accepts, durations.format)
 
 
 def lenient_duration(expected: str, accepts: Callable[[float], bool]) -> SettingType:
-    """Seconds in Go syntax, or a number of whole ones as of-watchdog takes them."""
+    """Return a type for seconds in Go syntax or as a whole number, as of-watchdog accepts."""
     return SettingType(expected, durations.parse_lenient, accepts, durations.format)
 
 
 def time_limit() -> SettingType:
-    """Seconds as of-watchdog takes them; 0 is no limit, which is ``inf``."""
+    """Return a type for seconds as of-watchdog accepts them; 0 means no limit and is ``inf``."""
 
     def read(text: str) -> float:
         return durations.parse_lenient(text) or math.inf
@@ -78,7 +79,7 @@ def time_limit() -> SettingType:
 
 
 def decimal(expected: str, accepts: Callable[[float], bool]) -> SettingType:
-    """A finite number, written plainly: no ``nan``, no ``1_000``, no blanks."""
+    """Return a type for finite decimals without ``nan``, underscores (``1_000``) and blanks."""
     pattern = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
     def read(text: str) -> float:
@@ -90,20 +91,20 @@ def decimal(expected: str, accepts: Callable[[float], bool]) -> SettingType:
 
 
 def integer(expected: str, accepts: Callable[[int], bool]) -> SettingType:
-    """A whole number."""
+    """Return a type for integers."""
     pattern = re.compile(r"[+-]?[0-9]+")
     return SettingType(expected, lambda text: int(_matching(pattern, text)), accepts, str)
 
 
 def choice(*words: str, **older: str) -> SettingType:
-    """One of a few words; ``older`` names of them are read, too."""
+    """Return a type for one of several words; ``older`` maps former names to them."""
     return SettingType(
         " or ".join(words), lambda text: older.get(text, text), words.__contains__, str
     )
 
 
 def flag() -> SettingType:
-    """True or false."""
+    """Return a type for ``true`` or ``false``."""
     words = {"true": True, "false": False}
 
     def read(text: str) -> bool:
@@ -117,17 +118,17 @@ def flag() -> SettingType:
 
 
 def text() -> SettingType:
-    """Any text."""
+    """Return a type for any text."""
     return SettingType("a text", str, lambda value: isinstance(value, str), str)
 
 
 def path() -> SettingType:
-    """A file or folder, which need not be there."""
+    """Return a type for paths of files or folders, which need not exist."""
     return SettingType("a path", Path, lambda value: isinstance(value, Path), str)
 
 
 def socket_address() -> SettingType:
-    """Where a process listens or is reached, kept as text."""
+    """Return a type for addresses to listen on or connect to, kept as text."""
 
     def read(text: str) -> str:
         try:
@@ -140,7 +141,7 @@ def socket_address() -> SettingType:
 
 
 def addresses() -> SettingType:
-    """Several of them, separated by commas."""
+    """Return a type for comma-separated socket addresses."""
 
     def read(text: str) -> tuple[str, ...]:
         problems = Problems()
@@ -154,9 +155,9 @@ def addresses() -> SettingType:
 
 
 def origins() -> SettingType:
-    """Origins of web pages, separated by commas; ``*`` stands for all.
+    """Return a type for comma-separated origins of web pages; ``*`` stands for all.
 
-    They are read as browsers send them: in lower case, without a scheme's own port.
+    Origins are converted to what browsers send: lower case, without the scheme's default port.
     """
 
     def read(text: str) -> tuple[str, ...]:
@@ -170,7 +171,7 @@ def origins() -> SettingType:
 
 
 def _as_sent(origin: str) -> str | None:
-    """An origin as browsers send it; None if it is none."""
+    """Return an origin as browsers send it; None if it is invalid."""
     if origin == "*":
         return origin
     parts = _ORIGIN.fullmatch(origin.lower())
@@ -181,7 +182,7 @@ def _as_sent(origin: str) -> str | None:
 
 
 def percents(expected: str) -> SettingType:
-    """Percent by function, such as ``a=10%,b=2.5%``, at most 100 together."""
+    """Return a type for percent by function, such as ``a=10%,b=2.5%``, at most 100 in total."""
     part = re.compile(rf"({function_name.PATTERN})=([0-9]+\.?[0-9]*)%?")
 
     def read(text: str) -> dict[str, float]:
@@ -201,15 +202,15 @@ def percents(expected: str) -> SettingType:
 
 
 def name(expected: str) -> SettingType:
-    """A name that something else resolves: a policy, say."""
+    """Return a type for names that are resolved elsewhere, such as that of a policy."""
     return SettingType(expected, str, lambda word: bool(word) and word == word.strip(), str)
 
 
 def cores(text: str) -> float:
-    """Cores as a platform's limits have them: ``2``, ``0.5`` or ``500m``.
+    """Parse cores as in a platform's limits: ``2``, ``0.5`` or ``500m``.
 
     Raises:
-        ValueError: it is no such quantity above 0.
+        ValueError: the text is not such a quantity above 0.
     """
     milli = text.endswith("m")
     found = float(text.removesuffix("m")) / (1000 if milli else 1)
@@ -219,7 +220,7 @@ def cores(text: str) -> float:
 
 
 def memory() -> SettingType:
-    """Megabytes (10^6 bytes), written as Kubernetes or a person would: 512Mi, 2Gi, 500MB."""
+    """Return a type for megabytes (10^6 bytes), written as 512Mi, 2Gi or 500MB."""
 
     def read(text: str) -> float:
         amount, unit = _SIZE.fullmatch(_matching(_SIZE, text)).groups()  # type: ignore[union-attr]
@@ -232,7 +233,7 @@ def memory() -> SettingType:
 
 
 def mebibytes() -> SettingType:
-    """Bytes, written as a whole number of MiB."""
+    """Return a type for bytes, written as a whole number of MiB."""
     whole = integer("a whole number of at least 1", lambda value: value >= 1)
     mib = _BYTES["Mi"]
     return SettingType(
@@ -244,7 +245,7 @@ def mebibytes() -> SettingType:
 
 
 def document(expected: str) -> SettingType:
-    """A JSON object, kept as it is for its reader."""
+    """Return a type for JSON objects, which are not interpreted further."""
 
     def read(text: str) -> dict[str, object]:
         value = rules.loads(text)

@@ -1,8 +1,8 @@
 """The settings of one function: labels, annotations and environment read into one frozen object.
 
-A setting is one field of `FunctionSettings`; its key, kind, default and meaning stand beside it and
-nowhere else. `setting_spec` says how keys become labels and variables, and how texts are read.
-Nothing here resolves a policy's name or reads the process's environment by itself.
+A setting is a field of `FunctionSettings`, and its key, kind, default and meaning are declared only
+there. `setting_spec` defines how keys become labels and variables, and how texts are read. Nothing
+here resolves names of policies or reads the environment of the process by itself.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class FunctionSettings:
     )
 
     def __post_init__(self) -> None:
-        """Check ranges and contradictions, so that every road to an instance is as strict."""
+        """Check ranges and contradictions here, so that all constructors are equally strict."""
         problems = Problems()
         for row in rows():
             value = getattr(self, row.field)
@@ -201,25 +201,26 @@ class FunctionSettings:
 
     @property
     def objective_s(self) -> float | None:
-        """The longest objective of the function or its applications; None where there is none."""
+        """Longest objective of the function or its applications; None without objectives."""
         objectives = [self.slo_s, *(app.slo_s for app in self.apps)]
         return max([known for known in objectives if known is not None], default=None)
 
     @property
     def shedding(self) -> str:
-        """What `shed` comes to: an objective that is set is to be kept."""
+        """Effective value of `shed`; if unset, ``on`` with an objective, else ``observe``."""
         return self.shed or ("observe" if self.objective_s is None else "on")
 
     @classmethod
     def from_labels(
         cls, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None = None
     ) -> Self:
-        """Read a deployment's labels and annotations; what is not ``com.carpool.`` is ignored.
+        """Read a deployment's labels and annotations, ignoring names without ``com.carpool.``.
 
-        A value too long for a label may be an annotation of the same name; JSON values must be.
+        A value that is too long for a label may be an annotation of the same name; JSON values must
+        be annotations.
 
         Raises:
-            ConfigError: every unknown name and ill-formed or contradicting value, at once.
+            ConfigError: lists every unknown name and every ill-formed or contradicting value.
         """
         problems = Problems()
         known = {row.label: row for row in rows()}
@@ -233,16 +234,16 @@ class FunctionSettings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
-        """Read environment variables; what does not begin with ``carpool_`` is ignored.
+        """Read environment variables, ignoring names that do not begin with ``carpool_``.
 
         Raises:
-            ConfigError: every unknown name and ill-formed or contradicting value, at once.
+            ConfigError: lists every unknown name and every ill-formed or contradicting value.
         """
         known = {row.env: row for row in rows()}
         return cls._from_texts(known, setting_spec.with_prefix(env, ENV_PREFIX), Problems())
 
     def to_env(self) -> dict[str, str]:
-        """The environment that `from_env` reads back as these settings; defaults are left out."""
+        """Return the environment that `from_env` reads as these settings, without defaults."""
         return {
             row.env: row.kind.write(value)
             for row in rows()
@@ -267,12 +268,12 @@ class FunctionSettings:
 
 
 def rows() -> tuple[Row, ...]:
-    """The settings of a function, in the order of the documentation."""
+    """Return the settings of a function, in the order of the documentation."""
     return setting_spec.rows(FunctionSettings)
 
 
 def _contradictions(settings: FunctionSettings, problems: Problems) -> None:
-    """Values that are well-formed each, and cannot all be meant."""
+    """Add a problem for each combination of valid values that contradict each other."""
     low, high = settings.scale_min, settings.scale_max
     if high is not None and low > high:
         problems.add("scale.min", low, f"at most scale.max, which is {high}")

@@ -1,7 +1,7 @@
-"""Which requests of a function are streamed: a handler says it in its probes, its sidecar follows.
+"""Rule for the requests of a function that are streamed, which a handler sends in its probes.
 
 The rule travels as the header `wire.STREAM_RULE_HEADER` of a ready handler: ``*`` for all requests,
-else ``accept`` and the paths whose requests are streamed whatever they accept.
+else ``accept`` and the paths whose requests are streamed regardless of their ``Accept``.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ _ACCEPT = "accept"
 
 
 class StreamRule(NamedTuple):
-    """Which requests are streamed.
+    """Rule that says which requests are streamed.
 
     Attributes:
-        everything: all of them.
-        paths: those of these paths, beside those that accept ``text/event-stream``.
+        everything: whether all requests are streamed.
+        paths: paths that are streamed besides requests that accept ``text/event-stream``.
     """
 
     everything: bool = False
     paths: frozenset[str] = frozenset()
 
     def admits(self, target: str, accept: str) -> bool:
-        """Whether a request is streamed.
+        """Return whether a request is streamed.
 
         Args:
-            target: its path under the function's own, with its query.
-            accept: its header ``Accept``; empty without one.
+            target: its path below the function's own, with its query.
+            accept: its ``Accept`` header; empty if missing.
         """
         if self.everything or EVENT_STREAM in accept.lower():
             return True
@@ -44,6 +44,6 @@ class StreamRule(NamedTuple):
 
     @classmethod
     def of(cls, header: bytes | None) -> Self | None:
-        """The rule of a header's value; None without one: nothing is streamed."""
+        """Return the rule in a header's value; None without a header, when nothing is streamed."""
         words = (header or b"").decode("latin-1").split()
         return cls(words[0] == _ALL, frozenset(words[1:])) if words else None

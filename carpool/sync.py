@@ -1,16 +1,16 @@
-"""The one call between sidecars and the scaler, ``POST /v1/sync``: what is said, what is answered.
+"""The only call between sidecars and the scaler, ``POST /v1/sync``: its messages and answers.
 
-A front sidecar reports its load and what it sees of its instances (`FrontReport`); the sidecar of
-an instance announces where it takes batches (`Announcement`). Either is one JSON object, and is
-read strictly: the type of a field below says all that it may hold, and no other field may come. The
-sender numbers its messages, so that one that comes twice is recognised. The answer carries the plan
-where the sender does not have it yet, and a proof that its sender knows the token and answers this
-very message: a plan can neither be forged nor played back.
+A front sidecar reports its load and the state of its instances (`FrontReport`); the sidecar of an
+instance announces the address where it accepts batches (`Announcement`). Both are JSON objects that
+are read strictly: the type of a field below defines all valid values, and other fields are refused.
+The sender numbers its messages, so that duplicates are recognized. The answer carries the plan if
+the sender does not have it yet, and a proof that the answerer knows the token and answers this very
+message: a plan can be neither forged nor replayed.
 
-The sidecars of a function have a token of its own, made from the scaler's, which speaks for no
-other function. What a front shows to its instances with each batch is made from that.
+The sidecars of a function have a token of its own, derived from the scaler's, which is not valid
+for other functions. The key that a front sends to its instances with each batch is derived from it.
 
-Nothing here knows how messages travel, or what is done about them.
+How messages are transported, and what follows from them, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ class AppReport(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClassReport(Struct, frozen=True, forbid_unknown_fields=True):
-    """Batches of one class of instances since the last report, and what is known of its times.
+    """Batches of one class of instances since the last report, and the model of their times.
 
     Attributes:
         name: The class.
-        batches, item_count, exec_s: How many came back, with how many items, after how long
-            together.
-        base_s, per_item_s: The line of execution times by batch size; 0 while it is not known.
-        seats: What earlier versions call ``item_count``: one of both is said, or both alike. Not
-            set once a report is made.
+        batches, item_count, exec_s: Number of completed batches, number of their items, and their
+            total execution time.
+        base_s, per_item_s: Execution time as a line over the batch size; 0 if unknown.
+        seats: Name of ``item_count`` in earlier versions. A message has one of them, or both with
+            the same value. Unset in a constructed report.
     """
 
     name: ClassName
@@ -94,7 +94,7 @@ class ClassReport(Struct, frozen=True, forbid_unknown_fields=True):
     seats: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Understand a sidecar of an earlier version."""
+        """Accept messages from sidecars of earlier versions."""
         _rename_seats(self)
 
 
@@ -102,10 +102,10 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
     """An instance as a front sidecar sees it.
 
     Attributes:
-        address, name: Where it is, and of which class.
-        up, in_flight: Whether it can be reached, and how many batches it holds.
-        idle_s: For how long it has had no batch.
-        batches, item_count, exec_s, seats: What it gave back since the last report, as in a
+        address, name: Its address and its class.
+        up, in_flight: Whether it is reachable, and the number of its in-flight batches.
+        idle_s: Time without a batch.
+        batches, item_count, exec_s, seats: Completed batches since the last report, as in
             `ClassReport`.
     """
 
@@ -120,15 +120,15 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
     seats: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Understand a sidecar of an earlier version."""
+        """Accept messages from sidecars of earlier versions."""
         _rename_seats(self)
 
 
 def _rename_seats(report: ClassReport | InstanceReport) -> None:
-    """Items are counted under the name of today, whatever the sender calls them.
+    """Set ``item_count`` from ``seats``, the name that earlier versions use, and unset ``seats``.
 
     Raises:
-        ValueError: it counts them under neither name, or under both and not alike.
+        ValueError: the report has neither of them, or both with different values.
     """
     said = {report.item_count, report.seats} - {_UNSAID, UNSET}
     if len(said) != 1:
@@ -140,23 +140,23 @@ def _rename_seats(report: ClassReport | InstanceReport) -> None:
 
 
 class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a front sidecar reports.
+    """Report of a front sidecar.
 
     Attributes:
         function: The function that the user calls.
-        sender: Made again at each start of a sidecar.
-        sequence: Grows with each message of a sender.
-        revision: Of the last answer with a plan; empty before the first.
-        version, term: Of the current plan; None and 0 without one.
-        period_s: Since the last report.
-        idle_s: For how long nothing has waited or been executed; None while something is.
-        queued: Requests waiting.
-        starving: A request waits, and no instance can be reached.
-        apps, classes, instances: In detail.
+        sender: Identifier of the sidecar, new at each start.
+        sequence: Message number, which increases with each message of a sender.
+        revision: Revision of the last answer with a plan; empty before the first.
+        version, term: Version and term of the current plan; None and 0 without one.
+        period_s: Time since the last report.
+        idle_s: Time without waiting or executing requests; None while there are any.
+        queued: Number of waiting requests.
+        starving: Whether a request waits and no instance is reachable.
+        apps, classes, instances: Reports by application, class and instance.
         idle: Times without a request, from the end of an execution to the next arrival.
         fates: Requests by outcome since the last report.
-        latency: Times from arrival to answer, of those that were executed.
-        surging: More came than what was reported before lets expect.
+        latency: Times from arrival to response, of executed requests.
+        surging: Whether more requests arrived than earlier reports suggest.
     """
 
     function: FunctionName
@@ -178,21 +178,21 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
     term: Term = 0
 
     def to_json(self) -> bytes:
-        """As it travels."""
+        """Return the report as JSON."""
         return msgspec.json.encode(self)
 
 
 class Announcement(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the sidecar of an instance says of itself.
+    """Announcement of an instance's sidecar about itself.
 
     Attributes:
         function: The function that the user calls.
-        sender, sequence: As in a report.
+        sender, sequence: As in `FrontReport`.
         name: The instance's class.
-        address: Where it takes batches.
-        state: Whether it loads, has answered, or is about to go.
-        load_s: How long it has loaded, or took to.
-        reason: Why it is not ready, where it knows.
+        address: Address where it accepts batches.
+        state: Whether it is loading, ready or leaving.
+        load_s: Loading time, so far or in total.
+        reason: Why it is not ready, if known.
     """
 
     function: FunctionName
@@ -205,20 +205,20 @@ class Announcement(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
     def to_json(self) -> bytes:
-        """As it travels."""
+        """Return the announcement as JSON."""
         return msgspec.json.encode(self)
 
 
 class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a sidecar is answered.
+    """Answer to a sidecar.
 
     Attributes:
-        interval_s: When to sync again.
-        revision: Of plan and addresses; as in the report if nothing has changed.
-        plan: What to follow, if that has changed.
-        instances: Addresses of the ready instances by class, with a plan.
-        conditions: How those instances are that are not well, by address.
-        soonest_s: From one message of a front to its next, however urgent.
+        interval_s: Time until the next sync.
+        revision: Revision of plan and addresses; as in the report if nothing has changed.
+        plan: The plan to follow, if it has changed.
+        instances: Addresses of the ready instances by class, if there is a plan.
+        conditions: Conditions of overloaded and interfered instances, by address.
+        soonest_s: Minimum time between messages of a front, however urgent.
     """
 
     interval_s: Annotated[float, Meta(ge=0.01, le=3600)]
@@ -229,7 +229,7 @@ class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     soonest_s: Seconds = 0.0
 
     def to_json(self) -> bytes:
-        """As it travels."""
+        """Return the answer as JSON."""
         return msgspec.json.encode(self, enc_hook=_plain)
 
     @classmethod
@@ -237,7 +237,7 @@ class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
         """Read an answer.
 
         Raises:
-            ConfigError: what is wrong with it, with its path; of a plan, everything.
+            ConfigError: the first error with its path, or all errors of a plan.
         """
         answer = messages.read(_ANSWER, text)
         plan = None if answer.plan is None else Plan.from_dict(answer.plan)
@@ -252,13 +252,13 @@ class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _PlainAnswer(SyncAnswer, frozen=True, forbid_unknown_fields=True):
-    """An answer whose plan has not been read: plans are read as people's files are."""
+    """An answer with its plan as a dictionary, as plans are read by the rules for user files."""
 
     plan: dict[str, Any] | None = None  # type: ignore[assignment]  # what becomes of it is above
 
 
 def _plain(value: object) -> str | float:
-    """A number or text of another library, which a policy may have computed a plan with."""
+    """Convert numbers and strings of other libraries, which policies may put into plans."""
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
@@ -267,7 +267,7 @@ def _plain(value: object) -> str | float:
 
 
 class _Address(Struct):
-    """Only whether there is one: what tells the two messages apart."""
+    """A message reduced to its address, whose presence distinguishes the two kinds of message."""
 
     address: object = None
 
@@ -279,10 +279,10 @@ _HAS_ADDRESS = msgspec.json.Decoder(_Address)
 
 
 def read_message(text: bytes) -> FrontReport | Announcement:
-    """What a sidecar says; an announcement has an ``address``, a report has none.
+    """Read the message of a sidecar: an announcement if it has an ``address``, else a report.
 
     Raises:
-        ConfigError: what is wrong with it, with its path.
+        ConfigError: the error, with its path.
     """
     # A key that comes twice harms nothing here: a sender that may speak at all could as well have
     # sent the last of both.
@@ -296,18 +296,21 @@ def read_message(text: bytes) -> FrontReport | Announcement:
 
 
 def proof(token: bytes, sender: str, sequence: int, answer: bytes) -> str:
-    """What shows that ``answer`` is to this message, and from a holder of the token."""
+    """Return a proof that ``answer`` is for this message and from a holder of the token."""
     return hmac.new(token, f"{sender} {sequence} ".encode() + answer, hashlib.sha256).hexdigest()
 
 
 def function_token(token: bytes, function: str) -> bytes:
-    """The token that speaks for ``function`` alone, from the scaler's ``token``."""
+    """Return the token that is valid for ``function`` only, derived from the scaler's ``token``."""
     name = function.encode()
     return name + b"." + hmac.new(token, b"function " + name, hashlib.sha256).hexdigest().encode()
 
 
 def function_of(shown: bytes, token: bytes) -> str | None:
-    """The function that ``shown`` speaks for; empty: all; None: it is not made from ``token``."""
+    """Return the function that ``shown`` is a token of; empty for all functions.
+
+    None if ``shown`` is not derived from ``token``.
+    """
     if hmac.compare_digest(shown, token):
         return ""
     function = shown.rpartition(b".")[0].decode("utf-8", "replace")
@@ -316,6 +319,6 @@ def function_of(shown: bytes, token: bytes) -> str | None:
 
 
 def batch_key(token: str, function: str) -> str:
-    """What shows that a batch is from a front of ``function``; empty where there is no token."""
+    """Return a key that proves a batch to be from a front of ``function``; empty if no token."""
     text = f"batch {function}".encode()
     return hmac.new(token.encode(), text, hashlib.sha256).hexdigest() if token else ""

@@ -1,4 +1,4 @@
-"""Tasks that nothing waits for: the event loop alone would drop them before their end."""
+"""Background tasks: without a reference, the event loop may drop them before they end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TaskSet"]
 
 
 class TaskSet:
-    """Keeps tasks until they have ended."""
+    """Keeps references to tasks until they end."""
 
     __slots__ = ("_running",)
 
@@ -20,18 +20,18 @@ class TaskSet:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin work that continues by itself."""
+        """Start a background task."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
     def cancel(self) -> None:
-        """Cancel what still runs."""
+        """Cancel all running tasks."""
         for task in self._running:
             task.cancel()
 
     async def join(self) -> None:
-        """Wait until nothing runs, however it ends; what is started meanwhile, too."""
+        """Wait until all tasks have ended in any way, including tasks started meanwhile."""
         while self._running:
             await asyncio.wait(self._running)

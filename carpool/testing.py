@@ -1,7 +1,7 @@
-"""The door to the suites that every policy should pass, one for each kind of policy.
+"""Entry points to the test suites that every policy should pass, one for each kind of policy.
 
-What a check reports is defined here; the suites themselves drive the sidecar's own core, or that of
-the scaler, and are found by strings, as nothing here imports another part.
+The reports of the checks are defined here. The suites themselves drive the core of the sidecar or
+of the scaler, and are found by name, as this package imports no other part.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SCALE_SUITE = "scaler.conformance"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a policy went through without breaking a promise.
+    """Result of driving a policy that broke no promise.
 
     Attributes:
-        policy: its name.
-        promises: what held, in words.
-        scenarios: how many it was driven through, each twice.
-        requests: how many came in all of them.
-        batches: how many it made of them.
+        policy: name of the policy.
+        promises: the promises that were kept, in words.
+        scenarios: number of scenarios, each run twice.
+        requests: number of requests in all scenarios.
+        batches: number of batches that the policy made of them.
     """
 
     policy: str
@@ -45,14 +45,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ScaleReport:
-    """What a scaling policy went through without breaking a promise.
+    """Result of driving a scaling policy that broke no promise.
 
     Attributes:
-        policy: its name.
-        promises: what held, in words.
-        scenarios: how many it was driven through, each twice.
-        rounds: how many rounds of planning there were in all of them.
-        plans: how many plans it made in them.
+        policy: name of the policy.
+        promises: the promises that were kept, in words.
+        scenarios: number of scenarios, each run twice.
+        rounds: number of planning rounds in all scenarios.
+        plans: number of plans made in them.
     """
 
     policy: str
@@ -68,14 +68,14 @@ class ScaleReport:
 
 
 class BrokenPromise(AssertionError):
-    """A policy broke a promise.
+    """Raised when a policy breaks a promise.
 
     Attributes:
-        policy: its name.
-        promise: which, in words.
-        detail: what it did.
-        seed: of the scenario in which it was found; None: the long run.
-        scenario: the shortest found that shows it, as Python.
+        policy: name of the policy.
+        promise: the broken promise, in words.
+        detail: what the policy did.
+        seed: seed of the scenario in which it was found; None for the long run.
+        scenario: the shortest scenario found that shows it, as Python code.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ def check_policy(
     """Drive a batch policy through many scenarios in simulated time and check every promise.
 
     Args:
-        policy: a class, the name of one, or ``module:Class``.
-        params: parameters that it gets, as in ``com.carpool.batch.params``.
-        seed: of the first scenario; the others follow. The first are the shortest.
-        scenarios: how many.
-        wait_max_s: longest time that a request may be kept waiting beside an idle instance.
+        policy: a class, its name, or ``module:Class``.
+        params: parameters of the policy, as in ``com.carpool.batch.params``.
+        seed: seed of the first scenario; the others follow. The first scenarios are the shortest.
+        scenarios: number of scenarios.
+        wait_max_s: longest time that a request may wait while an instance is idle.
 
     Raises:
         BrokenPromise: an ``AssertionError`` with the seed and the shortest scenario that shows it.
-        ConfigError: there is no such policy, or it does not take the parameters.
+        ConfigError: there is no such policy, or it does not accept the parameters.
     """
     suite = importlib.import_module(_SUITE)
     report: Report = suite.check_policy(
@@ -128,14 +128,14 @@ def check_scale_policy(
     """Drive a scaling policy through rounds of planning and check every promise.
 
     Args:
-        policy: a class, the name of one, or ``module:Class``.
-        params: parameters that it gets, as under ``policies`` in a scenario file.
-        seed: of the first scenario; the others follow.
-        scenarios: how many.
+        policy: a class, its name, or ``module:Class``.
+        params: parameters of the policy, as under ``policies`` in a scenario file.
+        seed: seed of the first scenario; the others follow.
+        scenarios: number of scenarios.
 
     Raises:
         BrokenPromise: an ``AssertionError`` with the seed and the snapshot that shows it.
-        ConfigError: there is no such policy, or it does not take the parameters.
+        ConfigError: there is no such policy, or it does not accept the parameters.
     """
     suite = importlib.import_module(_SCALE_SUITE)
     report: ScaleReport = suite.check_policy(policy, params or {}, seed=seed, scenarios=scenarios)

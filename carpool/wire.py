@@ -1,4 +1,4 @@
-"""The batch wire format between a sidecar and a handler: bytes to columns and back, nothing else.
+"""The batch wire format between a sidecar and a handler: conversion of bytes to columns and back.
 
 A message is columns first, then shared heads, then the bodies back to back (docs/wire.md)::
 
@@ -17,10 +17,10 @@ A message is columns first, then shared heads, then the bodies back to back (doc
 
 All integers are little-endian. Items of one batch mostly share one head (a batch never mixes
 methods, paths or content types), so a head is stored once and parsed once. The bodies start
-aligned: equal-shape tensors can be viewed as one array without a copy.
+aligned, so that tensors of equal shape can be viewed as one array without a copy.
 
-This file does not know HTTP, sockets or policies. Malformed bytes raise `WireError`, never
-anything else, and cost no more memory than the message itself.
+This module is independent of HTTP, sockets and policies. Malformed bytes raise `WireError` and no
+other exception, and cost no more memory than the message itself.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)").full
 
 
 def batch_headers(key: str = "") -> tuple[tuple[str, str], ...]:
-    """The headers of a batch's POST; ``key`` is what its receiver asks for, if anything."""
+    """Return the headers of a batch's POST; ``key`` is the key its receiver asks for, if any."""
     shown = ((KEY_HEADER, key),) if key else ()
     return (("content-type", CONTENT_TYPE), *PROBE_HEADERS, *shown)
 
 
 class WireError(FunctionFault):
-    """The bytes are not a batch message."""
+    """Raised for bytes that are not a batch message."""
 
 
 class RequestColumns(NamedTuple):
@@ -132,7 +132,7 @@ class AnswerColumns(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What a head says: ``METHOD /path`` (empty in an answer) and headers, names in lower case."""
+    """A parsed head: ``METHOD /path`` (empty in an answer) and headers, names in lower case."""
 
     first_line: str
     headers: tuple[tuple[str, str], ...]
@@ -144,7 +144,7 @@ def encode_request(
     heads: Sequence[bytes],
     bodies: Sequence[Buffer],
 ) -> bytes:
-    """One message from the columns of a batch; ``remaining_s`` is ``inf`` without a deadline."""
+    """Return the message of a batch's columns; ``remaining_s`` is ``inf`` without a deadline."""
     return _encode(_REQUEST, "f", ids, remaining_s, heads, bodies)
 
 
@@ -154,12 +154,12 @@ def encode_answer(
     heads: Sequence[bytes],
     bodies: Sequence[Buffer],
 ) -> bytes:
-    """One message from the columns of a batch's answers; a status each."""
+    """Return the message of the columns of a batch's answers, with a status each."""
     return _encode(_ANSWER, "I", ids, statuses, heads, bodies)
 
 
 def decode_request(data: Buffer) -> RequestColumns:
-    """The columns of a batch of requests; bodies are views into ``data``.
+    """Return the columns of a batch of requests; bodies are views into ``data``.
 
     Raises:
         WireError: ``data`` is not a well-formed batch of requests.
@@ -168,7 +168,7 @@ def decode_request(data: Buffer) -> RequestColumns:
 
 
 def decode_answer(data: Buffer) -> AnswerColumns:
-    """The columns of a batch's answers; bodies are views into ``data``.
+    """Return the columns of a batch's answers; bodies are views into ``data``.
 
     Raises:
         WireError: ``data`` is not a well-formed batch of answers.
@@ -177,11 +177,11 @@ def decode_answer(data: Buffer) -> AnswerColumns:
 
 
 def build_head(first_line: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """A head as bytes: the first line, then ``name: value`` lines, each ended by a newline.
+    """Return a head as bytes: the first line, then ``name: value`` lines, each ended by a newline.
 
     Raises:
-        WireError: a name that is no token, or a control character or one that is not Latin-1 in a
-            value or the first line: it could forge another header, or would arrive as another.
+        WireError: a name is not a token, or a value or the first line has a control character or
+            one outside Latin-1, which could forge another header or arrive as another one.
     """
     lines = [f"{name.lower()}: {value}" for name, value in headers]
     if not _LINE(first_line):
@@ -195,10 +195,10 @@ def build_head(first_line: str, headers: Iterable[tuple[str, str]]) -> bytes:
 
 @SmallCache
 def parse_head(head: bytes) -> Head:
-    """The meaning of a head; cached, because batches of one function repeat the same few.
+    """Parse a head; cached, because batches of one function repeat the same few heads.
 
     Raises:
-        WireError: no first line, or what `build_head` would not write.
+        WireError: the first line is missing, or `build_head` would not write the head.
     """
     if not head.endswith(b"\n"):
         msg = "a head does not end with a line break"

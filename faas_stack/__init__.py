@@ -1,1 +1,1 @@
-"""Running functions on one machine: stack files, provider, partitions, load, demo."""
+"""Run functions on one machine: stack files, provider, partitions, load generator, demo."""

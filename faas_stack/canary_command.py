@@ -33,8 +33,8 @@ def main(argv: list[str]) -> int:
     """Set the shares, if any are given, and print them.
 
     Raises:
-        ConfigError: flags that cannot be used, or a canary that there is not.
-        CarpoolError: the provider cannot be reached, or refuses.
+        ConfigError: If a flag is invalid.
+        CarpoolError: If the provider cannot be reached or refuses, or if a canary does not exist.
     """
     args = _parser().parse_args(argv)
     if args.off and args.shares:
@@ -71,17 +71,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _read(text: str) -> Mapping[str, float]:
-    """Shares as they are given."""
+    """Return the shares in the text of a label."""
     return FunctionSettings.from_labels({_LABEL: text}).canary
 
 
 def _check_there(
     args: argparse.Namespace, status: Mapping[str, Any], shares: Mapping[str, float]
 ) -> None:
-    """Refuse a canary that is not deployed: its share would not be its.
+    """Refuse a canary that is not deployed, as the function itself would answer its share.
 
     Raises:
-        CarpoolError: why the provider does not have it.
+        CarpoolError: If the provider does not have it.
     """
     namespace = quote(str(status.get("namespace") or ""), safe="")
     for name in shares:
@@ -89,7 +89,7 @@ def _check_there(
 
 
 def _with(status: Mapping[str, Any], shares: Mapping[str, float]) -> dict[str, Any]:
-    """The deployment of a function with other shares, and all else as it is."""
+    """Return the deployment of a function with other shares and otherwise unchanged."""
     labels, annotations = (
         {k: v for k, v in (status.get(kind) or {}).items() if k not in (_LABEL, *_TOLD)}
         for kind in ("labels", "annotations")
@@ -101,7 +101,7 @@ def _with(status: Mapping[str, Any], shares: Mapping[str, float]) -> dict[str, A
 
 
 def _shares(function: str, status: Mapping[str, Any]) -> dict[str, float]:
-    """Percent of the calls by function, the function itself first."""
+    """Return the percentage of calls by function, the function itself first."""
     texts = {**(status.get("annotations") or {}), **(status.get("labels") or {})}
     shares = _read(texts.get(_LABEL, ""))
     return {function: _ALL - sum(shares.values()), **shares}
@@ -110,10 +110,10 @@ def _shares(function: str, status: Mapping[str, Any]) -> dict[str, float]:
 def _asked(
     args: argparse.Namespace, method: str, path: str, document: Mapping[str, Any] | None = None
 ) -> requests.Response:
-    """The provider's answer.
+    """Return the provider's response.
 
     Raises:
-        CarpoolError: it cannot be reached, or refuses.
+        CarpoolError: If it cannot be reached or refuses.
     """
     url, pair = args.gateway.rstrip("/") + path, system_api.credentials(args)
     times = (system_api.CONNECT_S, _ANSWER_S)

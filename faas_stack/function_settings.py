@@ -1,4 +1,4 @@
-"""A deployment's settings and its batch policy, checked together so that all is said at once."""
+"""Checks a deployment's settings together with its batch policy, to report all errors at once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _POLICY = LABEL_PREFIX + "batch.policy"
 def read(
     labels: Mapping[str, str], annotations: Mapping[str, str], env: Mapping[str, str] | None = None
 ) -> FunctionSettings:
-    """What holds for a function: its environment goes before its labels.
+    """Return the settings of a function; its environment overrides its labels.
 
     A policy given as ``pkg.module:Class`` may be importable only beside the function; its sidecar
     checks it.
 
     Raises:
-        ConfigError: every ill-formed setting, an unknown policy, parameters it does not take.
+        ConfigError: With every invalid setting, unknown policy and unknown parameter.
     """
     problems = Problems()
 

@@ -1,4 +1,4 @@
-"""How a command that serves ends: the first SIGINT or SIGTERM drains, the second one kills."""
+"""Shutdown of serving commands: the first SIGINT or SIGTERM drains, the second one kills."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _INTERRUPT_EXIT = 130
 async def serve_until_interrupted(
     work: Coro, drain: Callable[[], Coro], close: Callable[[], Coro]
 ) -> int:
-    """Do ``work`` until it ends, fails or is interrupted.
+    """Run ``work`` until it ends, fails or is interrupted.
 
     Args:
-        work: serves.
-        drain: clears up after it, unless there is another interrupt.
-        close: is called in any case, last.
+        work: The serving coroutine.
+        drain: Cleans up after it, unless there is another interrupt.
+        close: Always called last.
 
     Returns:
         The exit code.
@@ -50,7 +50,7 @@ async def serve_until_interrupted(
 
 
 class _Interrupts:
-    """SIGINT and SIGTERM: the first ends ``work``, the second ends what clears up after it."""
+    """Handler of SIGINT and SIGTERM: the first ends ``work``, the second ends its cleanup."""
 
     def __init__(self, work: asyncio.Task[None]) -> None:
         self._task: asyncio.Task[None] = work
@@ -61,7 +61,7 @@ class _Interrupts:
             loop.add_signal_handler(number, self._interrupted)
 
     async def unless_again(self, clearing_up: Coro) -> None:
-        """Run ``clearing_up``, unless an interrupt cuts it short."""
+        """Run ``clearing_up`` until it ends or another interrupt cancels it."""
         self._task = asyncio.get_running_loop().create_task(clearing_up)
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -74,7 +74,7 @@ class _Interrupts:
 
 
 def say(text: str) -> None:
-    """One line of progress, to standard error, or a line of the log where that is JSON."""
+    """Write a line of progress to standard error, or to the log if that is JSON."""
     if json_log.is_json():
         log.info("%s", text)
     else:
@@ -82,9 +82,9 @@ def say(text: str) -> None:
 
 
 def pass_on(text: str) -> None:
-    """A line as it is, to standard error; to nobody, if its reader has gone.
+    """Write a line to standard error unchanged, ignoring a closed pipe.
 
-    As with ``carpool up 2>&1 | tee``, which Ctrl-C ends first.
+    The reader may be gone, as in ``carpool up 2>&1 | tee``, where Ctrl-C ends ``tee`` first.
     """
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{text}\n")

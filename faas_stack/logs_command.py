@@ -24,10 +24,10 @@ _SILENT_S = 15.0
 
 
 def main(argv: list[str]) -> int:
-    """Print the lines, oldest first; with ``--follow`` until Ctrl-C.
+    """Print the lines, oldest first; with ``--follow``, continue until Ctrl-C.
 
     Raises:
-        ConfigError: flags that cannot be used.
+        ConfigError: If a flag is invalid.
     """
     args = _parser().parse_args(argv)
     query = _query(args)
@@ -71,10 +71,10 @@ def _query(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _lines(args: argparse.Namespace, query: dict[str, str]) -> Iterator[str]:
-    """The provider's lines.
+    """Yield the provider's lines.
 
     Raises:
-        CarpoolError: it cannot be reached, or refuses.
+        CarpoolError: If it cannot be reached or refuses.
     """
     pair = system_api.credentials(args)
     url = args.gateway.rstrip("/") + "/system/logs"

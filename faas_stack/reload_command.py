@@ -23,8 +23,8 @@ def main(argv: list[str]) -> int:
     """Reload a function, and print the result.
 
     Raises:
-        ConfigError: flags that cannot be used.
-        CarpoolError: it was not reloaded; what ran before runs on.
+        ConfigError: An option cannot be used.
+        CarpoolError: The function was not reloaded; the previous instances continue to run.
     """
     args = _parser().parse_args(argv)
     try:
@@ -57,10 +57,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reload(args: argparse.Namespace, ready_s: float) -> dict[str, Any]:
-    """What the provider answers.
+    """Ask the provider to reload the function, and return its response.
 
     Raises:
-        CarpoolError: it cannot be reached, or the function was not reloaded.
+        CarpoolError: The provider cannot be reached, or the function was not reloaded.
     """
     url = f"{args.gateway.rstrip('/')}/system/reload-function/{quote(args.function, safe='')}"
     asked = {"timeout": durations.format(ready_s)}

@@ -1,4 +1,4 @@
-"""Which commit this code is of, as ``faas-cli version`` shows it."""
+"""The commit of this code, as shown by ``faas-cli version``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMEOUT_S = 5.0
 
 @functools.cache
 def revision() -> str:
-    """The commit, from the image or from the checkout; ``unknown`` where neither says it."""
+    """Return the commit, from the image or the checkout; ``unknown`` if neither has it."""
     if FILE.is_file():
         return FILE.read_text().strip()
     git = shutil.which("git")

@@ -1,4 +1,4 @@
-"""What commands that ask a running provider share: how it is found, and what its refusals say."""
+"""What commands for a running provider share: its address, credentials and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECT_S = 3.0
 
 
 class Unreachable(CarpoolError):
-    """No provider answers at an address."""
+    """Raised when no provider responds at an address."""
 
     def __init__(self, gateway: str, error: requests.RequestException) -> None:
         message = f"no provider answers at {gateway} ({type(error).__name__})"
@@ -29,14 +29,14 @@ class Unreachable(CarpoolError):
 
 
 class Refused(CarpoolError):
-    """A provider does not do what it was asked for."""
+    """Raised when a provider refuses a request."""
 
     def __init__(self, gateway: str, answer: requests.Response) -> None:
         super().__init__(_refusal(gateway, answer))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Which provider, and with which credentials."""
+    """Add the options for the provider's address and credentials."""
     add = parser.add_argument
     default = os.environ.get("OPENFAAS_URL") or _GATEWAY
     add(
@@ -51,7 +51,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def credentials(args: argparse.Namespace) -> tuple[str, str] | None:
-    """The user and the password that the options of `add_flags` mean; None: there are none."""
+    """Return the user and password that the options of `add_flags` select; None if none exist."""
     named = args.basic_auth
     return basic_auth.credentials(named) if named else basic_auth.credentials_for(args.gateway)
 

@@ -1,6 +1,6 @@
-"""The control plane: how many instances of which size should run, and when to warm them.
+"""The control plane: decides how many instances of which size run, and when they are warmed.
 
-``policies`` propose, from ``arrivals`` and ``planning``; ``control`` makes plans of what they
-propose (`control.guard`) and says what to deploy. All of these are pure; the modules beside them do
-what waits.
+``policies`` propose, from ``arrivals`` and ``planning``; ``control`` turns proposals into plans
+(`control.guard`) and decides what to deploy. All of these are pure; I/O and waiting are left to the
+modules beside them.
 """

@@ -1,6 +1,6 @@
-"""Access to a scaler: for holders of its token, by one of its names.
+"""Access control of a scaler: callers need its token and must use one of its host names.
 
-Sidecars may have a token of their function's own instead (`carpool.sync`).
+Sidecars may use a token of their function instead (`carpool.sync`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["AccessTokens"]
 
 
 class AccessTokens:
-    """Tells callers that are let in from others.
+    """Decides which callers are admitted.
 
     Args:
-        token: What all must present; empty: nothing.
-        hosts: The names that the scaler answers to.
+        token: Token that every caller must present; if empty, none is required.
+        hosts: Host names that the scaler answers to.
 
     Attributes:
-        token: The same, in bytes.
+        token: The token as bytes.
     """
 
     def __init__(self, token: str, hosts: Hosts) -> None:
@@ -33,19 +33,19 @@ class AccessTokens:
         self._hosts = hosts
 
     def admits(self, exchange: Exchange) -> bool:
-        """Whether the caller has shown the token; takes the same time for all wrong ones."""
+        """Return whether the caller has presented the token, comparing in constant time."""
         shown = exchange.header(b"authorization") or b""
         return not self.token or hmac.compare_digest(shown, b"Bearer " + self.token)
 
     def shown(self, exchange: Exchange) -> bytes:
-        """The token that the caller has shown; empty if there is none."""
+        """Return the token that the caller has presented; empty if there is none."""
         scheme, _, token = (exchange.header(b"authorization") or b"").partition(b" ")
         return token if scheme == b"Bearer" else b""
 
     def function_of(self, shown: bytes) -> str | None:
-        """The function that a token speaks for; empty: for all; None: it is none."""
+        """Return the function that a token is valid for: empty for all, None if invalid."""
         return function_of(shown, self.token) if self.token else ""
 
     def foreign(self, exchange: Exchange) -> str:
-        """Why a caller is taken for a foreign web page; empty if it is not."""
+        """Return why a request is taken to come from a foreign web page; empty if it does not."""
         return self._hosts.refusal(exchange)

@@ -1,12 +1,12 @@
-"""The scaler's edge: syncs of sidecars are answered here, what is only read is passed on.
+"""The scaler's HTTP entry point: answers syncs of sidecars and passes read requests on.
 
     POST /v1/sync              sidecars (`scaler.sync_api`)
-    GET  /healthz              the starter of the scaler
+    GET  /healthz              whatever starts the scaler
     GET  everything else       people and programs (`scaler.web.app`)
 
-Where there is a token, all but the page's files and ``/healthz`` ask for it. What comes by another
-name than the scaler's, or from another site's page, is refused. Sidecars may come by any name: no
-such page has the token that they show.
+If a token is configured, every request except for ``/healthz`` and the page's files must present
+it. Requests under a host name that is not the scaler's, or from another site's page, are refused.
+Sidecars may use any host name, as no such page has the token that they present.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Api"]
 
 
 class Api:
-    """The application of the edge.
+    """The HTTP application of the scaler's entry point.
 
     Args:
         sync: Answers sidecars.

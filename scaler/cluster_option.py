@@ -1,7 +1,7 @@
-"""The servers that instances may be on, where no scenario names them.
+"""The servers to plan for if no scenario names them.
 
-Carpool's provider tells what its machine has. Others do not: there is room without end then, as far
-as plans go, and the provider refuses what is too many.
+Carpool's provider reports what its machine has. Others do not; plans then assume unlimited
+capacity, and the provider refuses what exceeds its own.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["nodes_of"]
 
 
 def nodes_of(info: Mapping[str, Any]) -> tuple[Node, ...]:
-    """The machine in what ``GET /system/info`` answers; none where nothing is said of it.
+    """Return the machine in a ``GET /system/info`` response; empty if it reports none.
 
-    OpenFaaS's gateway wraps what its provider says.
+    OpenFaaS's gateway wraps its provider's response.
     """
     said = info.get("provider")
     machine = (said if isinstance(said, dict) else info).get("machine")

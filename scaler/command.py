@@ -42,14 +42,14 @@ _NEWER = 10**17  # than any sample
 
 
 class _ScalerError(CarpoolError):
-    """The scaler cannot be reached, or has nothing to say."""
+    """Raised when the scaler cannot be reached, or has no answer."""
 
 
 def main(argv: list[str]) -> int:
-    """``carpool scaler``.
+    """Run ``carpool scaler``.
 
     Raises:
-        ConfigError: options, or a store, that cannot be used.
+        ConfigError: Options or a store cannot be used.
     """
     parser = argparse.ArgumentParser(prog="carpool scaler", description="The external scaler.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")

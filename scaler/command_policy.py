@@ -1,7 +1,7 @@
-"""A policy at the command line: what it does wrong is told as its own fault.
+"""Runs a policy at the command line and reports its errors under its name.
 
-The guard keeps everything running whatever a policy does, and so it does here. But where nothing
-runs yet there is nothing to keep, and trying a policy is to show what is wrong with it.
+The guard keeps everything running whatever a policy does, here as well. But where nothing runs yet
+there is no plan to keep, and users who try a policy need to see what is wrong with it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ReportingGuard:
     """A guard that names the policy behind it when it fails.
 
     Args:
-        name: What the user calls it.
-        policy: Of any origin.
+        name: The user's name for the policy.
+        policy: Any policy.
     """
 
     def __init__(self, name: str, policy: ScalePolicy) -> None:
@@ -38,7 +38,7 @@ class ReportingGuard:
         """As `SupportsPlan.plan`.
 
         Raises:
-            ConfigError: the policy has failed for a function that has no plan to keep.
+            ConfigError: The policy has failed for a function that has no plan to keep.
         """
         planning = self._guard.plan(snapshot)
         kept = {each.name for each in snapshot.functions if each.plan is not None}
@@ -51,7 +51,7 @@ class ReportingGuard:
         return planning
 
     def complaints(self) -> Iterator[str]:
-        """What went wrong while the current plan was kept, in a sentence for each function."""
+        """Yield a sentence for each function whose plan was kept because the policy failed."""
         for function, faults in self._failed.items():
             yield (
                 f"{self._name} failed for {function} in {len(faults)} rounds, in which its plan "

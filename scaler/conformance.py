@@ -1,8 +1,8 @@
-"""Drives a scaling policy, with the guard before it, through all that should not shake either.
+"""Tests a scaling policy, behind its guard, in random scenarios that include extreme loads.
 
-Scenarios are drawn from seeds, the small ones before the large: functions with models of several
-kinds, some of which meet no objective; servers, or none; rates that jump, vanish, stay, or are no
-numbers. Each is driven twice, with two fresh policies. Whether a policy is a good one is not
+Scenarios are drawn from seeds, the small ones first: functions with models of several kinds, some
+of which meet no objective; servers, or none; rates that jump, vanish, stay constant, or are not
+numbers. Each scenario is run twice, with two fresh policies. How good a policy's plans are is not
 judged.
 """
 
@@ -52,7 +52,7 @@ _AT_ONCE = Limits(window_s=0.0, growth_least=10**6, shrink=1.0)
 
 
 class _Broken(Exception):
-    """A promise that was not kept, and what was seen instead."""
+    """Raised when a promise is not kept, with what was observed instead."""
 
     def __init__(self, promise: str, detail: str) -> None:
         super().__init__(detail)
@@ -62,7 +62,7 @@ class _Broken(Exception):
 
 @dataclass(frozen=True)
 class _Scenario:
-    """What is planned for: functions, servers, and the rate of each function in each round."""
+    """The input of planning: functions, servers, and each function's rate in each round."""
 
     functions: tuple[FunctionLoad, ...]
     nodes: tuple[Node, ...]
@@ -76,7 +76,7 @@ class _Scenario:
 def check_policy(
     policy: type[Any] | str, params: Mapping[str, Any], *, seed: int, scenarios: int
 ) -> ScaleReport:
-    """What `carpool.testing.check_scale_policy` returns."""
+    """Implement `carpool.testing.check_scale_policy`."""
     policy_class = plugins.resolve("scale", policy) if isinstance(policy, str) else policy
     name = policy if isinstance(policy, str) else policy.__qualname__
     return check_planner(
@@ -90,7 +90,7 @@ def check_policy(
 def check_planner(
     name: str, fresh: Callable[[], SupportsPlan], *, seed: int, scenarios: int
 ) -> ScaleReport:
-    """The same for whatever makes plans; ``fresh`` makes another one like it."""
+    """Check any planner as `check_policy` does; ``fresh`` makes a new one."""
     rounds = plans = 0
     for number in range(scenarios):
         scenario = _drawn(seed + number, 1 + 3 * number // max(scenarios, 1))
@@ -137,7 +137,7 @@ def _moved(plans: Mapping[str, Plan], before: Mapping[str, Plan]) -> bool:
 
 
 def _is_exact(scenario: _Scenario) -> bool:
-    """Whether instances have room in any order if they have in one: on one server, one GPU."""
+    """Return whether placement never depends on the order: one server with at most one GPU."""
     return len(scenario.nodes) == 1 and scenario.nodes[0].gpus <= 1
 
 
@@ -183,7 +183,7 @@ def _taken(plan: Plan) -> float:
 
 
 def _check_room(snapshot: Snapshot, planning: PlanningResult) -> None:
-    """What all plans want together, against what all servers have: necessary in any packing."""
+    """Check the total size of all plans against all servers, which any placement requires."""
     if snapshot.cluster is None:
         return
     cores = gpu = 0.0

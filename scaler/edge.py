@@ -1,4 +1,4 @@
-"""Where requests come in; what answers them may change."""
+"""The scaler's request listeners; what answers their requests may change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _starting(exchange: Exchange) -> None:
 
 
 class Edge:
-    """The applications of the listeners, which stay whether or not this scaler leads."""
+    """The applications of the listeners, which stay open whether or not this scaler leads."""
 
     def __init__(self) -> None:
         self._all: Application = _starting
@@ -29,25 +29,25 @@ class Edge:
         self._forwarding: list[Forwarding] = []
 
     def all(self, exchange: Exchange) -> None:
-        """Answer anything."""
+        """Answer any request."""
         self._all(exchange)
 
     def syncs(self, exchange: Exchange) -> None:
-        """Answer sidecars, and nobody else."""
+        """Answer requests of sidecars only."""
         self._syncs(exchange)
 
     def serve(self, whole: Application, syncs: Application) -> None:
-        """This scaler answers from now on."""
+        """Let this scaler's applications answer from now on."""
         self._all, self._syncs = whole, syncs
         self.close()
 
     def forward(self, leader: Callable[[], str]) -> None:
-        """The scaler at that address answers from now on."""
+        """Forward requests to the scaler at the leader's address from now on."""
         whole, syncs = Forwarding(leader), Forwarding(leader, syncs_alone=True)
         self._all, self._syncs, self._forwarding = whole, syncs, [whole, syncs]
 
     def close(self) -> None:
-        """Close connections to others."""
+        """Close connections to other scalers."""
         for each in self._forwarding:
             each.close()
         self._forwarding = []

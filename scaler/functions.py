@@ -1,8 +1,8 @@
-"""The functions that are scaled, as both the sync API and the loop know them.
+"""The scaled functions, shared by the sync API and the loop.
 
-Everything here happens on the event loop, in no time: what takes time is the loop's. Which
-functions there are, the gateway says; a function is scaled if its label names a scaling policy
-other than ``fixed``.
+Everything here runs on the event loop and returns at once; slow work is done by the loop. The
+gateway lists the functions; a function is scaled if its label names a scaling policy other than
+``fixed``.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _S_PER_MINUTE = 60
 
 
 class Functions:
-    """All controls.
+    """The controllers of all scaled functions.
 
     Args:
-        dependencies: What controllers are made with.
+        dependencies: Dependencies of controllers.
         pace: How often sidecars sync.
 
     Attributes:
-        wake: Called when a round should not wait for its time.
-        arrivals: By function, application and minute, since they were taken last.
-        active: Whether anything may be told: not before the first round is over.
-        listings: How many have changed which functions there are; the first one counts, too.
+        wake: Called when a round should start early.
+        arrivals: Arrivals by function, application and minute, since they were last collected.
+        active: Whether fronts may be given plans, which is false until the first round is over.
+        listings: How often the set of functions has changed, including the first list.
         ownerless: Classes of functions that the gateway does not list, by function and class.
-        troubles: What is wrong with other sources, by source.
+        troubles: Problems of other sources, by source.
     """
 
     def __init__(self, dependencies: Dependencies, pace: Pace | None = None) -> None:
@@ -67,7 +67,7 @@ class Functions:
         return iter(self._controls.values())
 
     def find(self, name: str) -> Controller | None:
-        """The function of that name; an unknown one may be new, so a round is asked for."""
+        """Return the function of that name; if it is unknown, request a round, as it may be new."""
         controller = self._controls.get(name)
         if controller is None:
             self.wake()
@@ -75,11 +75,11 @@ class Functions:
 
     @property
     def unlisted(self) -> str:
-        """Why one that is not known may be there all the same; empty: it is not."""
+        """Reason why an unknown function may exist nevertheless; empty if it cannot."""
         return "" if self.listings else "the gateway has not listed its functions yet; try again"
 
     def observe(self, listed: Mapping[str, Status]) -> list[Controller]:
-        """The gateway lists these functions; the ones that are new here."""
+        """Process the gateway's list of functions, and return those that are new."""
         classes: dict[str, dict[str, Status]] = {}
         for status in listed.values():
             owner, class_name = status.labels.get(FUNCTION_LABEL), status.labels.get(CLASS_LABEL)
@@ -106,7 +106,7 @@ class Functions:
         return new
 
     def learned(self, name: str, variants: VariantSet) -> None:
-        """The model of a function has other variants than before."""
+        """Replace the variants in the model of a function."""
         self._dependencies = replace(
             self._dependencies, models={**(self._dependencies.models or {}), name: variants}
         )
@@ -117,13 +117,13 @@ class Functions:
             controller.decisions.add(f"its variants are {listed} from now on", self.wall())
 
     def announced(self, controller: Controller, said: Announcement) -> None:
-        """An instance says how it is."""
+        """Process the announcement of an instance."""
         news = controller.reports.announced(said, self.now())
         if news and said.state != "loading":
             self.wake()
 
     def reported(self, controller: Controller, report: FrontReport) -> None:
-        """A front says how it goes."""
+        """Process the report of a front."""
         wall_s = self.wall()
         controller.reported(report, self.now(), wall_s)
         minute = int(wall_s) // _S_PER_MINUTE
@@ -135,7 +135,7 @@ class Functions:
             self.wake()
 
     def answer(self, controller: Controller, report: FrontReport) -> SyncAnswer:
-        """What the front that has reported this is told."""
+        """Return the answer to the report of a front."""
         interval_s, config = self.interval_s(controller), controller.sidecar_config
         soonest_s = self.pace.soonest_s(self._fronts)
         if config.plan is None or not self.active or report.revision == config.revision:
@@ -155,26 +155,26 @@ class Functions:
         )
 
     def interval_s(self, controller: Controller) -> float:
-        """When a sidecar of a function should sync again."""
+        """Return the seconds after which a sidecar of a function should sync again."""
         usual_s = self.pace.interval_s(self._sidecars)
         controller.reports.interval_s = usual_s
         hurry = controller.changing or controller.plan is None or self._surges(controller)
         return min(usual_s, max(SOON_S, usual_s / 5)) if hurry else usual_s
 
     def count(self) -> int:
-        """Count the sidecars again; how many there are."""
+        """Count the sidecars again, and return their number."""
         now_s = self.now()
         self._sidecars = sum(len(controller.reports) for controller in self)
         self._fronts = sum(controller.reports.fronts(now_s) for controller in self)
         return self._sidecars
 
     def _surges(self, controller: Controller) -> bool:
-        """Whether its rate has just jumped: each report tells more of it, and a plan may change."""
+        """Return whether the rate has just jumped, so that each report may change the plan."""
         return self.now() < controller.reports.surged_s + FOLLOWED_S
 
 
 def _divided(listed: Iterable[Status]) -> set[str]:
-    """Functions that have a share of the calls of one, and those whose calls are divided."""
+    """Return the functions whose calls are divided, and those that get a share of them."""
     names = set()
     for status in listed:
         shares = status.labels.get(_CANARY_LABEL) or status.annotations.get(_CANARY_LABEL)

@@ -1,7 +1,7 @@
-"""A scaler while it leads: its parts put together, from its first round to its last.
+"""A scaler while it leads: connects its parts, from the first round to the last.
 
-One scaler leads from start to end. Of several on a cluster one does, and each of the others may in
-its turn, with new parts: what it has to know it hears from the sidecars and the gateway.
+A single scaler leads throughout. Of several on a cluster one leads, and each of the others may
+later, with new parts: it learns what it needs to know from the sidecars and the gateway.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = ["check", "lead"]
 
 
 def check(options: Options) -> None:
-    """Refuse policies that cannot be made, before the scaler says that it listens.
+    """Refuse policies that cannot be constructed, before the scaler announces its address.
 
     Raises:
-        ConfigError: there is no such policy, or it refuses its parameters.
+        ConfigError: There is no such policy, or it refuses its parameters.
     """
     Planner(options.setting, options.shadow, term=0)
 
@@ -50,15 +50,15 @@ def check(options: Options) -> None:
 async def lead(
     options: Options, store: Store, folder: Path, edge: Edge, term: int, until: Awaitable[object]
 ) -> None:
-    """Plan, and answer, until told to end.
+    """Plan, and answer requests, until told to end.
 
     Args:
-        options: What the flags say.
-        store: What is kept.
-        folder: Of this run's own, and empty.
-        edge: Where requests come in.
-        term: Of the plans.
-        until: It ends when this does.
+        options: Options from the flags.
+        store: Store of the state.
+        folder: Empty folder of this run.
+        edge: Listeners for requests.
+        term: Term of the plans.
+        until: Leading ends when this does.
     """
     functions = Functions(replace(options.dependencies, term=term), Pace(options.sync_s))
     tally = Tally(lambda: list(functions), functions.now)

@@ -1,8 +1,8 @@
 """The live planner: one round for all functions, each by its own policy behind a guard.
 
-A function's label names its policy, unless one was named for all of them. Functions with the same
-policy are planned for together, because they share the servers. Planning computes and waits for
-nothing.
+A function's label names its policy, unless one was set for all of them. Functions with the same
+policy are planned for together, because they share the servers. Planning only computes, and waits
+for nothing.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """What policies plan with.
+    """Settings of the planner.
 
     Attributes:
-        prices: What resources cost.
-        nodes: The servers; none: they are not known.
+        prices: Prices of resources.
+        nodes: The servers; empty if they are unknown.
         policies: Parameters by policy, as in a scenario.
-        policy: The one for all functions; empty: as each one's label says.
+        policy: Policy of all functions; empty to use each function's label.
         limits: How fast plans may follow.
     """
 
@@ -61,17 +61,17 @@ class Planner:
     """Plans for all functions, with a guard for each policy in use.
 
     Args:
-        setting: What they plan with.
-        shadow: A policy that sees the same, and is not followed.
-        term: Of the plans that are made.
+        setting: Settings of the planner.
+        shadow: A policy that plans for the same loads without being followed.
+        term: Term of the plans.
 
     Attributes:
-        nodes: The servers: as set, or as found out meanwhile.
-        nodes_configured: Whether they are no provider's to tell.
-        advice: What the operator of the servers might do, as of the last round.
+        nodes: The servers, as configured or as discovered later.
+        nodes_configured: Whether the servers are not taken from the provider.
+        advice: Advice to the operator of the servers, as of the last round.
 
     Raises:
-        ConfigError: the policy for all functions cannot be used.
+        ConfigError: The policy of all functions cannot be used.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Planner:
             self._guards[setting.policy] = self._guard(setting.policy)
 
     def policy_of(self, controller: Controller) -> str:
-        """The name of the policy that plans for a function."""
+        """Return the name of the policy that plans for a function."""
         return self._setting.policy or controller.settings.scale_policy
 
     def plan(
         self, controllers: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, FunctionResult]:
-        """One round for the functions of ``loads``."""
+        """Plan one round for the functions of ``loads``."""
         outcomes: dict[str, FunctionResult] = {}
         groups: dict[str, list[FunctionLoad]] = {}
         for name, load in loads.items():
@@ -149,7 +149,7 @@ class Planner:
         return Guard(policy_made, self._setting.limits, self._term)
 
     def _room(self, loads: Iterable[FunctionLoad]) -> Cluster | None:
-        """The servers with the instances that there are, wherever they may be."""
+        """Return the servers with all existing instances placed on them; None if unknown."""
         if not self.nodes:
             return None
         cluster = Cluster(self.nodes)
@@ -166,7 +166,7 @@ class Planner:
 
 
 def _by_hardware(controllers: Iterable[Controller]) -> dict[str, Counter[str]]:
-    """How the instances of variants are, by what they run on."""
+    """Count the states of variants' instances by the hardware that they run on."""
     states: dict[str, Counter[str]] = {}
     for controller in controllers:
         classes = {each.name: each for each in controller.plan.classes} if controller.plan else {}

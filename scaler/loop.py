@@ -1,9 +1,9 @@
-"""The scaler's rounds, live: again and again, and what is to be known is kept.
+"""The live scaler's loop: runs rounds repeatedly, and stores what must be kept.
 
-What a round does is in `scaler.control.round`. What takes time in it, the gateway and planning,
-happens in threads beside the event loop, which answers sidecars meanwhile, and so does writing the
-store. Changes of several functions are made at the same time, all else one after the other. An
-error of one function, or of one round, is told and does not end the next.
+What a round does is in `scaler.control.round`. Slow steps, such as calls of the gateway, planning
+and writing the store, run in threads beside the event loop, which answers sidecars meanwhile.
+Changes of several functions are made concurrently, everything else in sequence. An error of one
+function or round is logged, and the next ones continue.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ T = TypeVar("T")
 
 
 class Loop(Driver):
-    """Brings what runs to what should run.
+    """Runs the rounds of a live scaler.
 
     Args:
-        functions: What is known.
-        gateway: Where changes are made.
-        planner: The policies.
-        keeping: What is kept of it.
-        tally: Counts.
+        functions: The scaled functions.
+        gateway: The gateway where changes are made.
+        planner: The planner with its policies.
+        keeping: Stores the state.
+        tally: Metrics of the scaler.
 
     Attributes:
-        lists: The variants of functions, as they are registered.
-        unkept: Why the store cannot be written; empty while it can.
+        lists: Registered variants of functions.
+        unkept: Why the store cannot be written; empty if it can.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Loop(Driver):
 
     @property
     def unreachable(self) -> str:
-        """Why the gateway cannot be asked; empty while it can."""
+        """Why the gateway cannot be reached; empty if it can."""
         return self._rounds.unreachable
 
     async def run(self, interval_s: float) -> None:
-        """Rounds until cancelled; what is known by then is kept."""
+        """Run rounds until cancelled, then store the state."""
         try:
             while True:
                 began_s = time.monotonic()
@@ -109,11 +109,11 @@ class Loop(Driver):
             self._keeping.keep()
 
     async def call(self, work: Callable[[], T]) -> T:
-        """As `Driver.call`: in a thread."""
+        """As `Driver.call`, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def each(self, items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[T]:
-        """As `Driver.each`: for as many at a time as calls of the gateway may be under way."""
+        """As `Driver.each`, with at most as many at a time as there are gateway connections."""
         at_once = asyncio.Semaphore(CALLS)
 
         async def one(item: Item) -> T:
@@ -125,22 +125,22 @@ class Loop(Driver):
         return [task.result() for task in tasks]
 
     async def pause(self) -> None:
-        """As `Driver.pause`: sidecars are answered in between."""
+        """As `Driver.pause`: lets the event loop answer sidecars."""
         await asyncio.sleep(0)
 
     async def reached(self) -> None:
-        """As `Driver.reached`: where no option says which servers there are, the provider may."""
+        """As `Driver.reached`: asks the provider for its servers if none are configured."""
         if self._planner.nodes_configured:
             return
         with suppress(ProviderError):  # one that has no such page, which is none of its duties
             self._planner.nodes = nodes_of(await self.call(self._gateway.info))
 
     def came(self, controller: Controller) -> None:
-        """As `Driver.came`: it continues from its stored state."""
+        """As `Driver.came`: restores the controller's stored state."""
         self._keeping.absorb(controller)
 
     def ended(self, action: Action, error: ProviderError | None) -> None:
-        """As `Driver.ended`: told and counted."""
+        """As `Driver.ended`: logs and counts the action."""
         self._tally.actions[action.verb, "failed" if error else "done"] += 1
         if error:
             self.say(f"{action} failed: {error}", once=True)
@@ -148,14 +148,14 @@ class Loop(Driver):
             log.info("%s", action)
 
     def troubled(self, function: str, error: Exception) -> None:
-        """As `Driver.troubled`: told, with a traceback if unexpected, and the others continue."""
+        """As `Driver.troubled`: logs the error, with a traceback if unexpected, and continues."""
         if isinstance(error, CarpoolError):
             self.say(f"{function}: {error}", once=True)
         else:
             log.error("%s: its part of a round failed", function, exc_info=error)
 
     def say(self, text: str, *, once: bool = False) -> None:
-        """As `Driver.say`: in the log."""
+        """As `Driver.say`: writes to the log."""
         if once and text in self._told:
             return
         if once:
@@ -171,7 +171,7 @@ class Loop(Driver):
             await self._keep()
 
     async def _keep(self) -> None:
-        """Write what was collected; what cannot be written now is, with a later round."""
+        """Write what was collected; if that fails, a later round writes it."""
         why = ""
         try:
             await self.call(self._keeping.keep)

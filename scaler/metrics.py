@@ -1,4 +1,4 @@
-"""What the scaler counts, and shows at ``/metrics``; every name and label set is listed here."""
+"""The scaler's metrics, as shown at ``/metrics``; every name and label set is listed here."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ class Tally(Collector):
     """Counters of one scaler, and gauges read from its functions.
 
     Args:
-        controllers: The functions.
-        now: Seconds, on the axis of the functions.
+        controllers: Returns the controllers of all functions.
+        now: Returns seconds, on the axis of the functions.
 
     Attributes:
-        syncs: Messages by what they were, refused ones by why.
+        syncs: Accepted messages by kind; refused ones are in ``refused``, by reason.
         actions: Calls of the gateway by verb and outcome.
-        sync_s: Processor time that messages took, without reading and writing them.
-        rounds: Planning rounds, seconds they took, and those of them spent in policies.
+        sync_s: Processor time spent on messages, without reading and writing them.
+        rounds: Number of planning rounds; ``round_s`` and ``planning_s`` are the seconds spent in
+            rounds and in policies.
     """
 
     def __init__(
@@ -57,12 +58,12 @@ class Tally(Collector):
         self._registry.register(self)
 
     def rounded(self, took_s: float) -> None:
-        """A round is over."""
+        """Count a round."""
         self.rounds += 1
         self.round_s += took_s
 
     def measure(self, pace: Pace, sidecars: int) -> None:
-        """Tell ``pace`` what messages have cost since the last time."""
+        """Report the cost of messages since the last call to ``pace``."""
         messages = self.syncs.total() + self.refused.total()
         if messages - self._measured[0] >= FEWEST:
             busy_s = _EDGE * (self.sync_s - self._measured[1])
@@ -71,11 +72,11 @@ class Tally(Collector):
         self.interval_s = pace.interval_s(sidecars)
 
     def render(self) -> bytes:
-        """Everything in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """The families of `render`, as prometheus_client asks for them."""
+        """Yield the metric families of `render`, as required by prometheus_client."""
         yield _counter("scaler_syncs", "Sync messages accepted", "kind", self.syncs)
         yield _counter("scaler_syncs_refused", "Sync messages refused", "reason", self.refused)
         actions = CounterMetricFamily(

@@ -1,4 +1,4 @@
-"""The OpenFaaS REST API as the scaler uses it: list, deploy, update, scale, delete, nothing else.
+"""Client of the OpenFaaS REST API for the scaler's calls: list, deploy, update, scale and delete.
 
 The same calls reach the OpenFaaS gateway, faasd and Carpool's own provider. They block; an event
 loop makes them in threads. Credentials are those of the gateway's basic authentication.
@@ -30,16 +30,16 @@ _REASON_CHARACTERS = 300
 
 
 class GatewayClient:
-    """A gateway at one address.
+    """Client of one gateway.
 
     Args:
-        url: Such as ``http://127.0.0.1:8080``.
-        auth: User and password; None where it asks for none.
-        namespace: Of the functions; empty: the gateway's own.
+        url: URL such as ``http://127.0.0.1:8080``.
+        auth: User and password; None if the gateway requires none.
+        namespace: Namespace of the functions; empty for the gateway's default.
         dry: Change nothing.
 
     Attributes:
-        leads: Whether this scaler may change anything: where there are several, one of them may.
+        leads: Returns whether this scaler leads; only the leader may make changes.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class GatewayClient:
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=CALLS))
 
     def functions(self) -> dict[str, Status]:
-        """All functions by name.
+        """Return all functions by name.
 
         Raises:
-            ProviderError: they cannot be listed.
+            ProviderError: The functions cannot be listed.
         """
         answer = self._call("GET", "/system/functions")
         try:
@@ -75,10 +75,10 @@ class GatewayClient:
         return {status.name: status for status in statuses}
 
     def info(self) -> dict[str, Any]:
-        """What it says of itself, and of what is behind it; nothing where it says nothing.
+        """Return the gateway's information about itself and its provider; empty if it has none.
 
         Raises:
-            ProviderError: it cannot be reached.
+            ProviderError: The gateway cannot be reached.
         """
         answer = self._call("GET", "/system/info")
         try:
@@ -91,7 +91,7 @@ class GatewayClient:
         """Make one change.
 
         Raises:
-            ProviderError: it was not accepted, or another scaler leads.
+            ProviderError: The change was not accepted, or another scaler leads.
         """
         if self.dry:
             return

@@ -1,7 +1,7 @@
-"""Writes the scaler's state to its store, and reads it after a restart.
+"""Writes the scaler's state to its store, and restores it after a restart.
 
-`collect` takes what has changed, on the event loop; `keep` writes it, in a thread. What was written
-last is what a scaler that starts again continues from.
+`collect` takes what has changed, on the event loop; `keep` writes it, in a thread. A restarted
+scaler continues from what was written last.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _TERM_MAX = 2**53 - 1  # beyond it no front would follow
 
 
 def next_term(store: Store, wall_s: float) -> int:
-    """The term of a scaler that starts now: higher than that of any before it.
+    """Return the term of a scaler that starts now, which is higher than any before.
 
-    It is the time, in milliseconds since the epoch, so that it is higher too where another scaler
-    was started on another machine, or without its store; and above what is in the store, so that a
-    clock that was set back does no harm.
+    It is the time in milliseconds since the epoch, so it is also higher than that of a scaler
+    started earlier on another machine, or without its store. It is above the terms in the store,
+    too, so that a clock that was set back does no harm.
     """
     kept = [data.get("term") for data in store.get("function").values()]
     terms = [term for term in kept if isinstance(term, int) and term < _TERM_MAX]
@@ -45,12 +45,12 @@ def next_term(store: Store, wall_s: float) -> int:
 
 
 class Persistence:
-    """Between the live state and the store.
+    """Transfers state between the running scaler and its store.
 
     Args:
-        store: The file.
-        functions: The live state.
-        senders: The number of the last message of each sender.
+        store: The store.
+        functions: The running state.
+        senders: Last message number of each sender.
     """
 
     def __init__(self, store: Store, functions: Functions, senders: MessageOrder) -> None:
@@ -67,7 +67,7 @@ class Persistence:
         senders.absorb(store.get("sender"), functions.now())
 
     def absorb(self, controller: Controller) -> None:
-        """A function has come, or come back: it continues from its stored state."""
+        """Restore the stored state of a function that is new, or new again."""
         data = self._kept_functions.pop(controller.name, None)
         learned = self._kept_prewarm.pop(controller.name, None)
         if data is None:
@@ -78,7 +78,7 @@ class Persistence:
             log.warning("%s: its saved state was ignored: %s", controller.name, error)
 
     async def collect(self, *, whole: bool = False) -> None:
-        """Take what has changed since the last time; with ``whole``, all that was learned."""
+        """Take what has changed since the last time; with ``whole``, everything learned too."""
         self._rounds += 1
         changed = self._pending["function"]
         for controller in list(self._functions):
@@ -98,10 +98,10 @@ class Persistence:
         self._gone += gone
 
     def keep(self) -> None:
-        """Write what was collected, all of it or nothing; then it is there the next time too.
+        """Write what was collected, in one transaction; if that fails, it is kept for the next.
 
         Raises:
-            ConfigError: the store cannot be written.
+            ConfigError: The store cannot be written.
         """
         with self._store.round():
             self._store.drop("sender", *self._gone)

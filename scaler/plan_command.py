@@ -34,10 +34,10 @@ _HEADINGS = ("class", "instances", "cores", "GPU %", "batch", "exec ms", "reques
 
 
 def main(argv: list[str]) -> int:
-    """Plan once and print; 1 if some of the load could not be placed.
+    """Plan once and print the result; return 1 if some of the load could not be placed.
 
     Raises:
-        ConfigError: a scenario, a policy or parameters that cannot be used.
+        ConfigError: A scenario, a policy or parameters cannot be used.
     """
     parser = argparse.ArgumentParser(
         prog="carpool plan", description="Plan once for a scenario, with nothing running yet."
@@ -77,11 +77,11 @@ def main(argv: list[str]) -> int:
 
 
 def snapshot_of(scenario: Scenario, at_s: float | None = None) -> Snapshot:
-    """A scenario as a policy sees it, with nothing running.
+    """Return a scenario as a policy sees it, with nothing running.
 
     Args:
-        scenario: What runs and where.
-        at_s: For the rates at this time; None: for the mean rates.
+        scenario: The scenario.
+        at_s: Time whose rates are used; None for the mean rates.
     """
     functions = [
         FunctionLoad(
@@ -129,7 +129,7 @@ def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: Planni
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """A plan for people, in indented lines."""
+    """Yield a plan as indented lines of text."""
     rows = [_HEADINGS, *map(_row, plan.classes)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

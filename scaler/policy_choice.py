@@ -1,14 +1,14 @@
-"""The scaling policy that a scenario's ``policies`` and a name on the command line stand for.
+"""Resolves the names of scaling policies in a scenario's ``policies`` and on the command line.
 
-A name may be a policy's own. Under ``policies`` it has its parameters; an entry that says
-``policy: NAME`` as well is that policy by another name, so that a scenario can compare one policy
-with different parameters::
+A name may be a policy's own. Under ``policies`` it has its parameters; an entry with
+``policy: NAME`` is that policy under another name, so that a scenario can compare one policy with
+different parameters::
 
     policies:
       infless: {alpha: 0.8}
       published: {policy: infless, search: published}
 
-An entry may also say which ``executor`` the functions have while it plans, instead of their own::
+An entry may also set the ``executor`` of the functions while it plans, instead of their own::
 
       lazybatching: {policy: fixed, executor: lazy}
 """
@@ -40,15 +40,15 @@ def chosen_policy(
     policies: Mapping[str, Mapping[str, Any]],
     others: Mapping[str, Any] | None = None,
 ) -> ScalePolicy:
-    """Make the policy called ``name``.
+    """Create the policy with the name ``name``.
 
     Args:
         name: An entry of ``policies``, a policy's name, or ``pkg.module:Class``.
         policies: Parameters by name, as in a scenario.
-        others: Parameters that come before those.
+        others: Parameters that override those.
 
     Raises:
-        ConfigError: nobody has the name, or the policy does not take the parameters.
+        ConfigError: The name is unknown, or the policy does not accept the parameters.
     """
     params = dict(policies.get(name, {}))
     target = params.pop("policy", name)
@@ -66,10 +66,10 @@ def chosen_policy(
 
 
 def prewarm_maker(name: str, params: Mapping[str, Any]) -> partial[PrewarmPolicy]:
-    """What makes a prewarm policy for each function.
+    """Return a factory of prewarm policies, one for each function.
 
     Raises:
-        ConfigError: nobody has the name, or the policy does not take the parameters.
+        ConfigError: The name is unknown, or the policy does not accept the parameters.
     """
     policy_class = plugins.resolve("prewarm", name)
     plugins.build(policy_class, params)  # a first one, so that mistakes show
@@ -77,10 +77,10 @@ def prewarm_maker(name: str, params: Mapping[str, Any]) -> partial[PrewarmPolicy
 
 
 def check_policies(scenario: Scenario) -> None:
-    """See that every entry under ``policies`` can be used, whether it is or not.
+    """Check that every entry under ``policies`` is valid, even those that are not used.
 
     Raises:
-        ConfigError: everything that is wrong with them.
+        ConfigError: All problems of the entries.
     """
     problems = Problems()
     for name in scenario.policies:
@@ -93,10 +93,10 @@ def check_policies(scenario: Scenario) -> None:
 
 
 def executed(name: str, scenario: Scenario) -> Scenario:
-    """The scenario with the executor that its entry for the policy ``name`` asks for.
+    """Return the scenario with the executor that its entry for the policy ``name`` sets.
 
     Raises:
-        ConfigError: it is no executor.
+        ConfigError: The executor is unknown.
     """
     executor = scenario.policies.get(name, {}).get("executor")
     if executor is None:

@@ -1,6 +1,6 @@
-"""Prometheus as a second count of requests: what the gateway, or the provider, has told it.
+"""Prometheus as a second source of request counts, those of the gateway or the provider.
 
-One query for all functions. It blocks; an event loop makes it in a thread.
+One query for all functions. It blocks, so an event loop must run it in a thread.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _TIMEOUT_S = (2.0, 5.0)  # to connect, and between two pieces of the answer
 
 
 class PrometheusError(CarpoolError):
-    """It cannot be reached, or its answer is none."""
+    """Prometheus cannot be reached, or its response is invalid."""
 
     status = 502
     retryable = True
 
 
 class Reading(NamedTuple):
-    """What Prometheus has read of one function.
+    """The request counter of one function, as scraped by Prometheus.
 
     Attributes:
-        total: Requests, since the counter started.
-        age_s: How long ago that was read, by Prometheus's own clock.
+        total: Number of requests since the counter started.
+        age_s: Age of the scrape, by Prometheus's own clock.
     """
 
     total: int
@@ -49,11 +49,11 @@ class Reading(NamedTuple):
 
 
 class Prometheus:
-    """One at an address.
+    """A client of a Prometheus server.
 
     Args:
-        url: Such as ``http://127.0.0.1:9090``.
-        namespace: Of the functions; empty: any.
+        url: Its URL, such as ``http://127.0.0.1:9090``.
+        namespace: Namespace of the functions; any if empty.
     """
 
     def __init__(self, url: str, namespace: str = "") -> None:
@@ -63,10 +63,10 @@ class Prometheus:
         self._session.trust_env = False  # a proxy for the outside is none for it
 
     def readings(self) -> dict[str, Reading]:
-        """How many requests each function has had, of those that it has a count of.
+        """Return the request counter of each function that has one.
 
         Raises:
-            PrometheusError: it cannot be asked.
+            PrometheusError: Prometheus cannot be queried.
         """
         try:
             answer = self._session.get(

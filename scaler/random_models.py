@@ -1,4 +1,4 @@
-"""Latency models at random, for the suite that drives scaling policies."""
+"""Random latency models for the suite that tests scaling policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["drawn_model"]
 
 
 def drawn_model(draw: random.Random) -> LatencyModel:
-    """A line, a table, or variants."""
+    """Return a random linear model, table, or set of variants."""
     base_s, item_s = draw.choice((0.001, 0.02, 0.15)), draw.choice((0.0005, 0.01))
     memory_mb = draw.choice((0.0, 700.0))
     if draw.random() < 0.2:  # noqa: PLR2004  a fifth
@@ -37,7 +37,7 @@ def drawn_model(draw: random.Random) -> LatencyModel:
 
 
 def _variants(base_s: float, item_s: float, memory_mb: float) -> LatencyModel:
-    """Three of rising accuracy: on cores, on more of them, and on a GPU."""
+    """Return three variants: small and large ones on CPUs, and one on a GPU."""
     shapes = (
         ("small", 0.7, 1.0, 0.0, 0.5),
         ("large", 0.8, 4.0, 0.0, 1.0),

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Run a scaler until it is interrupted.
 
     Raises:
-        ConfigError: options, a scenario, a policy or a store that cannot be used.
+        ConfigError: Options, a scenario, a policy or a store are invalid.
     """
     for package in ("flask", "gunicorn"):  # their process could only say so again and again
         if find_spec(package) is None:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _short_folder() -> str:
-    """Where a socket's path is not too long."""
+    """Return a temporary folder in which a socket's path is not too long."""
     usual = tempfile.gettempdir()
     return usual if len(usual) < _LONGEST else "/tmp"  # noqa: S108  a folder of our own within
 
@@ -117,7 +117,7 @@ async def _in_turns(
     edge: Edge,
     stopped: asyncio.Event,
 ) -> None:
-    """Lead while this scaler holds the Lease, and pass requests on to the leader otherwise."""
+    """Lead while this scaler holds the Lease, and forward requests to the leader otherwise."""
     election = Election(cluster, options.advertise)
     running = asyncio.get_running_loop().create_task(election.run())
     try:
@@ -136,7 +136,7 @@ async def _in_turns(
 
 
 async def _unless(stopped: asyncio.Event, awaited: Coroutine[None, None, T]) -> T | None:
-    """What is awaited; None if the scaler is stopped before."""
+    """Return the result of the coroutine; None if the scaler is stopped first."""
     task = asyncio.ensure_future(awaited)
     stop = asyncio.ensure_future(stopped.wait())
     try:

@@ -1,4 +1,4 @@
-"""The options of ``carpool scaler run``: what they are, and what a scaler is made with by them.
+"""The options of ``carpool scaler run``, and the objects that a scaler is built from.
 
 All mistakes in them are reported together, before anything is started.
 """
@@ -50,7 +50,7 @@ _TIME = setting_types.duration("a duration above zero such as 500ms", lambda v: 
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The options of ``carpool scaler run``."""
+    """Add the options of ``carpool scaler run``."""
     json_log.add_flag(parser)
     add = parser.add_argument
     add(
@@ -161,7 +161,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the flags say."""
+    """Parsed options of a scaler."""
 
     listen: tuple[str, ...]
     listen_sync: tuple[str, ...]
@@ -180,10 +180,10 @@ class Options:
 
 
 def read_options(args: argparse.Namespace) -> Options:
-    """What the flags say.
+    """Return the options from the parsed flags.
 
     Raises:
-        ConfigError: options, a scenario or a policy that cannot be used.
+        ConfigError: Options, a scenario or a policy are invalid.
     """
     problems = Problems()
     token = _token(args, problems)
@@ -255,7 +255,7 @@ def _setting(
 
 
 def _variant_files(texts: Sequence[str], problems: Problems) -> dict[str, Path]:
-    """The files of variants by function."""
+    """Return the variant files by function."""
     found = {}
     for text in texts:
         name, _, file = text.partition("=")
@@ -271,7 +271,7 @@ def _credentials(args: argparse.Namespace) -> Credentials | None:
 
 
 def _token(args: argparse.Namespace, problems: Problems) -> str:
-    """The token in the file that is named, or that is where one is made; empty: there is none."""
+    """Return the token in the given file, or in the default one; empty if there is none."""
     if args.no_auth:
         if args.token_file:
             problems.add("--no-auth", args.token_file, "either it or --token-file, not both")
@@ -284,10 +284,10 @@ def _token(args: argparse.Namespace, problems: Problems) -> str:
 
 
 def _made_token() -> str:
-    """A new one, where `carpool scaler status` and its like look for it.
+    """Create a token where `carpool scaler status` and other commands look for it.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: The file cannot be written.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:

@@ -1,6 +1,6 @@
-"""Asks Prometheus now and then how many requests there were, beside what sidecars say.
+"""Polls Prometheus for request counts, for comparison with those of the sidecars.
 
-That it cannot be asked is said once, and changes nothing: sidecars are the first source.
+If it cannot be queried, that is logged once and changes nothing: sidecars are the primary source.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _EVERY_S = 5.0
 
 
 class SecondSource:
-    """Compares the counts of Prometheus with those of the sidecars, again and again.
+    """Periodically compares the counts of Prometheus with those of the sidecars.
 
     Args:
-        prometheus: Is asked.
-        functions: Are told what it counts.
+        prometheus: The source of counts.
+        functions: Receive the counts.
     """
 
     def __init__(self, prometheus: Prometheus, functions: Functions) -> None:
@@ -35,7 +35,7 @@ class SecondSource:
         self._functions = functions
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Query until cancelled."""
         while True:
             try:
                 readings = await asyncio.to_thread(self._prometheus.readings)

@@ -1,6 +1,6 @@
-"""What `carpool up` leaves in a stack's folder, for the commands that ask its scaler.
+"""Files that `carpool up` writes into a stack's folder, for the commands that query its scaler.
 
-Imported where nothing else of the scaler is installed.
+It is also imported where nothing else of the scaler is installed.
 """
 
 from __future__ import annotations

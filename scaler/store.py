@@ -1,11 +1,11 @@
-"""The scaler's store, one SQLite file: plans, what was learned, counts of arrivals.
+"""The scaler's store, one SQLite file: plans, learned state, and counts of arrivals.
 
-Documents by kind and name, each a JSON object that its owner understands, and counts of arrivals by
-the minute. A round of the scaler is one transaction: after a crash the file says what it said after
-some round. The file is never repaired or replaced here: one that is damaged, or from a later
-version, is an error that says so, and stays as it is.
+It holds documents by kind and name, each a JSON object that its owner understands, and counts of
+arrivals per minute. A round of the scaler is one transaction: after a crash the file has the state
+after some round. The file is never repaired or replaced here: if it is damaged, or from a later
+version, an error says so, and it is left unchanged.
 
-Nothing here knows what the documents mean.
+The store does not interpret the documents.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _FORM = rules.record(
 
 
 class Store:
-    """One file; `close` it, and `claim` it before it is changed. One thread at a time may use it.
+    """A store file; `claim` it before changing it, and `close` it. One thread at a time may use it.
 
     Args:
-        path: The file, made if there is none.
+        path: The file, created if missing.
 
     Raises:
-        ConfigError: it cannot be used; it has not been changed.
+        ConfigError: The file cannot be used; it has not been changed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,10 +89,10 @@ class Store:
             raise
 
     def claim(self) -> None:
-        """Nobody else may claim it from now on, until it is closed or this process ends.
+        """Reserve the store exclusively, until it is closed or this process ends.
 
         Raises:
-            ConfigError: another scaler has.
+            ConfigError: Another scaler has claimed it.
         """
         beside = self._path.with_name(f"{self._path.name}.lock")
         with self._trouble():
@@ -107,22 +107,22 @@ class Store:
             raise ConfigError([problem]) from error
 
     def put(self, kind: str, forms_by_name: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep documents, in place of those of the same names."""
+        """Store documents, replacing those with the same names."""
         rows = [(kind, name, json.dumps(data)) for name, data in forms_by_name.items()]
         self._database.executemany("INSERT OR REPLACE INTO document VALUES (?, ?, ?)", rows)
 
     def get(self, kind: str) -> dict[str, Any]:
-        """All documents of a kind, by name."""
+        """Return all documents of a kind, by name."""
         rows = self._database.execute("SELECT name, form FROM document WHERE kind = ?", (kind,))
         return {name: json.loads(data) for name, data in rows}
 
     def drop(self, kind: str, *names: str) -> None:
-        """Forget documents."""
+        """Delete documents."""
         rows = [(kind, name) for name in names]
         self._database.executemany("DELETE FROM document WHERE kind = ? AND name = ?", rows)
 
     def count(self, function: str, app: str, minute: int, count: int) -> None:
-        """Add arrivals of a minute since the epoch."""
+        """Add to the arrivals of a minute since the epoch."""
         self._database.execute(
             "INSERT INTO arrival VALUES (?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET count = count + excluded.count",
@@ -130,7 +130,7 @@ class Store:
         )
 
     def counts(self, function: str, since: int = 0) -> list[tuple[str, int, int]]:
-        """Application, minute and arrivals of a function, from a minute on, in order of time."""
+        """Return application, minute and arrivals of a function from a minute on, by time."""
         rows = self._database.execute(
             "SELECT app, minute, count FROM arrival WHERE function = ? AND minute >= ? "
             "ORDER BY minute, app",
@@ -139,12 +139,12 @@ class Store:
         return rows.fetchall()
 
     def forget(self, before: int) -> None:
-        """Drop arrivals of minutes before this one."""
+        """Delete the arrivals of all minutes before ``before``."""
         self._database.execute("DELETE FROM arrival WHERE minute < ?", (before,))
 
     @contextmanager
     def round(self) -> Iterator[None]:
-        """All that is changed inside is kept together, or not at all."""
+        """Run the changes inside as one transaction."""
         with self._trouble():
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -156,7 +156,7 @@ class Store:
                 raise
 
     def export(self) -> dict[str, Any]:
-        """Everything, as `restore` takes it."""
+        """Return everything, for `restore`."""
         rows = self._database.execute("SELECT function, app, minute, count FROM arrival")
         names = ("function", "app", "minute", "count")
         return {
@@ -166,10 +166,10 @@ class Store:
         }
 
     def restore(self, data: object) -> None:
-        """Take what `export` gave, in place of all that is here.
+        """Replace everything by the result of `export`.
 
         Raises:
-            ConfigError: it is no such thing; nothing has been changed.
+            ConfigError: The data is malformed; nothing has been changed.
         """
         problems = Problems()
         _FORM(data, "", problems)
@@ -187,7 +187,7 @@ class Store:
                 self.count(row["function"], row["app"], row["minute"], row["count"])
 
     def close(self) -> None:
-        """Write everything to the one file."""
+        """Write everything into the one file, and close it."""
         with ExitStack() as ends:
             if self._claim:
                 ends.enter_context(closing(self._claim))
@@ -196,7 +196,7 @@ class Store:
                 self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _open(self) -> None:
-        """Check the file before anything is written to it, then bring it to this version."""
+        """Check the file before anything is written to it, then migrate it to this version."""
         (owner,) = self._database.execute("PRAGMA application_id").fetchone()
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -222,7 +222,7 @@ class Store:
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
-        """Tell what SQLite and the file system have to say as what it means."""
+        """Translate errors of SQLite and the file system into ConfigErrors."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -244,7 +244,7 @@ _MEND = (
 
 
 def _of_its_owner(path: Path) -> None:
-    """Let nobody but the owner of the file, and of what is beside it, read it; made if missing."""
+    """Create the file if missing, and make it and those beside it readable by its owner only."""
     path.touch(mode=0o600)
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
         with suppress(FileNotFoundError):

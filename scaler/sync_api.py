@@ -1,13 +1,13 @@
-"""``POST /v1/sync``: sidecars report, and are answered with what to follow.
+"""``POST /v1/sync``: sidecars report, and receive their configuration in the response.
 
-Served by Carpool's own HTTP edge, in the loop's process, and not by a WSGI server: ten thousand
-sidecars every five seconds are two thousand calls a second, each with its state in one process's
-memory. (docs/scaler.md has the measurement of both.) Where even that is too much, the interval
-that sidecars are told grows until it is not.
+Served by Carpool's own HTTP server, in the loop's process, and not by a WSGI server: ten thousand
+sidecars every five seconds are two thousand calls per second, each with its state in the memory of
+one process. (docs/scaler.md has measurements of both.) If even that is too much, the interval that
+sidecars are given grows until it is not.
 
-A message is refused, counted, and its reason logged once: without the scaler's token or its
-function's own, too large, of another form, about an unknown function, or one that has been
-taken already.
+A message is refused and counted, and its reason logged once, if it has neither the scaler's token
+nor its function's, is too large or malformed, concerns an unknown function, or has been accepted
+before.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _CONTENT_TYPE = "application/json"
 
 
 class SyncApi:
-    """Answers sidecars.
+    """Answers the sync requests of sidecars.
 
     Args:
-        functions: Take what sidecars report, and say what they are to follow.
-        callers: The tokens with which sidecars may speak.
+        functions: Process reports, and provide the configuration of sidecars.
+        callers: Tokens that sidecars may use.
         tally: Counts messages.
-        senders: Know which messages have been taken.
+        senders: Record which messages have been accepted.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SyncApi:
         self._senders = senders
 
     def __call__(self, exchange: Exchange) -> None:
-        """The application of a listener for sidecars alone: it serves nothing else."""
+        """Serve a listener that is for sidecars only: all other routes are not found."""
         if exchange.target != PATH:
             message = f"no route {exchange.path!r}: only {PATH} is served here"
             raise NotFound(message)

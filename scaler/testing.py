@@ -1,8 +1,8 @@
 """For authors of scaling policies: rounds of planning, with the plans carried out in between.
 
-`Rounds` stands for everything that is not the policy: it takes the policy's plans, starts and stops
-what they say at once, and shows the policy what there is then. No time passes and no request comes;
-for that there is ``carpool simulate``.
+`Rounds` stands for everything except the policy: it takes the policy's plans, starts and stops the
+instances immediately, and shows the policy the result. No time passes and no requests arrive; for
+that there is ``carpool simulate``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Rounds:
     """Drives a planner round after round.
 
     Args:
-        planner: What plans: a guard, with the policy behind it.
-        functions: What it plans for; their plans and instances are filled in.
-        nodes: The servers; none: capacity is unlimited.
-        prices: What resources cost.
+        planner: A guard, with the policy behind it.
+        functions: Functions to plan for; their plans and instances are filled in.
+        nodes: The servers; if empty, capacity is unlimited.
+        prices: Prices of resources.
 
     Attributes:
-        cluster: The servers with what is placed on them; None without any.
-        homeless: Instances of the last round's plans that found no room, by function.
+        cluster: The servers with what is placed on them; None if there are none.
+        homeless: Instances of the last round's plans that did not fit, by function.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Rounds:
         return tuple(self._loads.values())
 
     def snapshot(self, now_s: float, rates_rps: Mapping[str, float]) -> Snapshot:
-        """What the policy sees if each function has this rate, shared alike by its applications."""
+        """Return the policy's input for these rates, divided equally among each function's apps."""
         for name, rate_rps in rates_rps.items():
             load = self._loads[name]
             apps = tuple(replace(app, rate_rps=rate_rps / len(load.apps)) for app in load.apps)
@@ -69,13 +69,13 @@ class Rounds:
         return Snapshot(now_s, self.functions, self.cluster, self._prices)
 
     def plan(self, now_s: float, rates_rps: Mapping[str, float]) -> PlanningResult:
-        """One round: plan, and carry out."""
+        """Run one round: plan, and carry out the plans."""
         planning = self._planner.plan(self.snapshot(now_s, rates_rps))
         self.carry_out(planning.plans)
         return planning
 
     def carry_out(self, plans: Mapping[str, Plan]) -> None:
-        """Stop what these plans do not want any more, then start what they want."""
+        """Stop instances that these plans no longer want, then start those that they want."""
         self.homeless = {}
         for name, plan in plans.items():
             self._stop(name, plan)

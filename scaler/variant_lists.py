@@ -1,8 +1,8 @@
-"""Files of variants that a scaler was told of: each is read again when it is another than before.
+"""The files of variants that a scaler was given; each is read again when it changes.
 
-`carpool register` replaces its list in one step, so a list is either the old one or the new one. A
-list that is gone, or cannot be read, changes nothing: what was known of the variants still holds.
-What becomes of the news is not known here.
+`carpool register` replaces its list atomically, so a list is either the old one or the new one. A
+list that is missing or cannot be read changes nothing: the known variants remain valid.
+What is done with changed lists is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _Stamp = tuple[int, int, int]
 
 
 class VariantLists:
-    """Lists by function.
+    """Lists of variants by function.
 
     Args:
-        files: Where they are.
+        files: Their paths by function.
     """
 
     def __init__(self, files: Mapping[str, Path]) -> None:
@@ -40,21 +40,21 @@ class VariantLists:
         return iter(self._files)
 
     def leave(self, functions: Collection[str]) -> None:
-        """The models of these are another's to say."""
+        """Ignore the lists of these functions, whose models come from elsewhere."""
         self._files = {name: path for name, path in self._files.items() if name not in functions}
 
     def read(self, function: str) -> VariantSet:
-        """The variants of one function, as they are now.
+        """Return the current variants of one function.
 
         Raises:
-            ConfigError: the list is not there, or is not one.
+            ConfigError: The list is missing or malformed.
         """
         path = self._files[function]
         self._seen[function] = _stamp(path)  # before it is read: what comes after that is news
         return VariantSet(read_variants(path))
 
     def news(self) -> dict[str, VariantSet]:
-        """What has changed since it was read last."""
+        """Return the lists that have changed since they were last read."""
         found = {}
         for function, path in self._files.items():
             if self._seen.get(function) == _stamp(path):
@@ -67,7 +67,7 @@ class VariantLists:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What differs between two files at the same place; None: there is none."""
+    """Return a value that changes when the file is replaced; None if there is no file."""
     try:
         status = path.stat()
     except OSError:

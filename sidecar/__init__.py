@@ -1,4 +1,4 @@
-"""The data plane: single requests in, whole batches out, every request answered by itself.
+"""The data plane: turns single requests into batches, and answers each request individually.
 
 ``core`` is pure and holds every rule; ``policies`` decide when a batch leaves and how large it
 is; ``runtime`` connects the core to sockets, processes and the clock.

@@ -1,4 +1,4 @@
-"""``python -m sidecar``."""
+"""Entry point of ``python -m sidecar``."""
 
 import gc
 import os

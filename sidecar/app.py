@@ -1,7 +1,7 @@
-"""A sidecar's process: ``python -m sidecar``, the entry point of a function.
+"""The sidecar process: ``python -m sidecar``, the entry point of a function.
 
-The function's process is started first: while it imports and loads, this one imports the rest,
-the event loop included.
+The function's process is started first: while it imports and loads, the sidecar imports the rest of
+its own modules, including the event loop.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _configuration(env: Mapping[str, str]) -> tuple[FunctionSettings, Options]:
 
 
 def _prepared(env: Mapping[str, str]) -> tuple[FunctionSettings, Options, Launch | None]:
-    """Everything that is read and decided before anything starts."""
+    """Read the settings and options, and decide how the function's process is started."""
     settings, options = _configuration(env)
     if options.is_front or options.upstreams:
         return settings, options, None
@@ -72,7 +72,7 @@ def _prepared(env: Mapping[str, str]) -> tuple[FunctionSettings, Options, Launch
 
 
 def _log(env: Mapping[str, str]) -> Logger:
-    """The log of this process, from now on as its options say."""
+    """Configure logging as the environment says, and return this module's logger."""
     import logging  # noqa: PLC0415 - while the handler starts
 
     from carpool import json_log  # noqa: PLC0415
@@ -83,7 +83,7 @@ def _log(env: Mapping[str, str]) -> Logger:
 
 
 def start(env: Mapping[str, str]) -> int:
-    """Run a sidecar with the settings in an environment, until it is to stop; the exit code."""
+    """Run a sidecar with the settings in ``env`` until it is stopped; return the exit code."""
     started = None
     try:
         settings, options, launch = _prepared(env)

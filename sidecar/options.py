@@ -1,7 +1,7 @@
-"""How one sidecar process runs: where it listens, what it starts, how long things may take.
+"""Options of one sidecar process: where it listens, what it starts, and its time limits.
 
-Settings of the *function* (objective, policy, sizes) are `carpool.settings`; these are of the
-process, read from the environment beside the watchdog's own variables.
+Settings of the *function* (objective, policy, sizes) are in `carpool.settings`; these options
+belong to the process, and are read from the environment beside the watchdog's own variables.
 """
 
 from __future__ import annotations
@@ -174,12 +174,12 @@ class Options:
 
     @property
     def is_front(self) -> bool:
-        """Whether the instances are elsewhere, where the scaler says."""
+        """Whether this is a front, whose instances run elsewhere and are named by the scaler."""
         return bool(self.scaler and not self.upstreams and not self.instance_class)
 
     @property
     def is_instance(self) -> bool:
-        """Whether this is one of the instances that fronts get from the scaler."""
+        """Whether this is one of the instances that the scaler assigns to fronts."""
         return bool(self.scaler and not self.upstreams and self.instance_class)
 
     @classmethod
@@ -187,7 +187,7 @@ class Options:
         """Read ``sidecar_*``, ``fprocess`` and ``exec_timeout``.
 
         Raises:
-            ConfigError: every unknown name and ill-formed value, at once.
+            ConfigError: all unknown names and ill-formed values together.
         """
         problems = Problems()
         read = cls(**setting_spec.read_variables(cls, env, _PREFIX, problems))
@@ -204,7 +204,7 @@ class Options:
 
 
 def _secret(env: Mapping[str, str]) -> str:
-    """The scaler's token among the function's secrets, where it has it."""
+    """Return the scaler's token from the function's secrets. Empty if there is none."""
     folder = Path(env.get("secret_mount_path", "").strip() or _SECRETS)
     with suppress(OSError, UnicodeDecodeError):
         return (folder / SCALER_SECRET).read_text(encoding="utf-8").strip()
@@ -212,7 +212,7 @@ def _secret(env: Mapping[str, str]) -> str:
 
 
 def _check(options: Options, problems: Problems) -> None:
-    """What no option can know alone, or that is not there on this machine."""
+    """Check options against each other, and against what exists on this machine."""
     if options.traces and not options.traces.startswith(("http://", "https://")):
         problems.add(
             "sidecar_traces", options.traces, "a URL such as http://127.0.0.1:4318/v1/traces"

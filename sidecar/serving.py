@@ -1,4 +1,4 @@
-"""Assembles a sidecar around the process of its function, and serves until it is to stop."""
+"""Assembles a sidecar around its function's process, and serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ async def serve_function(
     """Serve until SIGTERM or SIGINT, then drain.
 
     Args:
-        settings: of the function.
-        options: of the sidecar.
-        env: its environment.
-        handler: the function's process, which has been started and is stopped later; None: the
+        settings: settings of the function.
+        options: options of the sidecar.
+        env: environment of the sidecar.
+        handler: the function's process, already started and stopped by the caller; None if the
             instances run elsewhere.
 
     Raises:
@@ -140,7 +140,7 @@ async def serve_function(
 async def _drain(
     batch_loop: BatchLoop, server: Server, member: membership.Membership | None, options: Options
 ) -> None:
-    """Have clients go elsewhere, answer what was asked, and listen no more."""
+    """Send clients elsewhere, answer pending requests, and stop listening."""
     log.info("draining")
     batch_loop.drain()
     server.retire()
@@ -161,7 +161,7 @@ async def _asked_to_stop() -> None:
 
 
 def _tracing(options: Options) -> Tracing | None:
-    """What traces requests, if a collector is named."""
+    """Return the tracing of requests; None if no collector is named."""
     if not options.traces:
         return None
     from sidecar.runtime.tracing import Tracing  # noqa: PLC0415 - only who traces needs the extra
@@ -172,7 +172,7 @@ def _tracing(options: Options) -> Tracing | None:
 def _shed_early(
     batch_loop: BatchLoop, server: Server, settings: FunctionSettings, options: Options
 ) -> None:
-    """Refuse before parsing; but not the batches of fronts, which have refused already."""
+    """Refuse requests before parsing, except the batches of fronts, which refuse themselves."""
     objective_s = settings.objective_s
     if settings.shedding == "on" and objective_s is not None and not options.is_instance:
         batch_loop.shed_early(server, objective_s, settings.batch_max)
@@ -186,7 +186,7 @@ def _start_upstreams(
     options: Options,
     handler: HandlerProcess | None,
 ) -> None:
-    """Serve with the instances behind this sidecar; those of a front are named later."""
+    """Serve with the instances behind this sidecar; those of a front are set later."""
 
     def on_change(instance: ProbedInstance) -> None:
         if handler and instance.up:

@@ -1,7 +1,7 @@
 """Fakes for policy authors and tests: a clock moved by hand, a function with a script.
 
-`Drive` runs a real `Batcher` in simulated time: no event loop, no sleep, exact times. A policy
-can be tested in a few lines::
+`Drive` runs a real `Batcher` in simulated time: no event loop, no sleep, exact times. A few lines
+are enough to test a policy::
 
     drive = Drive(MyPolicy(MyPolicy.Params()), ScriptedFunction(lambda size: 0.01 + 0.001 * size))
     ends = drive.run([(0.001 * i, 0.2) for i in range(100)])
@@ -43,29 +43,29 @@ class FakeClock:
         self.now = now
 
     def __call__(self) -> float:
-        """The time, as ``time.monotonic`` would give it."""
+        """Return the time, like ``time.monotonic``."""
         return self.now
 
     def advance(self, seconds: float) -> float:
-        """Let ``seconds`` pass; returns the new time."""
+        """Let ``seconds`` pass; return the new time."""
         self.now += seconds
         return self.now
 
     def advance_to(self, when: float) -> float:
-        """Let time pass until ``when``, if that is later."""
+        """Let time pass until ``when``, if that is later; return the time."""
         self.now = max(self.now, when)
         return self.now
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedFunction:
-    """A function whose behaviour is given.
+    """A function with scripted behaviour.
 
     Attributes:
         exec_s: execution time of a batch by its size, seconds.
         fails: whether the function fails on a request, item by item.
         breaks: whether a batch with this request in it fails as a whole.
-        fault: how it fails then.
+        fault: how such a batch fails.
     """
 
     exec_s: Callable[[int], float]
@@ -75,9 +75,9 @@ class ScriptedFunction:
 
 
 class Arrival(NamedTuple):
-    """One request to come: when, how long it may take, what it may travel with.
+    """One arriving request: its time, its budget, and what it may be batched with.
 
-    Its caller leaves if there is no answer after ``patience_s``.
+    Its caller leaves if there is no response after ``patience_s``.
     """
 
     at: float
@@ -98,7 +98,7 @@ class End(NamedTuple):
 
 
 class BatchRun(NamedTuple):
-    """One batch: when it left, its size in items, why it closed, where, its members, its end."""
+    """One batch: when it left, its size in items, why it closed, its instance, members and end."""
 
     at: float
     size: int
@@ -109,7 +109,7 @@ class BatchRun(NamedTuple):
 
 
 class Stuck(AssertionError):
-    """Requests wait that will never be sent."""
+    """Raised when requests wait that will never be sent."""
 
 
 class Drive:
@@ -150,7 +150,7 @@ class Drive:
         self._ids = count(1)
 
     def run(self, arrivals: Iterable[Arrival | tuple[float, float]]) -> list[End]:
-        """Let all ``arrivals`` come and run until nothing is left; how each ended, in order."""
+        """Run all ``arrivals`` until nothing is left; return how each request ended, in order."""
         coming = sorted((Arrival(*a) for a in arrivals), key=lambda a: a.at)[::-1]
         while coming or not self.batcher.idle:
             self._advance(coming)

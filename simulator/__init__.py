@@ -1,1 +1,1 @@
-"""Scaling policies in simulated time: the sidecar's and the scaler's own code, without waiting."""
+"""Simulate scaling policies with the sidecar's and the scaler's own code, without real waiting."""

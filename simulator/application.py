@@ -1,8 +1,8 @@
-"""An application that sends requests; what happens for every single one of them is here.
+"""An application that sends requests. This is the code that runs for every single request.
 
-A step of the batcher changes nothing while nobody is due and nothing is full, or no instance is
-free (`sidecar.core.batcher`: a batch closes only when an instance is there to take it), so it is
-asked for one only otherwise.
+The batcher is stepped only when a request is due, a batch is full, or an instance is free:
+otherwise a step changes nothing (in `sidecar.core.batcher` a batch closes only when an instance can
+take it).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class SendingApplication:
     """An application that sends its requests to a simulated sidecar.
 
     Args:
-        sidecar: The simulated one.
+        sidecar: The simulated sidecar.
         app: The application.
-        surge: Is notified of each of its requests.
+        surge: Notified of each request.
 
     Attributes:
         app: The application.
-        count: Its requests since the last report.
+        count: Number of requests since the last report.
     """
 
     __slots__ = (
@@ -61,11 +61,11 @@ class SendingApplication:
         self._skipped: Times = np.empty(0)
 
     def skips(self, times: Times) -> None:
-        """Requests will come at these times, and only be counted."""
+        """Count requests at these times without simulating them."""
         self._skipped = times
 
     def take(self, now: float) -> int:
-        """How many came since the last time."""
+        """Return the number of requests since the last call."""
         if len(self._skipped):
             came = int(np.searchsorted(self._skipped, now, side="right"))
             self._skipped = self._skipped[came:]
@@ -75,7 +75,7 @@ class SendingApplication:
         return count
 
     def arrive(self, now: float) -> None:
-        """One request."""
+        """Send one request."""
         sidecar = self._sidecar
         self.count += 1
         if self._surge.arrived(now):

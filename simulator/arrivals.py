@@ -1,7 +1,7 @@
-"""The requests of all applications, stretch by stretch, in the order in which they arrive.
+"""Generate the requests of all applications, interval by interval, in order of arrival.
 
-Each application has its own seed, so another policy, or another application beside it, does
-not change when its requests come.
+Each application has its own seed, so a different policy or an additional application does not
+change the arrival times of the others.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MOST, _MOST_AT_ONCE = 1e9, 1e8  # hours of work; gigabytes of memory
 
 
 def check_load(scenario: Scenario, interval_s: float) -> None:
-    """See that a simulation comes to its end.
+    """Check that the simulation can finish.
 
     Raises:
-        ConfigError: too many requests come, in all or in one interval.
+        ConfigError: too many requests, in total or in one interval.
     """
     apps = [app for function in scenario.functions for app in function.apps]
     rate_rps = sum(app.arrivals.mean_rate for app in apps)
@@ -41,12 +41,12 @@ def check_load(scenario: Scenario, interval_s: float) -> None:
 
 
 class Arrivals:
-    """Draws arrivals as time goes on; never more than a chunk ahead.
+    """Draws arrivals as time advances, at most one chunk ahead.
 
     Args:
-        processes: One an application.
-        until_s: When the last of them may come.
-        seed: What the random numbers of all begin with.
+        processes: One arrival process per application.
+        until_s: End of the arrivals.
+        seed: Seed of all random numbers.
     """
 
     def __init__(self, processes: Iterable[ArrivalProcess], until_s: float, seed: int) -> None:
@@ -55,7 +55,7 @@ class Arrivals:
         ]
 
     def take(self, until_s: float) -> list[Times]:
-        """The arrivals of each application that have not been taken yet, before ``until_s``."""
+        """Return each application's arrivals before ``until_s`` that have not been returned yet."""
         return [stream.take(until_s) for stream in self._streams]
 
 
@@ -82,7 +82,7 @@ class _Stream:
 
 
 def merged(times: Sequence[Times]) -> tuple[list[float], list[int]]:
-    """All arrivals in order, and whose each is; of equal ones the first application's is first."""
+    """Return all arrivals in order with the application of each; ties go to the first one."""
     if len(times) == 1:
         return times[0].tolist(), [0] * len(times[0])
     together = np.concatenate(times)

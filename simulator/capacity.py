@@ -1,9 +1,9 @@
-"""Where instances are: on the servers of a cluster, or wherever there is room without end.
+"""Placement of instances on the servers of a cluster, or without limit if there is no cluster.
 
-There are two books over the servers, as in Carpool's provider. What was asked for is *promised*; a
-promise for which there is no room beside the others is refused. *Places* are what instances hold,
-until they are gone. An instance whose place another still holds, which is on its way out, waits in
-line, and tries again when something is released.
+Two records are kept, as in Carpool's provider. *Promised* is what was requested and accepted; a
+request that does not fit beside the other promises is refused. *Placed* is what instances hold
+until they are gone. An instance whose place is still held by one that is draining waits in a queue
+and tries again when capacity is released.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Place: TypeAlias = "Placement | None"
 
 @dataclass(slots=True)
 class Promise:
-    """What one class was promised: instances of a size, and where they would be."""
+    """The instances promised to one class: their size, number and intended places."""
 
     size: Resources | None = None
     places: list[Placement] = field(default_factory=list)
 
 
 class Capacity:
-    """A cluster that instances of all functions share; None: capacity is unlimited.
+    """The cluster shared by the instances of all functions; without a cluster it is unlimited.
 
     Attributes:
-        cluster: Instances that there are, on the servers.
+        cluster: Instances placed on the servers.
         promised: Instances that were promised.
-        loading: How many instances load on each server; without a cluster there is one.
+        loading: Number of loading instances per server; one entry without a cluster.
     """
 
     def __init__(self, cluster: Cluster | None) -> None:
@@ -50,10 +50,10 @@ class Capacity:
         self._line: list[Callable[[float], None]] = []
 
     def promise(self, promise: Promise, size: Resources, count: int) -> None:
-        """Promise so many of this size in place of what was promised before.
+        """Promise ``count`` instances of this size, replacing the class's previous promise.
 
         Raises:
-            ProviderError: what others were promised does not leave that much; all stays as it was.
+            ProviderError: the other promises do not leave enough capacity; nothing changes.
         """
         book = self.promised
         if book is None:
@@ -80,42 +80,42 @@ class Capacity:
         promise.size, promise.places = size, [*kept[:count], *new]
 
     def take(self, size: Resources) -> tuple[bool, Place]:
-        """Whether there is a place for an instance, and which, by best fit."""
+        """Place an instance by best fit; return whether there was room, and the place."""
         if self.cluster is None:
             return True, None
         node = self.cluster.best_fit(size)
         return (False, None) if node is None else (True, self.cluster.place(size, node))
 
     def has_room(self, size: Resources) -> bool:
-        """Whether there is a place for one more."""
+        """Return whether one more instance fits."""
         return self.cluster is None or self.cluster.best_fit(size) is not None
 
     def give_back(self, place: Place) -> None:
-        """An instance is gone."""
+        """Release the place of an instance."""
         if self.cluster is not None and place is not None:
             self.cluster.release(place)
 
     def loads(self, place: Place, change: int) -> None:
-        """One more instance loads there, or one less."""
+        """Add ``change``, 1 or -1, to the number of instances loading on a server."""
         self.loading[_server(place)] += change
 
     def loading_beside(self, place: Place) -> int:
-        """How many instances load on that server."""
+        """Return the number of instances loading on the same server."""
         return self.loading[_server(place)]
 
     def wait(self, fill: Callable[[float], None]) -> None:
-        """Have ``fill(now)`` called once, when there may be a place."""
+        """Call ``fill(now)`` once when capacity may be available."""
         if fill not in self._line:
             self._line.append(fill)
 
     def released(self, now: float) -> None:
-        """Let those in line try again, first come, first served."""
+        """Let waiting instances try again, in order of arrival."""
         line, self._line = self._line, []
         for fill in line:
             fill(now)
 
     def fragmentation(self) -> float:
-        """The unallocated share of the servers in use; 0 where there are none."""
+        """Return the unallocated share of the servers in use; 0 if none is in use."""
         return self.cluster.fragmentation() if self.cluster else 0.0
 
 

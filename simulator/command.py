@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 def tell(
     chosen: flags.SimulateArguments, scenario: Scenario, results: dict[str, ScenarioResult]
 ) -> None:
-    """Print the results of a scenario under each policy, and write a report if one is asked for."""
+    """Print the results under each policy, and write a report if requested."""
     metrics = {name: measured(result) for name, result in results.items()}
     came = summary(metrics, {each.name: 1 - each.percentile for each in scenario.functions})
     if chosen.report:
@@ -70,7 +70,7 @@ def tell(
 
 
 def _progress(name: str) -> Callable[[float], None]:
-    """Says how far a long run is: on a terminal in one line that is written over."""
+    """Return a progress callback; on a terminal it rewrites one line."""
     began = shown = time.monotonic()
     terminal = sys.stderr.isatty()
 

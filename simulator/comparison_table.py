@@ -1,4 +1,4 @@
-"""Policies side by side on a terminal: a row for each number, a column for each policy."""
+"""Compare policies on a terminal: one row per figure, one column per policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FEW_DIGITS, _MANY = 4, 1000
 
 
 def number(value: float | None) -> str:
-    """A number as a person reads it: four digits at most behind the first that is not 0."""
+    """Format a number for reading, with at most four significant digits."""
     if value is None:
         return "-"
     if value == 0 or abs(value) >= _MANY or value == int(value):
@@ -89,7 +89,7 @@ MEANINGS = {
 def comparison(
     metrics: Mapping[str, Mapping[str, Any]], results: Mapping[str, ScenarioResult]
 ) -> str:
-    """All policies, then their functions if there are several, then what found no room."""
+    """Return the tables of all policies, of several functions, and of unplaced instances."""
     rows = [["", *metrics]]
     rows += [[name, *(show(result) for result in metrics.values())] for name, show in ROWS.items()]
     text = aligned(rows)
@@ -108,7 +108,7 @@ def comparison(
 
 
 def aligned(rows: list[list[str]]) -> str:
-    """Rows of cells as lines, the first column to the left and all others to the right."""
+    """Align rows of cells: the first column to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *others in rows:

@@ -1,7 +1,7 @@
-"""What will happen when: the clock of a simulation, which takes calls from it between arrivals.
+"""The simulation's clock: a queue of calls to make between arrivals.
 
-Calls that are due at the same moment are made in the order in which they were noted, so the same
-simulation goes the same way every time. Nothing here knows what the calls do.
+Calls that are due at the same time are made in the order they were scheduled, so a simulation is
+reproducible. The queue does not know what the calls do.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Entry: TypeAlias = "tuple[float, int, Callable[..., None], tuple[Any, ...]]"
 
 
 class EventQueue:
-    """Calls to come.
+    """Scheduled calls.
 
     Attributes:
-        entries: A heap of them, for loops that cannot afford a call to find it empty.
-        now_s: The time of the last call; set by the loop that pops an entry.
+        entries: Heap of the calls, public for loops that cannot afford a method call to check it.
+        now_s: Time of the last call; set by the loop that pops an entry.
     """
 
     __slots__ = ("_order", "entries", "now_s")
@@ -34,11 +34,11 @@ class EventQueue:
         self.now_s = 0.0
 
     def at(self, when_s: float, call: Callable[..., None], *arguments: object) -> None:
-        """Have ``call(when_s, *arguments)`` made when its time has come."""
+        """Schedule ``call(when_s, *arguments)``."""
         heapq.heappush(self.entries, (when_s, next(self._order), call, arguments))
 
     def postpone(self, owner: object, by_s: float) -> None:
-        """Make all calls of methods of ``owner`` so much later."""
+        """Delay all scheduled calls of methods of ``owner`` by ``by_s``."""
         self.entries[:] = [
             (when_s + by_s, order, call, arguments)
             if getattr(call, "__self__", None) is owner
@@ -48,7 +48,7 @@ class EventQueue:
         heapq.heapify(self.entries)
 
     def run(self, until_s: float) -> None:
-        """Make every call that is due by ``until_s``, those that are noted meanwhile too."""
+        """Make every call due by ``until_s``, including those scheduled meanwhile."""
         entries = self.entries
         while entries and entries[0][0] <= until_s:
             when_s, _, call, arguments = heapq.heappop(entries)
@@ -56,7 +56,7 @@ class EventQueue:
             call(when_s, *arguments)
 
     def run_next(self) -> bool:
-        """Make the next call; False if there is none."""
+        """Make the next call; return False if there is none."""
         if not self.entries:
             return False
         when_s, _, call, arguments = heapq.heappop(self.entries)

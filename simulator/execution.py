@@ -1,7 +1,8 @@
-"""How long batches take on an instance, and what executing them costs.
+"""Execution times of batches on an instance, and their cost.
 
-The latency model's quantiles are its distribution: each batch draws one of them, seeded. Noise on
-top is lognormal with mean 1, for what a model does not know, such as a neighbour.
+The latency model's quantiles are used as the distribution: each batch draws one of them from a
+seeded generator. Lognormal noise with mean 1 is applied on top, for effects outside the model such
+as other processes on the machine.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ _EXTREMES = (0.5 / _QUANTILES, 1 - 0.5 / _QUANTILES)
 
 
 def size_of(instance_class: InstanceClass, model: LatencyModel) -> Resources:
-    """What an instance of this class occupies."""
+    """Return the resources an instance of this class occupies."""
     chosen, model = instance_class, model_of(model, instance_class.variant)
     size = model.resources(chosen.batch_size, chosen.cpu, chosen.gpu)
     return size if chosen.memory_mb is None else size._replace(memory_mb=chosen.memory_mb)
 
 
 class Executions:
-    """The executions of one function, by the size of its instances.
+    """Executions of one function, by instance size.
 
     Args:
-        model: How long batches take.
-        billing: What that costs.
-        noise: Standard deviation of the logarithm of what times are multiplied with.
-        seed: What the random numbers begin with.
-        stages: Of each model, where requests join those that run; 0: they wait for the next batch.
-        quota: How parts of a core are handed out; None: evenly.
+        model: Latency model.
+        billing: Billing rule.
+        noise: Standard deviation of the logarithm of the noise factor.
+        seed: Seed of the random numbers.
+        stages: Stages per model, at which requests can join a running batch; 0 if they cannot.
+        quota: How shares of a core are scheduled; None for an even rate.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class Executions:
         self._known: dict[InstanceClass, Execution] = {}
 
     def of(self, instance_class: InstanceClass) -> Execution:
-        """What instances of this class do with batches.
+        """Return how instances of this class execute batches.
 
         Raises:
-            ConfigError: the model does not know the class; nobody may plan on a guess.
+            ConfigError: the latency model does not know the class.
         """
         key = replace(instance_class, replicas=0)
         if key not in self._known:
@@ -79,12 +80,12 @@ class Executions:
 
 
 class Execution:
-    """Batches on instances of one class.
+    """Execution of batches on instances of one class.
 
     Attributes:
-        size: What such an instance occupies.
-        load_s: How long one loads.
-        stages: As of the function.
+        size: Resources that one instance occupies.
+        load_s: Load time of one instance, in seconds.
+        stages: Stages of the function's model.
     """
 
     def __init__(self, function: Executions, instance_class: InstanceClass) -> None:
@@ -105,7 +106,7 @@ class Execution:
 
     @cached_property
     def program(self) -> Program | None:
-        """The model in stages, as usual; None: it runs whole, as it would in a handler."""
+        """The model in stages; None if it runs as a whole, as in a handler."""
         if not self.stages:
             return None
         sizes = range(1, self._class.batch_size + 1)
@@ -114,18 +115,18 @@ class Execution:
         return program if could_pay(program) else None
 
     def budget(self) -> Budget | None:
-        """The part of a core of one more instance; None where it has whole ones or a GPU."""
+        """Return the CPU quota of one more instance; None for whole cores or a GPU."""
         function, cpu = self._function, self.size.cpu
         if function.quota is None or self.size.gpu or cpu == int(cpu):
             return None
         return Budget(function.quota, cpu, function.draw.random() * function.quota.period_s)
 
     def cost(self, exec_s: float) -> float:
-        """What an execution of so many seconds costs."""
+        """Return the cost of an execution of ``exec_s`` seconds."""
         return self._function.billing.execution(self.size, exec_s)
 
     def run(self, batch: int) -> tuple[float, float]:
-        """Seconds that a batch takes this time, and what executing it costs."""
+        """Draw the execution time of a batch in seconds, and return it with its cost."""
         spread = self._spreads.get(batch)
         if spread is None:
             spread = self._spreads[batch] = self._spread(batch)
@@ -138,7 +139,7 @@ class Execution:
         return exec_s, function.billing.execution(self.size, exec_s)
 
     def _spread(self, batch: int) -> list[tuple[float, float]]:
-        """Equally likely times with their costs; one if it is the same every time."""
+        """Return equally likely times with their costs; one pair if the time is constant."""
         size = self._known_size(batch) or batch
         least, most = (self._seconds(size, quantile) for quantile in _EXTREMES)
         steps = (number / _QUANTILES + _EXTREMES[0] for number in range(_QUANTILES))
@@ -146,7 +147,7 @@ class Execution:
         return [(time, self._function.billing.execution(self.size, time)) for time in times]
 
     def _known_size(self, batch: int) -> int | None:
-        """``batch``, or the next larger that the model knows, as a smaller one can be padded."""
+        """Return ``batch`` or the next larger known size, as smaller batches can be padded."""
         for size in range(batch, self._class.batch_size + 1):
             if self._model.predict(size, self._class.cpu, self._class.gpu) is not None:
                 return size

@@ -37,15 +37,15 @@ _SEED = setting_types.integer("a whole number of at least 0", lambda v: v >= 0)
 
 @dataclass(frozen=True, slots=True)
 class SimulateArguments:
-    """What one call of the command is to do.
+    """Arguments of one call of the command.
 
     Attributes:
-        scenario: The file.
-        policies: Their names, each once.
-        settings: How to simulate.
-        horizon_s, seed: Instead of the scenario's; None: the scenario's.
+        scenario: The scenario file.
+        policies: Names of the policies, without duplicates.
+        settings: Simulation settings.
+        horizon_s, seed: Replace the scenario's values; None to keep them.
         as_json: Print JSON.
-        report: Where to write a page with plots.
+        report: Path of an HTML report to write.
     """
 
     scenario: Path
@@ -57,7 +57,7 @@ class SimulateArguments:
     report: Path | None
 
     def applied(self, scenario: Scenario) -> Scenario:
-        """``scenario`` with the horizon and the seed chosen."""
+        """Return the scenario with the requested horizon and seed."""
         if self.horizon_s is not None:
             scenario = dataclasses.replace(scenario, horizon_s=self.horizon_s)
         if self.seed is not None:
@@ -66,7 +66,7 @@ class SimulateArguments:
 
 
 def parse(argv: Sequence[str]) -> SimulateArguments:
-    """What the flags say.
+    """Parse the command line.
 
     Raises:
         ConfigError: values that cannot be used.
@@ -150,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _given(problems: Problems, name: str, kind: SettingType, text: str | None) -> Any:  # noqa: ANN401  of a kind
-    """What a flag says; None where it is left out, or cannot be read."""
+    """Return a flag's value; None if it is absent or cannot be parsed."""
     return None if text is None else read_value(kind, name, text, problems)
 
 

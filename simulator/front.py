@@ -1,8 +1,8 @@
-"""The front sidecar of a function, as it speaks with the scaler: as often, and the same.
+"""A function's front sidecar, which exchanges the same messages with the scaler as a real one.
 
-It reports what was counted since it spoke last, and follows the plan, the addresses and the
-conditions of instances that come back. Between two reports it speaks at once where requests wait
-for an instance and there is none, or where more of them come than it had told.
+It reports what was counted since its last report, and follows the plan, addresses and instance
+conditions in the response. Between two reports it reports immediately if requests wait and there is
+no instance, or if the arrival rate exceeds what it last reported.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _SOON_S = 0.02  # at the soonest, however urgent; the scaler may say later
 
 
 class Front:
-    """Speaks for the front of one function.
+    """The front sidecar of one function.
 
     Args:
         run: The function.
-        functions: The scaler, as its sync API has it.
-        events: Knows when it speaks next.
-        surge: Notices that more comes than was told.
+        functions: The scaler, through its sync API.
+        events: Schedules the next report.
+        surge: Detects rates above the reported one.
 
     Attributes:
-        until_s: It speaks no more from then on.
+        until_s: End of the reports.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Front:
         self._conditions: Mapping[str, str] = {}
 
     def urgent(self, now: float) -> None:
-        """There is something that the scaler should know now, or as soon as it can take it."""
+        """Report to the scaler as soon as it accepts a report."""
         self._speak_at(max(now, self._told_s + self._soonest_s))
 
     def speak(self, now: float) -> None:
-        """Report, and do as the answer says."""
+        """Send a report and apply the response."""
         run, functions = self._run, self._functions
         report = self._report(now)
         self._told_s = now
@@ -137,7 +137,7 @@ class Front:
             )
 
     def _follow(self, plan: Plan, addresses: Mapping[str, tuple[str, ...]], now: float) -> None:
-        """Serve under ``plan`` with the instances at these addresses."""
+        """Apply ``plan`` with the instances at these addresses."""
         run = self._run
         classes = {each.name: replace(each, replicas=0) for each in plan.classes}
         known = self._exec_times
@@ -156,7 +156,7 @@ class Front:
             self._apply_conditions(now)
 
     def _apply_conditions(self, now: float) -> None:
-        """Take over the scaler's view of the instances, as `sidecar.runtime.upstreams` does."""
+        """Apply the scaler's view of the instances, as `sidecar.runtime.upstreams` does."""
         by_class: defaultdict[str, list[Instance]] = defaultdict(list)
         for instance in self._run.serving:
             by_class[instance.upstream.instance_class].append(instance)
@@ -171,7 +171,7 @@ class Front:
 
 
 def _seen(instance: Instance, now: float) -> InstanceReport:
-    """What there is to report of an instance; its counts start again."""
+    """Return the report of an instance and reset its counts."""
     upstream = instance.upstream
     report = InstanceReport(
         upstream.name,

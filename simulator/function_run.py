@@ -1,4 +1,4 @@
-"""One function in a simulation: its controller, its queue, its instances, and its results."""
+"""One simulated function: its controller, queue, instances and results."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _POLICY_LABEL = {"com.carpool.scale.policy": "simulated"}  # functions without o
 
 @dataclass(slots=True, kw_only=True)
 class FunctionRun(FunctionRecord):
-    """One function.
+    """One simulated function.
 
     Attributes:
-        controller: The scaler's controller of it.
-        functions: The scaler's functions, which instances announce themselves to.
-        executions: What its instances do.
-        instances: Those there are, by address.
-        version: Grows with every change of those that serve or load.
-        sidecar: The simulated one.
-        callers: One an application.
+        controller: The scaler's controller of the function.
+        functions: The scaler's functions, to which instances announce themselves.
+        executions: Execution times and costs of its instances.
+        instances: Current instances, by address.
+        version: Incremented whenever the set of serving or loading instances changes.
+        sidecar: The simulated sidecar.
+        callers: One per application.
     """
 
     controller: Controller
@@ -56,7 +56,7 @@ class FunctionRun(FunctionRecord):
 
     @property
     def steady(self) -> bool:
-        """Whether the same instances keep serving while requests come as they do."""
+        """Whether the same instances keep serving as long as the arrival rate stays the same."""
         plan = self.controller.plan
         return (
             plan is not None
@@ -66,27 +66,27 @@ class FunctionRun(FunctionRecord):
 
     @property
     def serving(self) -> list[Instance]:
-        """The instances that get batches."""
+        """Return the instances that receive batches."""
         return [i for i in self.instances.values() if i.serving]
 
     def next_address(self) -> str:
-        """Where the next instance is; in the order of starting also as a text."""
+        """Return the next instance's address; addresses also sort as text in starting order."""
         self._addresses += 1
         return f"{self._addresses:08}"
 
     def started(self, instance: Instance) -> None:
-        """One more instance loads."""
+        """Add an instance that has begun to load."""
         self.instances[instance.upstream.name] = instance
         self.version += 1
 
     def gone(self, instance: Instance, now: float) -> None:
-        """An instance is no more."""
+        """Remove an instance."""
         del self.instances[instance.upstream.name]
         self.version += 1
         self.reserved.count(instance, now)
 
     def announce(self, instance: Instance, state: Literal["ready", "leaving"]) -> None:
-        """``instance`` says how it is."""
+        """Announce the state of ``instance`` to the scaler."""
         self._messages += 1
         self.version += state == "leaving"
         self.functions.announced(
@@ -103,17 +103,17 @@ class FunctionRun(FunctionRecord):
         )
 
     def interval_s(self) -> float:
-        """From one message of a sidecar to its next."""
+        """Return the time between two reports of a sidecar, in seconds."""
         return self.functions.interval_s(self.controller)
 
     def settle(self) -> Outcomes:
-        """Add what was served since the last time to the total; returns it."""
+        """Add the outcomes since the last call to the total, and return them."""
         served, self.sidecar.served = self.sidecar.served.settle(), Outcomes()
         self.total.add(served)
         return served
 
     def note(self, start_s: float, end_s: float, times: Sequence[Times]) -> None:
-        """A stretch of time is over, with these arrivals of each application."""
+        """Record an interval with each application's arrivals."""
         arrived = sum(map(len, times))
         for app, own in zip(self.function.apps, times, strict=True):
             self.requests_by_app[app.name] += len(own)
@@ -130,14 +130,14 @@ class FunctionRun(FunctionRecord):
 
 @dataclass(slots=True)
 class SimulationResult(ScenarioResult):
-    """Results of a scenario in simulated time."""
+    """Results of a simulated scenario."""
 
     functions: list[FunctionRun]
 
 
 @dataclass(frozen=True, slots=True)
 class _Declared(Status):
-    """A function whose settings are a scenario's, which are no texts."""
+    """A function whose settings come from a scenario instead of labels."""
 
     given: FunctionSettings = field(default_factory=FunctionSettings)
 
@@ -146,7 +146,7 @@ class _Declared(Status):
 
 
 def declared(function: Function) -> Status:
-    """A function of a scenario, as if a user had deployed it."""
+    """Return a scenario's function as if it had been deployed."""
     settings = FunctionSettings(
         slo_s=function.slo_s,
         percentile=function.percentile,

@@ -1,7 +1,7 @@
-"""A table of coloured cells as SVG: a row for each thing that is compared, a column for each rival.
+"""Draw a heat map as SVG, with one row per item and one column per alternative.
 
-Knows texts and levels, and nothing of what they mean. Colours are those of the cells themselves, in
-light and dark, so that a level looks the same everywhere.
+It knows only texts and levels, not their meaning. Cells have fixed colours in light and dark mode,
+so a level looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _GAP, _TITLE, _LEGEND = 24, 30, 28
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A cell.
+    """One cell.
 
     Attributes:
-        text: What is written in it.
-        level: Its colour, from 0, pale, to `LEVELS` - 1; None: no colour.
-        says: What is said of it under the pointer.
-        best: It is outlined.
+        text: Text in the cell.
+        level: Colour from 0, pale, to `LEVELS` - 1; None for no colour.
+        says: Tooltip.
+        best: Whether the cell is outlined.
     """
 
     text: str
@@ -52,14 +52,14 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """What is drawn.
+    """Contents of a heat map.
 
     Attributes:
-        columns: Their names.
-        rows: Names, each with as many cells as there are columns.
-        levels: What each level is, for the legend.
-        best: What an outline means, likewise; empty: nothing is outlined.
-        named: Rows have their names beside them; else they are those of a chart to the left.
+        columns: Names of the columns.
+        rows: Names of the rows, each with one cell per column.
+        levels: Meaning of each level, for the legend.
+        best: Meaning of an outline, for the legend; empty if no cell is outlined.
+        named: Whether rows show their names; if not, they are those of a chart to the left.
     """
 
     columns: Sequence[str]
@@ -70,19 +70,19 @@ class HeatMap:
 
     @property
     def label_width(self) -> float:
-        """Of the names of rows."""
+        """Width of the row names."""
         if not self.named:
             return 0.0
         return _LABEL * max((len(name) for name, _ in self.rows), default=0) + 8
 
     @property
     def head(self) -> float:
-        """Height of the names of columns."""
+        """Height of the column names."""
         return 18 + self._longest * math.sin(math.radians(_TURN))
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height, in units of the drawing."""
+        """Width and height in SVG units."""
         beyond = self._longest * math.cos(math.radians(_TURN)) - _COLUMN / 2
         width = self.label_width + _COLUMN * len(self.columns) + max(beyond, 4)
         return width, self.head + _ROW * len(self.rows) + 2
@@ -93,7 +93,7 @@ class HeatMap:
 
 
 def chart(drawn: HeatMap) -> str:
-    """A chart for a page, with its legend below it."""
+    """Return a chart for an HTML page, with the legend below it."""
     if not drawn.rows:
         return "<p>Nothing to draw.</p>"
     legend = [
@@ -106,7 +106,7 @@ def chart(drawn: HeatMap) -> str:
 
 
 def picture(charts: Sequence[tuple[str, HeatMap]]) -> str:
-    """Charts side by side as its own file, each with its title and the legend inside."""
+    """Return charts side by side as one SVG file, with their titles and a legend."""
     parts, left = [], float(_GAP)
     names = [name for name, _ in charts[0][1].rows]
     for number, (title, whole) in enumerate(charts):
@@ -182,7 +182,7 @@ def _frame(x: float, y: float) -> str:
 
 
 def _legend(drawn: HeatMap, top: float) -> str:
-    """The legend in one line of the drawing."""
+    """Return the legend on one line."""
     names = [(f"level-{level}", name) for level, name in enumerate(drawn.levels)]
     parts, x = [], 0.0
     for style, name in [*names, *([("best none", drawn.best)] if drawn.best else [])]:

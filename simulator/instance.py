@@ -1,4 +1,4 @@
-"""An instance in simulated time: what it is, where it is, and how it is doing."""
+"""A simulated instance: its class, place and current state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Key: TypeAlias = tuple[str, Resources]
 
 
 class Phase(enum.Enum):
-    """Where an instance is in its life."""
+    """Phase of an instance's lifecycle."""
 
     LOADING = "loading"
     READY = "ready"
@@ -39,22 +39,22 @@ class Instance:
     """One instance of a function.
 
     Attributes:
-        instance_class: What it was started for; the number of replicas says nothing.
-        revision: Of the class's deployment.
-        execution: What it does with batches.
-        budget: Its part of a core; None: whole ones, or nobody holds it to its part.
-        device: Runs them stage by stage; None: as a whole.
-        place: Where it is.
-        drained: Called when it has given back what it had, with itself and the time.
-        upstream: How the sidecar sees it.
-        phase: Where it is in its life.
+        instance_class: Class it was started for; the number of replicas is not used.
+        revision: Revision of the class's deployment.
+        execution: Execution times and costs of its batches.
+        budget: CPU quota; None for whole cores or if no quota is enforced.
+        device: Executes batches stage by stage; None if they run as a whole.
+        place: Server and place on it.
+        drained: Called with the instance and the time when it has released its resources.
+        upstream: The sidecar's view of it.
+        phase: Phase of its lifecycle.
         serving: Whether the front sends it batches.
-        started: When it was placed.
-        ready: When it had loaded; infinite before.
-        used: When it last finished a batch, or had loaded; minus infinity before.
-        busy_until: When it will have executed what it has, by the sidecar's own time.
-        cold_before: Requests that arrived before this time of the sidecar waited for it to load.
-        batches, item_count, exec_s: What it has executed since the last report.
+        started: Time of placement.
+        ready: Time at which it had loaded; infinity before.
+        used: Time of its last finished batch or of loading; minus infinity before.
+        busy_until: Time at which its current work will be done, as the sidecar expects.
+        cold_before: Requests that arrived earlier waited for it to load (sidecar time).
+        batches, item_count, exec_s: Work executed since the last report.
     """
 
     __slots__ = (
@@ -109,23 +109,23 @@ class Instance:
 
     @property
     def key(self) -> Key:
-        """Instances of equal keys are alike."""
+        """Key of the instance; instances with equal keys are interchangeable."""
         return self.instance_class.name, self.execution.size
 
     def end(self, start: float, exec_s: float) -> float:
-        """When it is done with what takes ``exec_s`` under full load, if it begins at ``start``."""
+        """Return when work of ``exec_s`` at full load ends if it begins at ``start``."""
         if self.budget is None:
             return start + exec_s
         return self.budget.end(start, exec_s * self.execution.size.cpu)
 
     def executed(self, item_count: int, exec_s: float) -> None:
-        """A batch came back after so long, for the next report."""
+        """Record a finished batch for the next report."""
         self.batches += 1
         self.item_count += item_count
         self.exec_s += exec_s
 
     def follow(self, instance_class: InstanceClass, exec_time: ExecTime) -> None:
-        """The front sends it batches as one of ``instance_class``."""
+        """Receive batches from the front as an instance of ``instance_class``."""
         upstream = self.upstream
         upstream.batch_max, upstream.instance_class = instance_class.batch_size, instance_class.name
         upstream.exec_time = exec_time

@@ -1,9 +1,9 @@
-"""Intervals that are like others before: their results are taken instead of simulating again.
+"""Reuse the results of similar intervals instead of simulating again.
 
-The rate-level mode. While a function's instances stay as they are, an interval depends on little
-more than how many requests come in it. The first intervals of a kind are simulated request by
-request; once enough is known of a kind, an interval of it gets the mean outcome of those, a request
-for a request. Intervals in which instances come or go, or may, are always simulated.
+This is the rate-level mode. While a function's instances do not change, an interval depends on
+little more than its number of requests. The first intervals of a kind are simulated request by
+request; once enough are known, further ones take their mean outcome per request. Intervals in which
+instances start or stop, or may do so, are always simulated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FEW = 20  # requests in an interval: to simulate them costs less than to think 
 
 @dataclass(slots=True)
 class _IntervalKind:
-    """What is known of a kind of interval."""
+    """Statistics of one kind of interval."""
 
     intervals: int = 0
     requests: int = 0
@@ -54,7 +54,7 @@ class _IntervalKind:
 
 @dataclass(slots=True)
 class _Learning:
-    """An interval that is being simulated, to learn from it if nothing changes."""
+    """An interval being simulated, whose results are kept if no instance changes."""
 
     regime: _IntervalKind
     version: int
@@ -62,7 +62,7 @@ class _Learning:
 
 
 class IntervalCache:
-    """Tells intervals that need to be simulated from those that do not."""
+    """Decides which intervals need to be simulated."""
 
     def __init__(self) -> None:
         self._known: dict[Key, _IntervalKind] = {}
@@ -71,7 +71,7 @@ class IntervalCache:
     def pick(
         self, runs: Sequence[FunctionRun], times: Sequence[list[Times]], start: float, end: float
     ) -> list[Times]:
-        """The arrivals to simulate; what comes of the others is added to what was served."""
+        """Return the arrivals to simulate, and record estimated outcomes for the others."""
         picked: list[Times] = []
         for run, own in zip(runs, times, strict=True):
             skipped = self._skips(run, own, start, end)
@@ -79,7 +79,7 @@ class IntervalCache:
         return picked
 
     def learn(self, run: FunctionRun, served: Outcomes) -> None:
-        """Results of an interval that was simulated."""
+        """Record the results of an interval that was simulated."""
         lesson = self._lessons.pop(run.function.name, None)
         if lesson and lesson.version == run.version:
             lesson.regime.intervals += 1
@@ -107,14 +107,14 @@ class IntervalCache:
 
 
 def _load(counts: Sequence[int], interval_s: float) -> tuple[Any, ...]:
-    """About how many requests come of which application."""
+    """Return the approximate number of requests per application."""
     total = sum(counts)
     shares = tuple(round(_SHARES * count / total) for count in counts)
     return interval_s, round(math.log(total) / _RATIO), shares
 
 
 def _supply(run: FunctionRun) -> tuple[Any, ...]:
-    """What serves them."""
+    """Return the instances that serve the requests, as part of the cache key."""
     plan = run.controller.sidecar_config.plan
     routes = plan.routes if plan else ()
     present = Counter((i.key, i.instance_class.batch_size) for i in run.serving)

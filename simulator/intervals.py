@@ -1,8 +1,8 @@
-"""How far a mean, or a ratio of two sums, may be off: intervals of 95 % by Student's t.
+"""95 % confidence intervals of means and of ratios of sums, by Student's t.
 
-A ratio of sums, as cost over hours or missed requests over all, has the interval of its first-order
-expansion (Cochran, Sampling Techniques, 3rd ed., 6.3): that of the mean of ``a_i - r b_i``, divided
-by the mean of ``b``.
+A ratio of sums, such as cost per hour or the share of missed requests, has the interval of its
+first-order expansion (Cochran, Sampling Techniques, 3rd ed., 6.3): that of the mean of
+``a_i - r b_i``, divided by the mean of ``b``.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _NORMAL = 1.96
 
 
 class Estimate(NamedTuple):
-    """A number and half its interval, which is NaN where one observation gives none."""
+    """An estimate and half the width of its interval, which is NaN for a single observation."""
 
     value: float
     half: float
 
     @property
     def low(self) -> float:
-        """The lower end, and not below 0: what is estimated never is; NaN likewise."""
+        """Lower bound of the interval, at least 0 as no estimate is negative; may be NaN."""
         return self.half if math.isnan(self.half) else max(0.0, self.value - self.half)
 
     @property
     def high(self) -> float:
-        """The upper end; NaN likewise."""
+        """Upper bound of the interval; may be NaN."""
         return self.value + self.half
 
 
 def half_interval(values: Sequence[float]) -> float:
-    """Half the interval of their mean; NaN for one alone, or where one is infinite."""
+    """Return half the interval of the mean; NaN for one value, or if one is infinite."""
     freedom = len(values) - 1
     if freedom < 1 or math.inf in values:
         return math.nan
@@ -49,7 +49,7 @@ def half_interval(values: Sequence[float]) -> float:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
-    """The sum of the one over the sum of the other, observed in pairs; NaN over nothing."""
+    """Return the ratio of the sums of paired observations; NaN if the second sum is zero."""
     total = math.fsum(below)
     if not total > 0:
         return Estimate(math.nan, math.nan)

@@ -1,4 +1,4 @@
-"""Millions of latencies in a few kilobytes: a histogram with bins a five-hundredth wide."""
+"""A latency histogram with 0.2 % wide bins: millions of latencies in a few kilobytes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _EXACT = 1.0 - 1e-12  # the share of a bin that a quantile at its very end falls
 
 
 class Latencies:
-    """How long requests took. Amounts may be fractions, as those of a share of an interval.
+    """A histogram of latencies. Counts may be fractions, for estimated intervals.
 
     Attributes:
-        count: How many.
-        total_s: All of them together, exactly.
+        count: Number of latencies.
+        total_s: Exact sum of all latencies, in seconds.
     """
 
     __slots__ = ("_bins", "count", "total_s")
@@ -35,7 +35,7 @@ class Latencies:
         self._bins: npt.NDArray[np.float64] = np.zeros(_BINS)
 
     def add(self, seconds: Sequence[float]) -> None:
-        """Count each of them once."""
+        """Count each latency once."""
         if not seconds:
             return
         values = np.asarray(seconds, dtype=np.float64)
@@ -46,18 +46,18 @@ class Latencies:
         self._bins[: len(counts)] += counts
 
     def merge(self, other: Latencies, scale: float = 1.0) -> None:
-        """Count all of ``other``, each as ``scale`` requests."""
+        """Add all latencies of ``other``, weighted by ``scale``."""
         self.count += scale * other.count
         self.total_s += scale * other.total_s
         self._bins += other._bins if scale == 1 else scale * other._bins
 
     @property
     def mean_s(self) -> float | None:
-        """Their mean; None if there are none."""
+        """Return the mean, or None if there are no latencies."""
         return self.total_s / self.count if self.count else None
 
     def quantile_s(self, share: float) -> float | None:
-        """What a share of them does not exceed, to 0.2 %; None if there are none."""
+        """Return a quantile with 0.2 % precision, or None if there are no latencies."""
         if not self.count:
             return None
         upto = np.cumsum(self._bins)
@@ -67,7 +67,7 @@ class Latencies:
         return _LEAST_S * math.exp((place + within) / _BINS_PER_E)
 
     def curve(self) -> tuple[list[float], list[float]]:
-        """Seconds, and the share of them that takes no longer; for drawing."""
+        """Return the cumulative distribution for plotting: latencies in seconds, and shares."""
         filled = np.flatnonzero(self._bins)
         if not len(filled):
             return [], []

@@ -1,6 +1,6 @@
-"""What a run amounts to: the numbers that policies are compared by, under their documented names.
+"""Metrics of a run: the figures that policies are compared by, under their documented names.
 
-A resource unit is INFless's (ASPLOS'22): a percent of a GPU, with a core worth 64/142 of them.
+A resource unit is INFless's (ASPLOS'22): one percent of a GPU; a core counts as 64/142 units.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MS_PER_S = 1000.0
 
 
 def measured(result: ScenarioResult) -> dict[str, Any]:
-    """The metrics of all functions together, and under ``functions`` of each."""
+    """Return the metrics of all functions together, and of each under ``functions``."""
     common = {
         "fragmentation": fmean(result.fragmentation) if result.fragmentation else None,
         "planning_ms": fmean(result.planning_ms) if result.planning_ms else None,
@@ -67,7 +67,7 @@ def _of(records: Sequence[FunctionRecord], *, priced: bool) -> dict[str, Any]:
 
 
 def _by_app(record: FunctionRecord) -> dict[str, dict[str, float | None]]:
-    """Each application's requests, and the share of them that missed their objective."""
+    """Return each application's requests and the share that missed the objective."""
     missed = record.total.missed_by_app
     return {
         app: {"requests": count, "slo_miss_ratio": _ratio(missed.get(app, 0.0), count)}
@@ -76,7 +76,7 @@ def _by_app(record: FunctionRecord) -> dict[str, dict[str, float | None]]:
 
 
 def _whole(served: Outcomes, requests: int) -> tuple[int, int, int, int]:
-    """How many ended how, in whole requests that add up, where amounts are estimates."""
+    """Round estimated outcome counts to integers that add up to the number of requests."""
     expired, refused = round(served.expired), round(served.refused)
     failed = round(served.failed)
     return requests - expired - refused - failed, expired, refused, failed

@@ -1,4 +1,4 @@
-"""Outcomes of requests, as amounts that can be added up."""
+"""Outcomes of requests, as amounts that can be added."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _AMOUNTS = (
 
 @dataclass(slots=True)
 class Outcomes:
-    """Requests that came to their end, and what serving them took.
+    """Finished requests, and the work and cost of serving them.
 
     Attributes:
-        done, expired, refused, failed: How many ended how.
-        late: How many of those done took longer than their objective.
-        cold: How many waited for an instance to load.
-        batches: How many batches were executed.
-        cost: What executing them cost.
-        busy_core_s: Cores that executed them, for how long.
-        sizes: How many batches there were of each size.
-        missed_by_app: How many requests of each application missed their objective.
-        latencies: Of those done.
-        fresh_s: Latencies that are not in ``latencies`` yet.
+        done, expired, refused, failed: Number of requests by outcome.
+        late: Number of done requests that exceeded their objective.
+        cold: Number of requests that waited for an instance to load.
+        batches: Number of executed batches.
+        cost: Cost of executing them.
+        busy_core_s: Core seconds of executing them.
+        sizes: Number of batches by size.
+        missed_by_app: Number of requests that missed their objective, by application.
+        latencies: Latencies of done requests.
+        fresh_s: Latencies not yet added to ``latencies``.
     """
 
     done: float = 0
@@ -55,26 +55,26 @@ class Outcomes:
 
     @property
     def ended(self) -> float:
-        """All of them, however they ended."""
+        """Return the number of finished requests, whatever their outcome."""
         return self.done + self.expired + self.refused + self.failed
 
     @property
     def missed(self) -> float:
-        """Those that missed their objective: late, or not done at all."""
+        """Return the number of requests that missed their objective: late, or not done."""
         return self.late + self.expired + self.refused + self.failed
 
     def miss(self, app: str) -> None:
-        """A request of this application missed its objective; why is counted elsewhere."""
+        """Count a missed objective for an application; the reason is counted elsewhere."""
         self.missed_by_app[app] = self.missed_by_app.get(app, 0.0) + 1
 
     def settle(self) -> Self:
-        """Sort the fresh latencies in."""
+        """Add the fresh latencies to the histogram."""
         self.latencies.add(self.fresh_s)
         self.fresh_s = []
         return self
 
     def add(self, other: Outcomes, scale: float = 1.0) -> None:
-        """Add ``scale`` times another, which is settled."""
+        """Add another, settled `Outcomes`, weighted by ``scale``."""
         for name in _AMOUNTS:
             setattr(self, name, getattr(self, name) + scale * getattr(other, name))
         for size, count in other.sizes.items():

@@ -1,7 +1,7 @@
-"""Planning rounds of a simulation: what the planner is shown, how long it takes, what has no room.
+"""Planning rounds of a simulation: the planner's input, its duration, and loads without room.
 
-The servers that it is shown hold what was promised, as a live scaler sees instances that it has
-asked for, wherever they may be. After the horizon nothing is planned.
+The planner sees the promised instances on the servers, as a live scaler sees the instances it has
+requested, wherever they are. Nothing is planned after the horizon.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class SimulatedPlanning:
     """Plans for the functions of one simulation.
 
     Args:
-        planner: A guard, with the policy behind it.
-        scenario: What runs where, and what comes.
-        capacity: What was promised.
-        result: Is told its results.
-        processes_known: Policies are told how requests arrive.
+        planner: A guard around the policy.
+        scenario: The scenario.
+        capacity: Promised instances.
+        result: Receives the results.
+        processes_known: Whether policies are given the arrival processes.
 
     Attributes:
-        beginning: Nothing runs yet, and what is planned is there at once.
+        beginning: Whether nothing runs yet, so that planned instances start instantly.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SimulatedPlanning:
     def plan(
         self, controllers: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, FunctionResult]:
-        """As `scaler.live_planner.Planner.plan`."""
+        """Plan as in `scaler.live_planner.Planner.plan`."""
         del controllers
         if now_s >= self._scenario.horizon_s:
             return {}

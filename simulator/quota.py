@@ -1,19 +1,18 @@
-"""A part of a core, as the kernel hands it out: so much time in each period, and none beyond.
+"""A CPU quota as the kernel enforces it: a fixed amount of CPU time in each period.
 
-Theory of operation
--------------------
-A group that is held to ``cpu`` cores may use ``cpu`` times the period of core seconds in each (CFS
-bandwidth control: Turner, Rao and Rao, Linux Symposium 2010). While it may, it runs at full speed,
-on as many whole cores as it takes; when it has used up its share it stands still until the next
-period. What it does not use is lost. So a batch that comes after a pause is done much sooner than
-one of an instance that is busy, though both take the same work, and only under full load does a
-batch take its work divided by ``cpu``.
+Theory of operation ------------------- A group limited to ``cpu`` cores may use ``cpu`` times the
+period of core seconds in each period (CFS bandwidth control: Turner, Rao and Rao, Linux Symposium
+2010). Until then it runs at full speed on as many whole cores as it needs; once the quota is used
+up it is stopped until the next period. Unused quota is lost. So a batch that arrives after a pause
+finishes much sooner than one on a busy instance although both need the same work, and only under
+full load does a batch take its work divided by ``cpu``.
 
-The kernel looks at its clock's ticks (4 ms where it was built with ``CONFIG_HZ=250``) whether a
-group has used up its share. So it may run on until the next tick; what that is too much, it has the
-less in the periods after.
+The kernel checks at its clock ticks (every 4 ms with ``CONFIG_HZ=250``) whether a group has used up
+its quota. A group may therefore run on until the next tick; the excess is deducted from the
+following periods.
 
-Latency models say how long batches take under full load. That times ``cpu`` is their work.
+Latency models state how long batches take under full load. That time multiplied by ``cpu`` is their
+work.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _ROUNDING_S = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The kernel's rule.
+    """Parameters of the kernel's scheduler.
 
     Attributes:
-        period_s: From one share to the next.
-        tick_s: From one look at what was used to the next; 0: it looks all the time.
+        period_s: Length of a period, in seconds.
+        tick_s: Time between checks of the used quota; 0 for continuous checking.
     """
 
     period_s: float = 0.01
@@ -40,12 +39,12 @@ class Quota:
 
 
 class Budget:
-    """What one instance may still use.
+    """Remaining CPU quota of one instance.
 
     Args:
-        quota: The rule.
-        cpu: Cores that it is held to.
-        offset_s: When its first period begins: each instance has periods and ticks of its own.
+        quota: Parameters of the scheduler.
+        cpu: CPU limit in cores.
+        offset_s: Start of the first period; each instance has its own periods and ticks.
     """
 
     __slots__ = ("_left", "_offset_s", "_period", "_quota", "_share", "_speed")
@@ -58,10 +57,10 @@ class Budget:
         self._period = -(2**62)
 
     def end(self, start_s: float, work_s: float) -> float:
-        """When work of so many core seconds is done that begins now; nothing else runs meanwhile.
+        """Return when work that begins now is done, if nothing else runs meanwhile.
 
         Args:
-            start_s: Not before the end of what ran before.
+            start_s: Not before the end of the previous work.
             work_s: Core seconds.
         """
         at_s = start_s
@@ -79,7 +78,7 @@ class Budget:
             at_s += runs_s
 
     def _renew(self, at_s: float) -> float:
-        """Hand out the shares of the periods that have begun; when the next one does."""
+        """Add the quota of the periods that have begun; return when the next one begins."""
         period_s = self._quota.period_s
         period = math.floor((at_s - self._offset_s + _ROUNDING_S) / period_s)
         if period > self._period:
@@ -89,7 +88,7 @@ class Budget:
         return self._offset_s + (period + 1) * period_s
 
     def _stops(self, used_up_s: float) -> float:
-        """When the kernel notices."""
+        """Return when the kernel notices that the quota is used up."""
         tick_s = self._quota.tick_s
         if not tick_s:
             return used_up_s

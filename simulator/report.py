@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that needs nothing else: a table, and plots for each function."""
+"""A comparison as a self-contained HTML file: a table, and plots for each function."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def page(
     results: Mapping[str, ScenarioResult],
     metrics: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """The whole file."""
+    """Return the HTML file."""
     title = f"{scenario.path.name}: {', '.join(results)}"
     length = durations.format(scenario.horizon_s)
     sections = [
@@ -69,11 +69,11 @@ def page(
 
 
 def document(title: str, body: str) -> str:
-    """A whole page of charts, in light and dark and on a phone.
+    """Return an HTML page of charts, for light and dark mode and for phones.
 
     Args:
         title: Plain text.
-        body: HTML below it; charts are figures in ``<div class="charts">``.
+        body: HTML below the title; charts are figures in ``<div class="charts">``.
     """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -128,7 +128,7 @@ def _section(
 
 
 def _latencies(records: Mapping[str, FunctionRecord], function: Function) -> str:
-    """How the latencies are distributed, from 0, and where the objectives are."""
+    """Return a chart of the latency distributions from 0, with the objectives marked."""
     drawn = []
     for color, (policy, record) in enumerate(records.items()):
         seconds, shares = record.total.latencies.curve()
@@ -188,7 +188,7 @@ def _batches(records: Mapping[str, FunctionRecord]) -> str:
 
 
 def _times(record: FunctionRecord) -> tuple[list[float], str]:
-    """The beginning, and when each moment was, in a unit that gives small numbers."""
+    """Return the times of the moments from the start, and a unit that gives small numbers."""
     last_s = record.moments[-1].at_s
     unit, seconds = next(
         (unit, seconds)

@@ -1,4 +1,4 @@
-"""What having instances takes, whether they execute anything or not."""
+"""Cost of keeping instances, whether or not they execute anything."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["ReservedCost"]
 
 
 class ReservedCost:
-    """Adds up the lives of instances, up to a horizon.
+    """Adds up the lifetimes of instances, up to a horizon.
 
     Attributes:
-        core_s, gpu_percent_s: What they occupied, from their placement on.
-        ready_core_s: Cores of those that had loaded.
-        cost: What having them costs.
+        core_s, gpu_percent_s: Resources occupied since placement.
+        ready_core_s: Core seconds of instances after they had loaded.
+        cost: Cost of keeping the instances.
     """
 
     def __init__(self, billing: Billing, horizon_s: float) -> None:
@@ -29,18 +29,18 @@ class ReservedCost:
         self.core_s = self.gpu_percent_s = self.ready_core_s = self.cost = 0.0
 
     def accrued(self, instances: Iterable[Instance], now: float) -> float:
-        """What having those cost that are there still."""
+        """Return the cost so far of instances that still exist."""
         price = self._billing.lifetime
         return sum([price(i.execution.size, now - i.started) for i in instances])
 
     def count(self, instance: Instance, now: float) -> None:
-        """Add the life of ``instance``, which ends now."""
+        """Add the lifetime of ``instance``, which ends now."""
         end = min(now, self._horizon_s)
         alive_s, ready_s = max(0.0, end - instance.started), max(0.0, end - instance.ready)
         self.add(instance.execution.size, alive_s, ready_s)
 
     def add(self, size: Resources, alive_s: float, ready_s: float) -> None:
-        """Add instances of a size that were there for so long together, and ready for so long."""
+        """Add the total lifetime of instances of one size, and how much of it they were ready."""
         self.core_s += size.cpu * alive_s
         self.gpu_percent_s += size.gpu * alive_s
         self.ready_core_s += size.cpu * ready_s

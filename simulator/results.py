@@ -1,6 +1,6 @@
-"""Results of functions under one policy, whether in simulated time or on a running stack.
+"""Results of functions under one policy, in simulated time or on a running stack.
 
-The numbers that policies are compared by are made from this alone (`simulator.metrics`).
+All metrics that policies are compared by are computed from this alone (`simulator.metrics`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Moment(NamedTuple):
     """A function at the end of an interval.
 
     Attributes:
-        at_s: When that was.
-        rate_rps: Requests per second that came in the interval.
-        ready, loading: Instances.
-        missed: Requests that missed their objective, from the start.
-        cost: What all of it cost, from the start.
+        at_s: End of the interval.
+        rate_rps: Requests per second in the interval.
+        ready, loading: Number of instances.
+        missed: Requests that missed their objective since the start.
+        cost: Cost since the start.
     """
 
     at_s: float
@@ -41,14 +41,14 @@ class Moment(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FunctionRecord:
-    """One function.
+    """Results of one function.
 
     Attributes:
-        function: As the scenario has it.
-        reserved: What having its instances took.
+        function: The function as in the scenario.
+        reserved: Cost of keeping its instances.
         total: Outcomes of its requests.
-        moments: How it was at the end of each interval.
-        requests_by_app: How many requests of each application there were.
+        moments: Its state at the end of each interval.
+        requests_by_app: Number of requests by application.
     """
 
     function: Function
@@ -59,7 +59,7 @@ class FunctionRecord:
 
     @property
     def requests(self) -> int:
-        """How many requests came."""
+        """Number of requests."""
         return self.requests_by_app.total()
 
 
@@ -68,12 +68,12 @@ class ScenarioResult:
     """Results of a scenario under one policy.
 
     Attributes:
-        functions: One record a function.
-        planning_ms: How long each planning round took, in real time.
-        fragmentation: The unallocated share of servers in use, after each round.
-        unplaced: Requests per second that the policy found no room for, the most of all rounds.
-        simulated: Requests that were simulated one by one.
-        priced: Whether it is known what anything costs.
+        functions: One record per function.
+        planning_ms: Duration of each planning round, in real time.
+        fragmentation: Unallocated share of the servers in use, after each round.
+        unplaced: Largest rate in any round, in requests per second, that could not be placed.
+        simulated: Number of requests simulated one by one.
+        priced: Whether costs are known.
     """
 
     functions: Sequence[FunctionRecord]

@@ -1,4 +1,4 @@
-"""How a simulation is run, beside what the scenario says."""
+"""How to run a simulation, apart from the scenario."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What may be chosen.
+    """Simulation settings.
 
     Attributes:
-        interval_s: From one planning round to the next, while nothing asks for one sooner.
-        window_s: How far back the arrivals are counted that a policy plans for.
-        noise: Standard deviation of the logarithm of what execution times are multiplied with.
+        interval_s: Time between planning rounds, unless one is requested sooner.
+        window_s: How far back arrivals are counted for the policy's rates.
+        noise: Standard deviation of the logarithm of the noise factor on execution times.
         queue_max: Most requests waiting for one function.
-        processes_known: Policies are told how requests arrive, not only at which rate.
-        cold: There are no instances at the start, and nothing was measured.
-        rate_level: Intervals like others before are not simulated again.
-        quota: How instances with a part of a core get it; None: as if they had a slower one.
-        way_s: What a request takes beside waiting and being executed: connections, the gateway.
-        loading_slows: By which share executions take longer for each instance that loads meanwhile
-            on the same server.
-        prewarm: Makes a prewarm policy for each function; None: they go by their plans alone.
+        processes_known: Whether policies are given the arrival processes, not only the rates.
+        cold: Whether to start without instances and without measurements.
+        rate_level: Whether to reuse the results of similar intervals.
+        quota: CPU quota of instances with a part of a core; None to run them on slower cores.
+        way_s: Time of a request outside waiting and execution: connections, the gateway.
+        loading_slows: Relative increase of execution times for each instance that is loading on the
+            same server.
+        prewarm: Creates a prewarm policy per function; None to follow the plans alone.
     """
 
     interval_s: float = 0.5

@@ -1,15 +1,13 @@
 """What an OpenFaaS provider does with the scaler's actions, in simulated time.
 
-Theory of operation
--------------------
-A class of a plan is its own function, and its replicas are the instances. What is asked for is
-promised or, where that would be more than there is, refused as a whole, as Carpool's provider does.
-Instances are placed by best fit and load; one whose place is still held by another that is on its
-way out waits for it. Of those that are too many the ones that load go first, then the youngest. An
-instance that has to go says so, serves until the fronts have heard of it, gives back what it has,
-and is gone. A class whose deployment changes has one instance more than it should while new ones
-replace old ones; where there is no room for that one more, an old one goes first. Whether there are
-as many as there should be is the controller's business.
+Theory of operation ------------------- Each class of a plan is a function, and its replicas are the
+instances. A request for replicas is accepted or, if it exceeds the capacity, refused as a whole, as
+Carpool's provider does. Instances are placed by best fit and load; one whose place is still held by
+a draining instance waits for it. Of surplus instances those that are loading stop first, then the
+youngest. An instance that must stop announces it, serves until the fronts know, releases its
+resources and is gone. A class whose deployment changes has one extra instance while new ones
+replace old ones; if there is no room for it, an old one stops first. The number of instances is the
+controller's decision.
 """
 
 from __future__ import annotations
@@ -40,12 +38,12 @@ class SimulatedProvider:
     """Runs the instances of all functions.
 
     Args:
-        events: Knows the time, and when instances will have loaded.
-        capacity: Where they are.
+        events: The clock, and when instances will have loaded.
+        capacity: Placement of the instances.
 
     Attributes:
-        dry: As of `Provider`.
-        warm: Instances are ready at once, as in a system that has been running.
+        dry: As in `Provider`.
+        warm: Whether instances are ready immediately, as in a system that has been running.
     """
 
     def __init__(self, events: EventQueue, capacity: Capacity) -> None:
@@ -58,22 +56,22 @@ class SimulatedProvider:
         self.warm = False
 
     def declare(self, function: Status) -> None:
-        """A user has deployed ``function``."""
+        """Deploy ``function`` as a user would."""
         self._called[function.name] = function
 
     def run(self, runs: Sequence[FunctionRun]) -> None:
-        """These are the functions' runs."""
+        """Set the runs of the functions."""
         self._runs = {run.function.name: run for run in runs}
 
     def functions(self) -> dict[str, Status]:
-        """All functions by name, as a gateway lists them."""
+        """Return all functions by name, as a gateway lists them."""
         return {
             **self._called,
             **{name: replicas.status() for name, replicas in self._classes.items()},
         }
 
     def carry_out(self, action: Action) -> None:
-        """Do what a controller asks for.
+        """Carry out an action of a controller.
 
         Raises:
             ProviderError: there is no room for it; nothing is changed.
@@ -100,10 +98,10 @@ class Replicas:
 
     Args:
         run: The function.
-        events: Knows when they will have loaded.
-        capacity: Where they are.
+        events: Schedules the end of loading.
+        capacity: Placement of the instances.
         instance_class: The class.
-        document: What was deployed.
+        document: The deployed document.
     """
 
     def __init__(
@@ -123,17 +121,17 @@ class Replicas:
         self._deploy(instance_class, document)
 
     def status(self) -> Status:
-        """As a gateway lists them."""
+        """Return the status as a gateway lists it."""
         ready = [i for i in self._instances if i.phase is Phase.READY]
         return Status(self._name, self._wanted, len(ready), self._document)
 
     def update(
         self, instance_class: InstanceClass, document: Mapping[str, object], now: float
     ) -> None:
-        """Be another class from now on: old ones serve until there are new ones.
+        """Switch to another class; old instances serve until new ones are ready.
 
         Raises:
-            ProviderError: there is no room for as many of it; nothing is changed.
+            ProviderError: there is no room for as many instances of it; nothing is changed.
         """
         size = self._run.executions.of(replace(instance_class, replicas=0)).size
         self._capacity.promise(self._promise, size, self._wanted)
@@ -141,17 +139,17 @@ class Replicas:
         self.settle(now)
 
     def scale(self, wanted: int, now: float, *, loaded: bool = False) -> None:
-        """There are to be so many; ``loaded``: those that start are ready at once.
+        """Set the number of replicas; ``loaded`` makes new ones ready immediately.
 
         Raises:
-            ProviderError: there is no room for so many; nothing is changed.
+            ProviderError: there is no room for that many; nothing is changed.
         """
         self._capacity.promise(self._promise, self._execution.size, wanted)
         self._wanted = wanted
         self.settle(now, loaded=loaded)
 
     def settle(self, now: float, *, loaded: bool = False) -> None:
-        """Start what is missing, as far as there are places, and have go what is too many."""
+        """Start missing instances where there is room, and drain surplus ones."""
         staying = [i for i in self._instances if i.phase in (Phase.READY, Phase.LOADING)]
         staying.sort(key=lambda i: i.phase is not Phase.READY)
         new = [i for i in staying if i.revision == self._revision]
@@ -166,7 +164,7 @@ class Replicas:
                 break
 
     def drained(self, instance: Instance, now: float) -> None:
-        """``instance`` has given back what it had, and is gone."""
+        """Remove an ``instance`` that has released its resources."""
         instance.phase = Phase.GONE
         self._instances.remove(instance)
         self._run.gone(instance, now)
@@ -184,7 +182,7 @@ class Replicas:
         return not self._capacity.has_room(self._execution.size)
 
     def _start(self, now: float, *, loaded: bool) -> bool:
-        """Place one more and have it load; whether there is a place."""
+        """Place and load one more instance; return whether there was room."""
         there, place = self._capacity.take(self._execution.size)
         if not there:
             self._capacity.wait(self.settle)
@@ -202,7 +200,7 @@ class Replicas:
         return True
 
     def loaded(self, now: float, instance: Instance) -> None:
-        """An instance has loaded, unless it is gone."""
+        """Mark an instance as loaded, unless it is gone."""
         if instance.phase is not Phase.LOADING:
             return
         self._capacity.loads(instance.place, -1)
@@ -223,7 +221,7 @@ class Replicas:
         self._events.at(now + told_s, self._told, instance)
 
     def _told(self, now: float, instance: Instance) -> None:
-        """The fronts know: it gets nothing any more."""
+        """Stop sending batches to ``instance``, as the fronts now know that it is leaving."""
         instance.phase = Phase.DRAINING
         self._run.sidecar.leave(instance)
         if not instance.upstream.in_flight:
@@ -237,7 +235,7 @@ def _owner(document: Mapping[str, object]) -> str:
 
 
 def _class_of(action: Action, run: FunctionRun) -> InstanceClass:
-    """The plan's own: in a document its numbers are rounded."""
+    """Return the plan's own class, as numbers in a document are rounded."""
     plan = run.controller.plan
     assert plan is not None  # noqa: S101  what is deployed is a class of it
     return next(each for each in plan.classes if each.name == action.class_name)

@@ -1,8 +1,8 @@
-"""One function in simulated time: the sidecar's own batcher, and instances that execute.
+"""A simulated sidecar: the real batcher, and instances that execute in simulated time.
 
-A simulated sidecar can skip a stretch of time: requests go on waiting, and batches run on, as if it
-had not been. So it has a time of its own, which is behind that of the event queue by all that it
-has skipped.
+A simulated sidecar can skip an interval: waiting requests and running batches continue as if it had
+not happened. It therefore has its own time, which is behind the event queue's by everything it has
+skipped.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ _ROUNDING_S = 1e-9  # an answer is late if it is later than that
 
 
 class SimulatedSidecar:
-    """The queue of one function and what its instances do with it.
+    """The queue of one function and the execution of its batches.
 
     Args:
-        apps: The applications that call it.
+        apps: Applications that call the function.
         instances: Its instances, by address.
-        events: Knows when batches will have been executed.
+        events: Schedules the end of batches.
         queue_max: Most requests waiting.
-        urgent: Called when the scaler should hear of the requests that there are.
-        way_s: What each answer takes longer than its execution.
+        urgent: Called when the scaler should learn of the current requests.
+        way_s: Time of each response beyond its execution.
 
     Attributes:
-        slowed: By which share executions of an instance take longer now; None: by none.
-        served: What became of requests; its reader may put another in its place.
-        requests: How many came.
-        waiting: Requests that wait.
-        idle_since: When the last batch came back, or the last request expired, if nothing has
-            waited or been executed since.
-        resting: Nothing has come since then.
-        free: Instances that execute nothing.
-        least: The smallest full batch of any instance; 0 without instances.
-        wakes_at: When it will step if nothing happens before, by its own time.
+        slowed: Relative slowdown of an instance's executions; None for no slowdown.
+        served: Outcomes of requests; the reader may replace it.
+        requests: Number of requests.
+        waiting: Number of waiting requests.
+        idle_since: When the last batch returned or the last request expired, if nothing has waited
+            or run since.
+        resting: Whether no request has arrived since then.
+        free: Number of idle instances.
+        least: Smallest full batch of any instance; 0 without instances.
+        wakes_at: Time of the next step if nothing happens before, in its own time.
         skipped_s: How far its own time is behind.
     """
 
@@ -99,9 +99,10 @@ class SimulatedSidecar:
         self._idle_times: Spread = {}
 
     def replan(self, plan: Plan, instances: Sequence[Instance], now: float) -> None:
-        """Go on under ``plan``, losing nothing.
+        """Switch to ``plan`` without losing requests.
 
-        A request that waits while no instance is free has waited for those that are new to load.
+        Requests that wait while no instance is free are counted as waiting for the new instances to
+        load.
         """
         own = now - self.skipped_s
         held_up = self.waiting > 0 and not self.free
@@ -118,7 +119,7 @@ class SimulatedSidecar:
         self.step(own)
 
     def leave(self, instance: Instance) -> None:
-        """One less, if it was there; what it has comes back."""
+        """Stop sending to an instance, if it was used; its running batches still return."""
         if instance.serving:
             instance.serving = False
             gone = instance.upstream
@@ -127,31 +128,31 @@ class SimulatedSidecar:
             self._changed()
 
     def conditions_changed(self, now: float) -> None:
-        """Instances are overloaded or interfered with that were not, or the other way round."""
+        """Apply changed conditions (overload, interference) of instances."""
         self._upstreams.keep(list(self._upstreams))
         self.batcher.changed()
         self._changed()
         self.step(now - self.skipped_s)
 
     def ended_idle(self, now: float) -> None:
-        """A request has come, the first since nothing was left to do."""
+        """Record the end of an idle time, at the first request after it."""
         self.resting = False
         number = bin_of(now - self.idle_since)
         self._idle_times[number] = self._idle_times.get(number, 0) + 1
 
     def take_idle_times(self) -> Spread:
-        """The idle times that have ended since the last time."""
+        """Return the idle times that have ended since the last call."""
         found, self._idle_times = self._idle_times, {}
         return found
 
     def skip(self, by_s: float) -> None:
-        """Let so much time pass by, in which requests come and are served."""
+        """Skip an interval of ``by_s`` whose requests are accounted for elsewhere."""
         self.skipped_s += by_s
         self.idle_since += by_s
         self._events.postpone(self, by_s)
 
     def step(self, now: float) -> None:
-        """Let every batch leave that may at ``now`` of its own time; be woken when the next may."""
+        """Send every batch that may leave at ``now`` (own time), and schedule the next step."""
         actions = self.batcher.step(now)
         for batch in actions.send:
             self._launch(batch, now)
@@ -172,13 +173,13 @@ class SimulatedSidecar:
                 self.wake(due)
 
     def may_leave_queued(self, now: float) -> bool:
-        """A request waits, and no instance is free: whether a batch may leave all the same."""
+        """Return whether a batch may leave for a queue although no instance is free."""
         if not self.least:
             self.urgent(now + self.skipped_s)
         return self._single > 0 and self.waiting >= self.least and not self._futile
 
     def wake(self, due: float) -> None:
-        """Step at ``due`` of its own time, whatever happens before."""
+        """Schedule a step at ``due``, in its own time."""
         self.wakes_at = due
         self._events.at(due + self.skipped_s, self._woken, due)
 
@@ -287,7 +288,7 @@ class SimulatedSidecar:
             served.cold += sum([request.arrived < cold for request in requests])
 
     def _changed(self) -> None:
-        """Count the instances anew."""
+        """Count the instances again."""
         self.cold_start.instances_changed()
         upstreams = [each for each in self.batcher.upstreams if not each.interfered]
         sizes = [1 if each.concurrency > 1 else each.batch_max for each in upstreams]

@@ -1,13 +1,13 @@
-"""A scenario in simulated time under one scaling policy: the live scaler, on virtual instances.
+"""Simulate a scenario under one scaling policy: the live scaler with virtual instances.
 
-What plans, compares and asks for actions is the scaler's own `Round`, with a controller for each
-function, behind the sync API's `Functions`. Simulated are the provider that carries the actions
-out, the sidecars that report, the callers, and the clock. Rounds come as a live scaler's: in their
-turn, and as soon as a sidecar says something that should not wait.
+Planning, comparing and requesting actions is done by the scaler's own `Round`, with one controller
+per function, behind the sync API's `Functions`. Simulated are the provider that carries out the
+actions, the sidecars that report, the callers, and the clock. Rounds run as a live scaler's do: at
+regular intervals, and as soon as a sidecar reports something urgent.
 
-Arrivals are drawn and put in order beforehand, one stretch of time after the other, and need no
-entry in the event queue; everything else that happens has one. After the horizon nothing arrives
-and nothing is planned, and all that waits comes to its end.
+Arrivals are drawn and sorted in advance, one interval at a time, and need no entry in the event
+queue; every other event has one. After the horizon nothing arrives and nothing is planned, and
+everything that waits is finished.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _RUN_OUT_S = 600.0  # what has not found an instance so long after the horizon w
 
 
 class Simulation:
-    """One run.
+    """One simulation run.
 
     Args:
-        scenario: What runs where, and what comes.
-        planner: Plans: a guard, with the policy behind it.
+        scenario: The scenario.
+        planner: A guard around the policy.
         settings: How to simulate.
-        progress: Told now and then how much of the horizon is over, 0 to 1.
+        progress: Called occasionally with the fraction of the horizon done, 0 to 1.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Simulation:
         self._round_s = 0.0
 
     def run(self) -> SimulationResult:
-        """Simulate all of it."""
+        """Run the whole simulation."""
         scenario = self._scenario
         stretch_s = max(_STRETCH_S, self._settings.interval_s)
         processes = [app.arrivals for function in scenario.functions for app in function.apps]
@@ -119,11 +119,11 @@ class Simulation:
         return EventQueue()
 
     def _run_by(self) -> SimulatedProvider:
-        """What runs the instances: one that has them somewhere else can stand in for it."""
+        """Return the provider of the instances; a subclass may provide real ones."""
         return SimulatedProvider(self._events, self._capacity)
 
     def _begin(self) -> None:
-        """The first round; in a system that has been running its instances are there."""
+        """Run the first round; in a warm system its instances exist immediately."""
         warm = not self._settings.cold
         self._provider.warm = self._planning.beginning = warm
         for front in self._fronts:
@@ -152,7 +152,7 @@ class Simulation:
             run.note(start, end, own)
 
     def _replay(self, times: Sequence[Times], end: float) -> None:
-        """Let everything happen until ``end``."""
+        """Process all events and arrivals until ``end``."""
         events = self._events
         entries, arrivals = events.entries, [caller.arrive for caller in self._callers]
         for at, whose in zip(*merged(times), strict=True):
@@ -164,7 +164,7 @@ class Simulation:
         events.run(end)
 
     def _wake(self) -> None:
-        """A round should not wait for its time."""
+        """Request a round before the regular time."""
         self._round_at(max(self._events.now_s, self._round_s + LEAST_PAUSE_S))
 
     def _round_at(self, due_s: float) -> None:
@@ -179,23 +179,23 @@ class Simulation:
                 self._round_at(now + self._settings.interval_s)
 
     def _round(self, now: float) -> None:
-        """One round of the scaler; it waits for nothing."""
+        """Run one round of the scaler, without waiting."""
         self._due_s, self._round_s = math.inf, now
         self._functions.count()
         at_once(self._rounds.run())
         self._result.fragmentation.append(self._capacity.fragmentation())
 
     def _slowed(self, instance: Instance) -> float:
-        """By which share its executions take longer, for those that load on its server."""
+        """Return the instance's relative slowdown by others that load on its server."""
         return self._settings.loading_slows * self._capacity.loading_beside(instance.place)
 
     def _shared_out(self, times: list[Times]) -> list[list[Times]]:
-        """The arrivals of each function's applications."""
+        """Group the applications' arrivals by function."""
         left = iter(times)
         return [[next(left) for _ in run.function.apps] for run in self._runs]
 
     def _scaler(self) -> Functions:
-        """What the scaler knows: these functions, and no sidecar yet."""
+        """Return the scaler's initial state: these functions, and no sidecar."""
         settings, events = self._settings, self._events
         models = {each.name: each.model for each in self._scenario.functions}
         functions = Functions(

@@ -1,8 +1,8 @@
-"""An instance that executes stage by stage in simulated time, and one that executes whole batches.
+"""Instances that execute stage by stage, and instances that execute whole batches.
 
-Both are driven by the objects that run live: the scheduler of the executor `lazy`, and the
-sidecar's batcher with a window. What differs from one request to the next, such as the length of a
-sequence, is the request's own.
+Both are driven by the objects used live: the scheduler of the executor `lazy`, and the sidecar's
+batcher with a window. Properties that differ between requests, such as sequence length, belong to
+the request.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["PendingArrival", "batched", "lazily", "windowed"]
 
 @dataclass(slots=True, eq=False)
 class PendingArrival:
-    """A request to come.
+    """A future request.
 
     Attributes:
-        at: when.
-        program: its model.
-        sla_s: how long its answer may take.
-        left: how often it really runs through its model's loops.
-        predicted: how often its decoder is believed to.
-        ended: when it was answered.
+        at: arrival time.
+        program: model of the request.
+        sla_s: objective, in seconds.
+        left: actual number of iterations of the model's loops.
+        predicted: predicted number of decoder iterations.
+        ended: time of the response.
     """
 
     at: float
@@ -53,12 +53,12 @@ class PendingArrival:
 
     @property
     def latency_s(self) -> float:
-        """From its coming to its answer."""
+        """Time from arrival to response."""
         return self.ended - self.at
 
 
 def lazily(requests: Sequence[PendingArrival], rules: Rules) -> None:
-    """Execute them stage by stage, in order of arrival; notes when each ends."""
+    """Execute requests stage by stage in order of arrival, and record when each ends."""
     scheduler, now, following = Scheduler(rules), 0.0, 0
     while True:
         while following < len(requests) and requests[following].at <= now:
@@ -86,14 +86,14 @@ def lazily(requests: Sequence[PendingArrival], rules: Rules) -> None:
 def windowed(
     requests: Sequence[PendingArrival], window_s: float, size: int, *, leaving: bool = False
 ) -> None:
-    """Execute whole batches of so many, or of what came within the window; notes when each ends.
+    """Execute batches that are full or whose window has ended, and record when each ends.
 
     Args:
         requests: in order of arrival.
-        window_s: how long the first of a batch waits for others.
-        size: of a full batch.
-        leaving: sequences that are done cost their batch no more, as in the handler; they are
-            answered with it all the same.
+        window_s: how long the first request of a batch waits for others.
+        size: size of a full batch.
+        leaving: whether finished sequences cost their batch no more time, as in the handler; they
+            are answered with the batch all the same.
     """
     policy = FixedWindow(FixedWindow.Params(size=size, wait_s=window_s))
     batched(requests, policy, size, leaving=leaving)
@@ -102,12 +102,12 @@ def windowed(
 def batched(
     requests: Sequence[PendingArrival], policy: BatchPolicy, size: int, *, leaving: bool = False
 ) -> None:
-    """Execute whole batches as a batch policy has them leave; notes when each ends.
+    """Execute whole batches as a batch policy closes them, and record when each ends.
 
     Args:
         requests: in order of arrival.
-        policy: of the sidecar.
-        size: of a full batch.
+        policy: batch policy of the sidecar.
+        size: size of a full batch.
         leaving: as in `windowed`.
     """
     batcher = Batcher(policy, batch_max=size, queue_max=len(requests) + 1, shedding=Shedding("off"))
@@ -142,7 +142,7 @@ def _rider(number: int, coming: PendingArrival) -> Job:
 
 
 def _whole_s(batch: Batch) -> float:
-    """A batch runs as long as its longest sequences, input and answer each."""
+    """Return the time of a batch that runs as long as its longest sequences."""
     members: list[PendingArrival] = [request.payload for request in batch.requests]
     left = RemainingRuns(
         max(member.left.encoder for member in members),
@@ -152,7 +152,7 @@ def _whole_s(batch: Batch) -> float:
 
 
 def _leaving_s(batch: Batch) -> float:
-    """An encoder, then a decoder whose batch is as large as there are sequences to go on with."""
+    """Return the time of an encoder and a decoder whose batch shrinks as sequences finish."""
     members: list[PendingArrival] = [request.payload for request in batch.requests]
     program, total_s, before = members[0].program, 0.0, 0
     lengths = sorted(member.left.decoder for member in members)

@@ -1,8 +1,8 @@
-"""An instance with the executor `lazy` in simulated time: one stage of one batch after the other.
+"""A simulated instance with the executor `lazy`, which runs one stage of one batch at a time.
 
-The scheduler that decides live which requests join decides it here. Stages of a model take equal
-parts of its time; what a stage takes this time is drawn as for whole batches. Knows no clock: its
-owner calls `end` when a stage has taken its time.
+The scheduler used live decides which requests join. Stages of a model take equal shares of its
+time, which is drawn as for whole batches. The device has no clock: its owner calls `end` when a
+stage is done.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _SPARE = 2  # of so many batches' requests, one waits to be let in while the oth
 
 
 def room_of(batch_max: int) -> int:
-    """How many batches an instance takes at once, as its handler says it live."""
+    """Return how many batches an instance accepts at once, as its handler announces live."""
     return batch_max + -(-batch_max // _SPARE)
 
 
 class FinishedBatch(NamedTuple):
-    """A batch of the sidecar's whose requests have all been answered.
+    """A batch of the sidecar whose requests have all been answered.
 
     Attributes:
-        batch: as it was sent.
-        exec_s: its part of the stages that its requests were in.
-        cost: of that.
+        batch: the batch as sent.
+        exec_s: its share of the time of the stages its requests were in.
+        cost: cost of that time.
     """
 
     batch: Batch
@@ -44,7 +44,7 @@ class FinishedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class _Flight:
-    """A batch that was sent: which of its requests run, and its part of the device's time."""
+    """A batch in flight: its running requests, and its share of the device's time."""
 
     batch: Batch
     left: int
@@ -55,12 +55,12 @@ class StagedDevice:
     """Executes stages.
 
     Args:
-        execution: how long batches take.
-        program: its stages.
+        execution: execution times of batches.
+        program: stages of the model.
 
     Attributes:
-        busy: whether a stage runs; only its owner says that it no longer does.
-        company: how many were answered together last.
+        busy: whether a stage runs; only the owner resets it.
+        company: number of requests answered together last.
     """
 
     __slots__ = ("_execution", "_number", "_program", "_scheduler", "_stage_s", "busy", "company")
@@ -75,7 +75,7 @@ class StagedDevice:
         self._program = program
 
     def take(self, batch: Batch) -> None:
-        """A batch has come; its requests are let in one by one."""
+        """Accept a batch; its requests join one by one."""
         flight = _Flight(batch, len(batch.requests))
         for request in batch.requests:
             self._number += 1
@@ -89,7 +89,7 @@ class StagedDevice:
             self._scheduler.add(job)
 
     def begin(self, now: float) -> float | None:
-        """Run the next stage; returns what it takes, or None if there is none to run."""
+        """Start the next stage; return its duration, or None if there is none to run."""
         entry = self._scheduler.next(now)
         if entry is None:
             return None
@@ -98,7 +98,7 @@ class StagedDevice:
         return self._stage_s
 
     def end(self) -> list[FinishedBatch]:
-        """The stage has run; the batches that have been answered by it."""
+        """Finish the stage; return the batches that it completed."""
         entry = self._scheduler.table.top
         assert entry is not None  # noqa: S101  a stage ran
         share_s = self._stage_s / entry.rows

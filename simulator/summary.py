@@ -1,4 +1,4 @@
-"""Results of a comparison in plain words: cost, misses, and the cheapest policy that will do."""
+"""Results of a comparison in plain words: cost, misses, and the cheapest sufficient policy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _AS_MUCH = 0.005  # part of a cost that is no difference
 def summary(
     metrics: Mapping[str, Mapping[str, Any]], allowed: Mapping[str, float]
 ) -> dict[str, Any]:
-    """What came out.
+    """Return the summary of a comparison.
 
     Args:
-        metrics: Of each policy, as `simulator.metrics` has them.
-        allowed: The share of the requests of each function that may miss its objective.
+        metrics: Metrics by policy, as in `simulator.metrics`.
+        allowed: Share of each function's requests that may miss the objective.
 
     Returns:
-        ``meets_objectives``, the policies under which no function misses more than it may;
-        ``cheapest`` of all and ``best``, the cheapest of those, None where there is none or nothing
-        has a price; and ``text``, the same in sentences.
+        ``meets_objectives``, the policies under which no function misses more than allowed;
+        ``cheapest`` of all and ``best``, the cheapest of those, None if there is none or nothing
+            has a
+        price; and ``text``, the same in sentences.
     """
     costs = {name: each["cost_per_1k"] for name, each in metrics.items()}
     meets = [name for name, each in metrics.items() if _meets(each, allowed)]
@@ -64,7 +65,7 @@ def _text(metrics: Mapping[str, Mapping[str, Any]], meets: list[str], best: str 
 
 
 def _paid(cost: float | None, other: float | None, best: str | None) -> str:
-    """What a thousand requests cost, beside the best policy's."""
+    """Return the cost per thousand requests, relative to the best policy's."""
     if cost is None:
         return ""
     paid = f"a thousand requests cost {number(cost)}"

@@ -1,8 +1,8 @@
 """Small charts as inline SVG: lines over an axis with round numbers, and bars.
 
-Tables of coloured cells are drawn by `simulator.heat_map`.
+Heat maps are drawn by `simulator.heat_map`.
 
-Knows points and labels, and nothing of what they mean.
+This module knows points and labels, but not their meaning.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Line:
     """Points to connect, ascending in x.
 
     Attributes:
-        name: In the legend.
-        x, y: Where the points are.
-        color: Its number in `COLORS`.
-        dashed: As it says.
+        name: Name in the legend.
+        x, y: Coordinates of the points.
+        color: Index in `COLORS`.
+        dashed: Whether the line is dashed.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place on the x axis, with its name for the legend."""
+    """A position on the x axis, with its name for the legend."""
 
     name: str
     x: float
@@ -106,15 +106,15 @@ def lines(
     steps: bool = False,
     marks: Sequence[Mark] = (),
 ) -> str:
-    """A chart of lines over one pair of axes; the y axis begins at 0.
+    """Return a chart of lines over one pair of axes; the y axis begins at 0.
 
     Args:
         drawn: The lines.
-        x_label: What x is, with its unit.
-        y_label: What y is, with its unit.
-        log_x: The x axis is logarithmic.
-        steps: A value holds until the next point.
-        marks: Where else to look.
+        x_label: Label of the x axis, with its unit.
+        y_label: Label of the y axis, with its unit.
+        log_x: Whether the x axis is logarithmic.
+        steps: Whether a value holds until the next point.
+        marks: Positions to mark on the x axis.
     """
     drawn = [line for line in drawn if len(line.x)]
     if not drawn:
@@ -150,7 +150,7 @@ def lines(
 
 
 def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_label: str) -> str:
-    """Shares by a whole number, a color for each group, side by side."""
+    """Return a bar chart of shares by integer, with one color per group, side by side."""
     numbers = sorted({number for _, shares in groups for number in shares})
     if not numbers:
         return "<p>Nothing to draw.</p>"
@@ -175,12 +175,12 @@ def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_labe
 
 
 def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str | bool) -> str:
-    """A chart of lines as its own file, with the legend inside.
+    """Return a line chart as its own SVG file, with the legend inside.
 
     Args:
         drawn: The lines.
-        legend: Where its first line begins.
-        labels: As `lines` takes them.
+        legend: Position of the legend's first line.
+        labels: As for `lines`.
     """
     inside = lines(drawn, **labels).partition(">")[2].partition("</svg>")[0]  # type: ignore[arg-type]
     names = "".join(
@@ -256,6 +256,6 @@ def framed(
     attributes: str = "",
     size: tuple[float, float] = (_WIDTH, _HEIGHT),
 ) -> str:
-    """What is drawn as one chart for a page, with its legend below it."""
+    """Return the drawn parts as one chart for a page, with the legend below."""
     box = f'viewBox="0 0 {size[0]:g} {size[1]:g}"'
     return f'<svg {box}{attributes}>{"".join(parts)}</svg><p class="legend">{"".join(legend)}</p>'

@@ -1,10 +1,10 @@
-"""The sidecar's choice of an instance, for hundreds of instances.
+"""The sidecar's choice of an instance, made efficient for hundreds of instances.
 
-`Upstreams` looks at every instance for every batch, which is right for the few behind a sidecar.
-Here they are kept in heaps by what they have served, one for each group of equals, so that the same
-choice costs a logarithm of their number. It is notified of every batch that leaves or lands and, by
-`keep`, of instances that have become otherwise; it is only for those that can always be reached and
-never fail.
+`Upstreams` looks at every instance for every batch, which is fine for the few behind a sidecar.
+Here they are kept in heaps by served batches, one per group of equal instances, so the same choice
+takes time logarithmic in their number. It must be notified of every batch that leaves or returns
+and, by `keep`, of instances that have changed; it supports only instances that are always reachable
+and never fail.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ UpstreamKey: TypeAlias = "tuple[str, int, ExecTime, bool, bool]"
 
 
 class _EqualInstances:
-    """Instances of one class and condition that take as large batches, and share an `ExecTime`.
+    """Instances of one class, condition and largest batch that share an `ExecTime`.
 
-    Entries that are no longer true are dropped when they come to the top.
+    Outdated entries are dropped when they reach the top of the heap.
     """
 
     __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "interfered", "name")
@@ -44,7 +44,7 @@ class _EqualInstances:
         self._listed: set[int] = set()
 
     def note(self, upstream: Upstream, rank: int) -> None:
-        """``upstream`` is here, or has another number of batches than before."""
+        """Add ``upstream``, or record that its number of batches has changed."""
         self._members[rank] = upstream
         if upstream.free:
             heapq.heappush(self._free, (upstream.items_sent, rank))
@@ -53,7 +53,7 @@ class _EqualInstances:
             heapq.heappush(self._one, rank)
 
     def first_free(self) -> tuple[int, Upstream] | None:
-        """The free one that has served the least, the first of equals, and its rank."""
+        """Return the idle instance with the fewest batches, the first if tied, and its rank."""
         free, members = self._free, self._members
         while free:
             served, rank = free[0]
@@ -64,7 +64,7 @@ class _EqualInstances:
         return None
 
     def first_with_one(self) -> tuple[int, Upstream] | None:
-        """The first that has one batch, and its rank."""
+        """Return the first instance that has exactly one batch, and its rank."""
         while self._one:
             rank = self._one[0]
             if self._members[rank].in_flight == 1:
@@ -74,7 +74,7 @@ class _EqualInstances:
 
 
 class ManyUpstreams(Upstreams):
-    """As `Upstreams`, and as quick with many."""
+    """`Upstreams` that stays fast with many instances."""
 
     __slots__ = ("_equals", "_next_rank", "_of", "_ranks")
 
@@ -94,7 +94,7 @@ class ManyUpstreams(Upstreams):
         self._enter(upstream)
 
     def keep(self, upstreams: Collection[Upstream]) -> None:
-        """As `Upstreams.keep`; those kept may have changed in any way."""
+        """As `Upstreams.keep`; the kept ones may have changed in any way."""
         super().keep(set(upstreams))
         self._equals, self._of = {}, {}
         self._ranks = {name: self._ranks[name] for name in self._by_name}
@@ -102,7 +102,7 @@ class ManyUpstreams(Upstreams):
             self._enter(upstream)
 
     def moved(self, upstream: Upstream) -> None:
-        """A batch was sent to ``upstream``, or has landed."""
+        """Record that a batch was sent to ``upstream`` or has returned."""
         equals = self._of.get(upstream.name)
         if equals is not None:
             equals.note(upstream, self._ranks[upstream.name])
@@ -154,12 +154,12 @@ class ManyUpstreams(Upstreams):
         return best[1] if best else None
 
     def next_ejection_ends(self, now: float) -> float:
-        """Never: none is ejected."""
+        """Return infinity, as simulated upstreams are never ejected."""
         del now
         return math.inf
 
     def _enter(self, upstream: Upstream) -> None:
-        """Put ``upstream`` among its equals."""
+        """Add ``upstream`` to its group of equals."""
         flags = (upstream.overloaded, upstream.interfered)
         key = (upstream.instance_class, upstream.batch_max, upstream.exec_time, *flags)
         equals = self._equals.get(key)

@@ -1,6 +1,6 @@
-"""The runtime inside a function: takes batches, calls the author's code or the model, answers.
+"""The runtime inside a function: takes batches, calls the author's code or the model, responds.
 
-What a function's author imports is here; everything else is the runtime's own.
+What a function's author imports is exported here; everything else is internal to the runtime.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``python -m watchdog_plugin``: the function's process, or with ``--check`` its deploy check.
 
-Wires settings, server, engine and lifecycle together. Listens first and loads second, so that
-requests meanwhile are answered 503, and connections are not refused. Every fatal error ends the
-process with one message and a code other than 0: of-watchdog would keep a function that exits 0
-"healthy" forever.
+Wires settings, server, engine and lifecycle together. Listens before it loads, so that requests
+in the meantime get a 503 instead of a refused connection. Every fatal error ends the process with
+one message and a non-zero exit code: of-watchdog would keep reporting a function that exits with 0
+as "healthy".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Serve until the process is ended, or check and exit."""
+    """Serve until the process is terminated, or check and exit."""
     check = _asks_for_check(sys.argv[1:] if argv is None else argv)
     logs.protect_streams()
     code = 1
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _asks_for_check(argv: Sequence[str]) -> bool:
-    """Whether the command line says ``--check``."""
+    """Return whether the command line contains ``--check``."""
     if not argv:
         return False
     import argparse  # noqa: PLC0415 - a function's process has no arguments, and is to start soon

@@ -1,6 +1,6 @@
-"""Turns an author's result into the bytes of an answer: status, head and body.
+"""Turns an author's result into the bytes of a response: status, head and body.
 
-Knows the kinds of results and the content type each implies; knows nothing of where they come from.
+Knows the kinds of results and the content type each implies, but not where they come from.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 
 class Answer(NamedTuple):
-    """One item's answer, as the wire takes it."""
+    """The response to one item, in the form that is sent."""
 
     status: int
     head: bytes
@@ -53,23 +53,23 @@ _JSON_HEAD = _head(JSON)
 
 
 def failure(status: int, error: BaseException | str) -> Answer:
-    """The answer that reports ``error``."""
+    """Return a response that reports ``error``."""
     return Answer(status, _head(JSON), errors.body(error))
 
 
 def json_answer(value: object) -> Answer:
-    """A successful answer with ``value`` as its JSON body."""
+    """Return a successful response with ``value`` as its JSON body."""
     return Answer(200, _JSON_HEAD, json_codec.dumps(value))
 
 
 def within(limit: int, answer: Answer, status: int) -> Answer:
-    """``answer``, or the failure with ``status`` in its place that says that it is too large."""
+    """Return ``answer``, or a failure with ``status`` if its body is larger than ``limit``."""
     size = len(answer.body)
     return answer if size <= limit else failure(status, too_large(size, limit))
 
 
 def too_large(size: int, limit: int, what: str = "the answer has") -> str:
-    """The message for an answer that is larger than may be sent."""
+    """Return the error message for a response that exceeds the size limit."""
     return (
         f"{what} {size} bytes, expected at most {limit}: ask for fewer rows or outputs; "
         "handler_answer_max_mib raises the limit"
@@ -77,7 +77,7 @@ def too_large(size: int, limit: int, what: str = "the answer has") -> str:
 
 
 def from_result(result: object) -> Answer:
-    """The answer a result means; a result that means none is this one item's 500."""
+    """Return the response for a result; an invalid result becomes a 500 for this item only."""
     result_type = type(result)  # the two types that most functions give, a batch of them at a time
     if result_type is bytes:
         return Answer(200, _RAW_HEAD, result)  # type: ignore[arg-type]
@@ -106,10 +106,10 @@ def _body(value: object) -> tuple[Buffer, str]:
 
 
 def reply_head(reply: Reply) -> tuple[int, list[tuple[str, str]]]:
-    """Status and headers of a `Reply`, but for its content type.
+    """Return the status and headers of a `Reply`, except for its content type.
 
     Raises:
-        ValueError: they cannot be sent.
+        ValueError: The status or a header cannot be sent.
     """
     status = operator.index(reply.status)
     if not _LOWEST_STATUS <= status <= _HIGHEST_STATUS:

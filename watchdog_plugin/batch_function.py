@@ -1,4 +1,4 @@
-"""A function whose author wrote `handle_batch`: any Python code over a list of items."""
+"""A function whose author defines `handle_batch`: arbitrary Python code over a list of items."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_LIST = (str, bytes, bytearray, memoryview, Mapping)
 
 
 class _Work:
-    """A batch that is processed; ``results`` has an entry an item once it has run."""
+    """A batch being processed; after the run, ``results`` has one entry per item."""
 
     __slots__ = ("items", "results")
 
@@ -32,11 +32,11 @@ class _Work:
 
 
 class BatchFunction:
-    """Gives the author's code the whole batch, and reads its results.
+    """Passes whole batches to the author's code and converts its results to responses.
 
     Args:
-        handle_batch: the author's code.
-        answer_max_bytes: of one item; larger ones are the author's fault, which is a 500.
+        handle_batch: The author's code.
+        answer_max_bytes: Maximum size of one item's response; a larger one becomes a 500.
     """
 
     on_main_thread = True
@@ -51,20 +51,20 @@ class BatchFunction:
         self._answer_max_bytes = answer_max_bytes
 
     def warm_up(self, sizes: Sequence[int]) -> None:
-        """Without an example there is nothing to run: only the author knows what a body is."""
+        """Do nothing, as only the author knows what a valid body looks like."""
 
     def decode(self, items: Sequence[Item]) -> _Work:
-        """Nothing to decode: the author reads the bodies."""
+        """Return the items undecoded, as the author's code reads the bodies."""
         return _Work(items)
 
     def run(self, work: _Work) -> None:
         """Call the author's code.
 
-        An `ItemError` that names its item takes that one out; the others are given again, so
-        that one body that is not JSON does not fail its neighbours.
+        If it raises an `ItemError` that names its item, it is called again with the other items, so
+        that one body that is not JSON does not fail the rest of the batch.
 
         Raises:
-            BatchFailed: it raised, or its results cannot be matched with the items.
+            BatchFailed: It raised, or its results cannot be matched with the items.
         """
         left = dict(enumerate(work.items))
         while left:
@@ -86,12 +86,12 @@ class BatchFunction:
                 return
 
     def encode(self, work: _Work) -> list[Answer]:
-        """The results in the order of the items."""
+        """Return the responses in the order of the items."""
         made = [answers.from_result(work.results[index]) for index in range(len(work.items))]
         return [answers.within(self._answer_max_bytes, answer, 500) for answer in made]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:  # noqa: ARG002  as the protocol has it
-        """None."""
+        """Return an empty list."""
         return []
 
 
@@ -119,6 +119,9 @@ def _index_of(error: ItemError, left: Mapping[int, Item]) -> int:
 
 
 def _message(error: Exception, *, alone: bool) -> str:
-    """The message for callers. It may quote one caller's input: never show it to another."""
+    """Return the error message for callers.
+
+    It may quote the input of one caller, so it must not be shown to another.
+    """
     described = logs.describe(error) if alone else type(error).__name__
     return f"handle_batch raised {described}; the function's log says more"

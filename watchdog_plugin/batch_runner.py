@@ -1,10 +1,10 @@
-"""Runs batches through a function: one at a time, in one of two ways, or several.
+"""Runs batches through a function: one at a time, in one of two ways, or several concurrently.
 
-An author's `handle_batch` runs on the process's main thread: whatever `load` leaves behind there
-(an event loop, a thread-bound connection, thread-local modes of a framework, a pool of OpenMP
-workers) is found again by every batch. Going there and back costs 40 microseconds, the price of two
-threads woken up: a pair of locks or an eventfd in place of the queue costs the same. A model that
-does not depend on the thread it runs on is spared that: there, a lock is enough.
+An author's `handle_batch` runs on the process's main thread, so that every batch finds what `load`
+has left there (an event loop, a thread-bound connection, thread-local modes of a framework, a pool
+of OpenMP workers). Switching threads and back costs 40 microseconds, the price of waking two
+threads; a pair of locks or an eventfd instead of the queue costs the same. A model that does not
+depend on its thread avoids this cost, as a lock is enough.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["Answered", "BatchRunner", "Concurrent", "ModelLock", "ModelThread"]
 
 
 class Answered(NamedTuple):
-    """A batch's answers, in order.
+    """The responses of a batch, in order.
 
     Attributes:
-        answers: one an item.
-        exec_s: the seconds the model took.
-        headers: further headers of the answer to the batch.
+        answers: One response per item.
+        exec_s: Execution time of the model in seconds.
+        headers: Further headers of the response to the batch.
     """
 
     answers: list[Answer]
@@ -42,13 +42,13 @@ class Answered(NamedTuple):
 
 
 class ModelLock:
-    """Runs calls one after the other, each on the thread that makes it."""
+    """Runs calls one after the other, each on the calling thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def call(self, work: Callable[[], None]) -> float:
-        """Run ``work`` when its turn has come, and return the seconds it took."""
+        """Run ``work`` when the lock is free, and return its duration in seconds."""
         with self._lock:
             start_s = time.perf_counter()
             work()
@@ -56,17 +56,17 @@ class ModelLock:
 
 
 class Concurrent:
-    """Runs calls at the same time, each on the thread that makes it."""
+    """Runs calls concurrently, each on the calling thread."""
 
     def call(self, work: Callable[[], None]) -> float:
-        """Run ``work``, and return the seconds it took, with what other calls took of them."""
+        """Run ``work`` and return its duration in seconds, including delays by concurrent calls."""
         start_s = time.perf_counter()
         work()
         return time.perf_counter() - start_s
 
 
 class _Call:
-    """Something to run, and the bell that says it has."""
+    """A call to run, and a lock that is released when it has run."""
 
     __slots__ = ("bell", "error", "exec_s", "work")
 
@@ -85,7 +85,10 @@ class ModelThread:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
 
     def call(self, work: Callable[[], None]) -> float:
-        """Run ``work`` there, wait for it, and return the seconds it took; its error is raised."""
+        """Run ``work`` on that thread, wait for it, and return its duration in seconds.
+
+        An error that it raises is raised here.
+        """
         call = _Call(work)
         self._calls.put(call)
         call.bell.acquire()
@@ -98,7 +101,7 @@ class ModelThread:
             del error  # its traceback knows this frame, and so the batch: no ring may stay
 
     def run_forever(self) -> None:
-        """Serve calls until `stop`."""
+        """Run calls until `stop` is called."""
         while (call := self._calls.get()) is not None:
             start_s = time.perf_counter()
             try:
@@ -113,7 +116,7 @@ class ModelThread:
             del call  # it holds a batch, which must not outlast its answer here
 
     def stop(self) -> None:
-        """Let `run_forever` return after the calls already made."""
+        """Make `run_forever` return after the calls already queued."""
         self._calls.put(None)
 
 
@@ -121,8 +124,8 @@ class BatchRunner:
     """Takes batches from any thread through the three stages of a function.
 
     Args:
-        function: what to run.
-        turns: lets one batch run at a time, where it has to.
+        function: The function to run.
+        turns: Runs the model stage, one batch at a time if necessary.
     """
 
     def __init__(
@@ -133,10 +136,10 @@ class BatchRunner:
         self.concurrency = function.concurrency
 
     def answer(self, items: Sequence[Item]) -> Answered:
-        """The answers to ``items``, in order.
+        """Return the responses to ``items``, in order.
 
         Raises:
-            BatchFailed: the author's code failed for the batch as a whole.
+            BatchFailed: The author's code failed for the batch as a whole.
         """
         work = self._function.decode(items)
         exec_s = self._turns.call(partial(self._function.run, work))

@@ -1,9 +1,9 @@
-"""Several models in one function: each request goes to the model that it names.
+"""Several models in one function: each request is routed to the model that it names.
 
-A folder ``models`` in the function's own holds a folder for each model, named as requests name it:
-``/v2/models/NAME/...``, and ``/NAME`` for requests of other forms. Where all of them run stage by
-stage they share one executor, which looks at the deadlines of all before it admits a request. Knows
-models by name, and neither how they are read nor how they run.
+A folder ``models`` in the function's folder holds one folder per model. Requests name it in their
+path: ``/v2/models/NAME/...``, or ``/NAME`` for requests in other formats. If all models run stage
+by stage, they share one executor, which considers the deadlines of all before it admits a request.
+This module knows models by name, but not how they are read or run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MODELS = "/v2/models/"
 
 
 class _Work:
-    """A batch that is processed.
+    """A batch being processed.
 
     Attributes:
-        answers: by the item's place in the batch.
-        parts: of each model's function, the places of its items and its own work.
+        answers: Responses by the item's index in the batch.
+        parts: Per model: its function, the indices of its items, and the function's own work.
     """
 
     __slots__ = ("answers", "parts")
@@ -48,10 +48,10 @@ class _Work:
 
 
 class Colocated:
-    """Gives every request to the model that it names.
+    """Routes each request to the model that it names.
 
     Args:
-        functions: by the name of their model; none needs the main thread.
+        functions: Functions by model name; none of them may require the main thread.
     """
 
     on_main_thread = False
@@ -63,12 +63,12 @@ class Colocated:
         self._model_of = SmallCache(self._find)
 
     def warm_up(self, sizes: Sequence[int]) -> None:
-        """As `Function.warm_up`, each model."""
+        """Warm up each model, as `Function.warm_up` does."""
         for function in self._functions.values():
             function.warm_up(sizes)
 
     def decode(self, items: Sequence[Item]) -> _Work:
-        """Sort the items by model, and have each model's read together."""
+        """Group the items by model, and decode each group together."""
         work = _Work()
         places: dict[str, list[int]] = {}
         for place, item in enumerate(items):
@@ -83,7 +83,7 @@ class Colocated:
         return work
 
     def run(self, work: _Work) -> None:
-        """Run each model over its items: all at once if they take several, else in turn."""
+        """Run each model over its items: concurrently if all models allow it, else one by one."""
         parts = [(function, part) for function, _, part in work.parts]
         if len(parts) > 1 and self.concurrency > 1:
             with ThreadPoolExecutor(len(parts)) as threads:
@@ -93,17 +93,17 @@ class Colocated:
             _run(each)
 
     def encode(self, work: _Work) -> list[Answer]:
-        """One answer an item, in order."""
+        """Return one response per item, in order."""
         for function, places, part in work.parts:
             work.answers.update(zip(places, function.encode(part), strict=True))
         return [work.answers[place] for place in range(len(work.answers))]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:
-        """Those of each model's function."""
+        """Return the headers of all models' functions."""
         return [header for function, _, part in work.parts for header in function.headers(part)]
 
     def _find(self, path: str) -> str | NotFound:
-        """The name of the model that a path names."""
+        """Return the name of the model that a path names, or the error if there is none."""
         names = list(self._functions)
         of_all = path.rstrip("/") == STATS and "stats" not in names
         if oip.owns(path) and (of_all or not path.startswith(_MODELS)):

@@ -1,4 +1,4 @@
-"""Undoes the ``Content-Encoding`` of requests' bodies: gzip and deflate, within a limit."""
+"""Decodes request bodies that have a ``Content-Encoding``, gzip or deflate, up to a size limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
 
 
 class NotDecodedError(Exception):
-    """The body cannot be decoded; ``status`` is what its caller is answered."""
+    """Raised when a body cannot be decoded; ``status`` is that of the response."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -23,23 +23,23 @@ class NotDecodedError(Exception):
 
 
 class TooMuchTogetherError(CarpoolError):
-    """The bodies of a batch are too large once they are decoded; each alone may not be."""
+    """Raised when the decoded bodies of a batch are too large together, though maybe not alone."""
 
     status = 413
 
 
 class DecodedBytes:
-    """How many bytes the bodies of one POST may have together once they are decoded."""
+    """Limits the total size of the decoded bodies of one POST."""
 
     def __init__(self, limit: int = LARGEST_BYTES) -> None:
         self._limit = self._left = limit
 
     def decoded(self, body: memoryview, coding: str) -> memoryview:
-        """A body before it was encoded, as `decoded` does.
+        """Return a decoded body, as `decoded` does.
 
         Raises:
-            NotDecodedError: it cannot be decoded, or is too large by itself.
-            TooMuchTogetherError: it is too large together with those that were decoded before.
+            NotDecodedError: The body cannot be decoded, or is too large by itself.
+            TooMuchTogetherError: The body is too large together with those decoded before.
         """
         try:
             plain = decoded(body, coding, self._left)
@@ -57,11 +57,11 @@ class DecodedBytes:
 
 
 def decoded(body: memoryview, coding: str, limit: int = LARGEST_BYTES) -> memoryview:
-    """The body before it was encoded.
+    """Return the decoded body.
 
     Raises:
-        NotDecodedError: 415, the coding is not known; 400, the bytes are not in it; 413, more than
-            ``limit`` bytes come out.
+        NotDecodedError: With status 415 if the coding is unknown, 400 if the bytes are not valid in
+            it, 413 if the decoded body exceeds ``limit`` bytes.
     """
     coding = coding.strip().lower()
     if coding == "identity":

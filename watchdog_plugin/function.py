@@ -1,8 +1,8 @@
 """The interface of a loaded function: three stages over a batch, of which one needs the model.
 
-`decode` and `encode` may run on any thread, several batches at a time; `run` is only ever called
-for one batch at a time, unless the function says that it takes several. So the next batch is
-decoded while this one runs.
+`decode` and `encode` may run on any thread, for several batches at a time. `run` is called for one
+batch at a time, unless the function declares a higher concurrency. So the next batch is decoded
+while the current one runs.
 """
 
 from __future__ import annotations
@@ -23,43 +23,46 @@ Work = TypeVar("Work")
 
 
 class LoadError(CarpoolError):
-    """The function cannot start; the message names what was found, what was expected, and a fix."""
+    """Raised when the function cannot start.
+
+    The message says what was found, what was expected, and how to fix it.
+    """
 
 
 class BatchFailed(CarpoolError):
-    """The author's code failed for a batch as a whole; each request may still be tried alone."""
+    """Raised when the author's code fails for a whole batch; each request may be retried alone."""
 
 
 class Function(Protocol[Work]):
-    """A loaded function. ``Work`` is whatever it carries from one stage to the next.
+    """A loaded function; ``Work`` is what it passes from one stage to the next.
 
     Attributes:
-        on_main_thread: whether `run` has to be called there.
-        concurrency: how many batches `run` may be called for at the same time.
+        on_main_thread: Whether `run` has to be called on the main thread.
+        concurrency: Number of batches for which `run` may be called concurrently.
     """
 
     on_main_thread: bool
     concurrency: int
 
     def warm_up(self, sizes: Sequence[int]) -> None:
-        """Run once for each batch size, so that the first request does not pay for it.
+        """Run once for each batch size, so that the first request is not slowed down by it.
 
         Raises:
-            LoadError: it cannot run.
+            LoadError: The function cannot run.
         """
 
     def decode(self, items: Sequence[Item]) -> Work:
-        """Prepare the items for the model; one that cannot be becomes its own answer."""
+        """Prepare the items for the model; an item that cannot be decoded gets an error."""
 
     def run(self, work: Work) -> None:
         """Run the model or the author's code on the batch.
 
         Raises:
-            BatchFailed: no item of it has an answer.
+            BatchFailed: No item of the batch has a response.
         """
 
     def encode(self, work: Work) -> list[Answer]:
-        """One answer an item, in order."""
+        """Return one response per item, in order."""
 
     def headers(self, work: Work) -> list[tuple[str, str]]:
-        """Further headers of the answer to the batch, once it has run."""
+        """Return further headers of the response to a batch that has run."""

@@ -1,6 +1,6 @@
-"""Loads an author's ``handler.py``, and checks it before the first request.
+"""Loads an author's ``handler.py`` and checks it before the first request.
 
-Knows the names an author may define and what each may be called with; knows no model and no batch.
+Knows the names an author may define and their signatures, but neither models nor batches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ARGUMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class HandlerModule:
-    """What ``handler.py`` defines; everything is None or empty where it defines nothing."""
+    """The definitions found in ``handler.py``; None or empty where it has none."""
 
     source: Path
     load: Callable[[], object] | None = None
@@ -57,17 +57,17 @@ class HandlerModule:
 
 
 def read(folder: Path, package: str = _PACKAGE) -> HandlerModule:
-    """Import ``handler.py`` of ``folder``, where there is one, and check what it defines.
+    """Import ``handler.py`` from ``folder``, if it exists, and check its definitions.
 
-    It is imported as ``function.handler``, and the folder is on the path: modules beside it are
-    found by ``import beside`` and by ``from . import beside``.
+    It is imported as ``function.handler``, and the folder is added to the path, so that modules
+    beside it can be imported by ``import beside`` and by ``from . import beside``.
 
     Args:
-        folder: the function's.
-        package: the name it is imported under, where there are several.
+        folder: The function's folder.
+        package: Name of the package to import it into; has to differ if there are several.
 
     Raises:
-        LoadError: the folder does not exist, or the file raises or breaks the contract.
+        LoadError: The folder does not exist, or the file raises or breaks the contract.
     """
     if not folder.is_dir():
         msg = (
@@ -86,10 +86,10 @@ def read(folder: Path, package: str = _PACKAGE) -> HandlerModule:
 
 
 def call_load(author: HandlerModule) -> None:
-    """Run the author's `load`.
+    """Call the author's `load`, if defined.
 
     Raises:
-        LoadError: it raised.
+        LoadError: It raised.
     """
     if author.load is None:
         return
@@ -125,7 +125,7 @@ def _execute(name: str, file: Path, locations: list[str] | None = None) -> Modul
 
 
 def _author_raised(source: Path, doing: str, error: BaseException) -> LoadError:
-    """The author's own traceback, without the runtime's frames above it."""
+    """Return an error with the author's own traceback, without the runtime's frames above it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != str(source.resolve()):
         trace = trace.tb_next
@@ -169,7 +169,7 @@ def _checked(source: Path, module: ModuleType) -> HandlerModule:
 
 
 def _stream_paths(module: ModuleType, *, streams: bool) -> tuple[frozenset[str], str]:
-    """The paths whose requests are streamed, and what is wrong with them."""
+    """Return the paths whose requests are streamed, and the problem with them; empty if none."""
     value = getattr(module, "stream_paths", None)
     if value is None:
         return frozenset(), ""
@@ -212,7 +212,10 @@ def _examples(value: object) -> tuple[tuple[bytes, ...], str]:
 
 
 def _warn_of_misspelt(source: Path, module: ModuleType, found: Mapping[str, object]) -> None:
-    """A misspelt hook would be silently skipped; a function that merely looks alike is no error."""
+    """Warn of functions that may be misspelt hooks, which would be skipped silently.
+
+    It is only a warning, as a function with a similar name is not an error.
+    """
     for name, value in vars(module).items():
         own = inspect.isfunction(value) and value.__module__ == module.__name__
         if own and not name.startswith("_") and name not in found:

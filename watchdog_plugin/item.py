@@ -1,7 +1,7 @@
-"""The types an author works with: `Item` comes in, a result, a `Reply` or an `ItemError` goes out.
+"""The types an author works with: `Item` for input; results, `Reply` and `ItemError` for output.
 
-Nothing here knows models, batches or sockets. An item costs nothing until it is asked: its head is
-parsed when the first header is read, and once for all items that share it.
+Knows neither models, batches nor sockets. Items are lazy: a head is parsed when the first header is
+read, and only once for all items that share it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CODED = b"\ncontent-encoding: "
 
 
 class Headers(Mapping[str, str]):
-    """Request headers; names are found in any case, a repeated header is joined by ``, ``."""
+    """Request headers with case-insensitive names; repeated headers are joined by ``, ``."""
 
     __slots__ = ("_values",)
 
@@ -51,7 +51,7 @@ class Headers(Mapping[str, str]):
 
 
 class Line(NamedTuple):
-    """What a head says."""
+    """The parsed request line and headers of a head."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ class Line(NamedTuple):
 
 @SmallCache
 def read_head(head: bytes) -> Line:
-    """The request line and the headers of all items that share ``head``."""
+    """Return the request line and the headers of all items that share ``head``."""
     first_line, pairs = parse_head(head)
     method, _, target = first_line.partition(" ")
     path, _, query = target.partition("?")
@@ -72,9 +72,9 @@ class Item:
     """One request of a batch.
 
     Attributes:
-        head: the request line and the headers as they came; most items of a batch share one.
-        remaining_s: seconds left before the request's deadline when the batch was sent, ``inf``
-            where it has none.
+        head: The request line and the headers as received; most items of a batch share one.
+        remaining_s: Seconds left before the request's deadline when the batch was sent; ``inf`` if
+            it has none.
     """
 
     __slots__ = ("_body", "_coded", "_decoded_bytes", "head", "remaining_s")
@@ -94,13 +94,14 @@ class Item:
 
     @property
     def body(self) -> memoryview:
-        """The request's body, a view into the batch; ``bytes()`` copies it.
+        """The request's body, as a view into the batch; ``bytes()`` copies it.
 
         A body with a ``Content-Encoding`` is decoded when it is first read.
 
         Raises:
-            ItemError: it cannot be decoded. As for `json`, it may be left uncaught.
-            TooMuchTogetherError: not with the others of its batch, which is then divided.
+            ItemError: The body cannot be decoded. As with `json`, it need not be caught.
+            TooMuchTogetherError: The decoded bodies of the batch are too large together; the batch
+                is then divided.
         """
         if self._coded:
             coding = self.headers["content-encoding"]
@@ -119,17 +120,17 @@ class Item:
 
     @property
     def path(self) -> str:
-        """Path under the function's own, such as ``/``, without the query."""
+        """Path relative to the function's own, such as ``/``, without the query."""
         return read_head(self.head).path
 
     @property
     def query(self) -> str:
-        """What follows the path's ``?``, as it was sent."""
+        """Query string after the path's ``?``, as it was sent."""
         return read_head(self.head).query
 
     @property
     def headers(self) -> Headers:
-        """Headers the sidecar passed on."""
+        """Headers forwarded by the sidecar."""
         return read_head(self.head).headers
 
     @property
@@ -138,15 +139,15 @@ class Item:
         return read_head(self.head).headers.get("content-type", "")
 
     def bytes(self) -> bytes:
-        """A copy of the body."""
+        """Return a copy of the body."""
         return bytes(self.body)
 
     def json(self) -> Any:  # noqa: ANN401  JSON is any of six types
-        """The body as JSON.
+        """Return the body parsed as JSON.
 
         Raises:
-            ItemError: it is not JSON. It may be left uncaught, in `handle_batch` too: this item
-                is answered with 400, its neighbours are not disturbed.
+            ItemError: The body is not JSON. It need not be caught, not even in `handle_batch`: this
+                item gets a 400, and the other items are not affected.
         """
         try:
             return json_codec.loads(self.body)
@@ -159,14 +160,14 @@ class Item:
 
 
 class ItemError(Exception):
-    """One request cannot be answered as asked; its neighbours can.
+    """Reports that one request cannot be answered, without failing the rest of its batch.
 
     Return it in the list of results, or raise it in `preprocess` or `postprocess`.
 
     Args:
-        message: for the caller.
-        status: HTTP status of the answer, 400 to 599.
-        item: the item that it is about; only needed to raise it inside `handle_batch`.
+        message: Error message for the caller.
+        status: HTTP status of the response, 400 to 599.
+        item: The item that it is about; only needed if it is raised inside `handle_batch`.
     """
 
     def __init__(self, message: str, status: int = 400, *, item: Item | None = None) -> None:
@@ -180,13 +181,13 @@ class ItemError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer with more to say than its body.
+    """A response with a status, content type or headers of its own.
 
     Attributes:
-        body: bytes, text, or anything with a JSON form; of a `stream`, an iterator of such pieces.
+        body: Bytes, text, or any JSON-serializable value; for a `stream`, an iterator of these.
         status: HTTP status, 200 to 599.
-        content_type: overrides what the body's type implies.
-        headers: further response headers.
+        content_type: Overrides the content type implied by the body's type.
+        headers: Further response headers.
     """
 
     body: object = b""
@@ -196,12 +197,12 @@ class Reply:
 
 
 class Event(NamedTuple):
-    """A piece of a stream with more to say than its data.
+    """A piece of a stream with an event name or id.
 
     Attributes:
-        data: bytes, text, or anything with a JSON form.
-        name: of the event; empty: ``message``, which is what callers listen to by default.
-        id: of the event; empty: none.
+        data: Bytes, text, or any JSON-serializable value.
+        name: Event name; if empty, ``message``, which is what callers listen to by default.
+        id: Event id; empty if it has none.
     """
 
     data: object

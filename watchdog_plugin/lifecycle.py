@@ -1,17 +1,17 @@
-"""Ends the handler process: a thread that waits for signals and for the parent's end.
+"""Ends the handler process: a thread that waits for signals and for the parent's exit.
 
 The rules, and why:
 
-* SIGTERM keeps serving. of-watchdog forwards it at the start of its drain and keeps sending
-  requests; the container's runtime may send it to every process at once. The process that drains is
-  the parent, and the handler goes when the parent has gone.
-* With ``handler_exit_on_term=true`` the process ends with 0 after a SIGTERM, once no request has
-  been in flight for a quarter of a second: a parent that is still emptying its queue keeps it.
-* SIGINT ends it at once: someone is at the keyboard.
-* The parent's end ends it: an orphan would hold the port its successor needs.
+* After SIGTERM the process keeps serving. of-watchdog forwards it at the start of its drain and
+  keeps sending requests, and the container runtime may send it to every process at once. The
+  parent is the process that drains, and the handler exits when the parent has exited.
+* With ``handler_exit_on_term=true`` the process exits with 0 after a SIGTERM, once no request has
+  been in flight for a quarter of a second, so that the parent can still empty its queue.
+* SIGINT ends it at once, as it was sent from a keyboard.
+* The parent's exit ends it, as an orphan would hold the port that its successor needs.
 
-The watcher reads signal numbers from a pipe the interpreter writes in the C handler, so a main
-thread that is deep in a model or in a slow load does not delay them.
+The watcher reads signal numbers from a pipe that the interpreter writes in the C handler, so that a
+main thread that is busy in a model or in a slow load does not delay them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _PARENT = os.getppid()
 
 
 class Lifecycle:
-    """The watching thread; made and started on the main thread.
+    """The watching thread; has to be created and started on the main thread.
 
     Args:
-        exit_on_term: whether SIGTERM ends the process when it is quiet.
-        quiet_s: how long no request has been in flight.
-        clean_up: called before the process ends.
+        exit_on_term: Whether the process exits after SIGTERM once no request is in flight.
+        quiet_s: Returns the seconds for which no request has been in flight.
+        clean_up: Called before the process exits.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Lifecycle:
         self._terminating = False
 
     def start(self) -> None:
-        """Listen to signals and watch the parent from now on."""
+        """Start handling signals and watching the parent process."""
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -68,7 +68,7 @@ class Lifecycle:
         threading.Thread(target=self._watch, args=(reading,), name="watch", daemon=True).start()
 
     def leave(self, code: int) -> NoReturn:
-        """End the process now, whatever threads are doing."""
+        """Exit the process at once, without waiting for other threads."""
         self._clean_up()
         os._exit(code)
 
@@ -94,4 +94,4 @@ class Lifecycle:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Keep the signal from ending the process; the watcher reads it from the pipe."""
+    """Prevent the signal from ending the process; the watcher reads it from the pipe."""

@@ -1,4 +1,4 @@
-"""Loads the function that the settings name, and warms it up."""
+"""Loads the function selected by the settings, and warms it up."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _FIRST_ERROR_STATUS = 400
 
 
 class Loaded(NamedTuple):
-    """What answers requests: those that are streamed, where there are any, and all others."""
+    """The function that handles requests, and the handler of streamed ones if there is any."""
 
     function: Function[Any]
     streaming: Streaming | None
 
 
 def load(settings: HandlerSettings) -> Loaded:
-    """The function in the settings' folder, warmed up for the smallest and the largest batch.
+    """Load the function in the configured folder, and warm it up at the smallest and largest batch.
 
     Raises:
-        LoadError: it cannot start; the message says why and what to do.
+        LoadError: The function cannot start; the message says why and what to do.
     """
     author = authors.read(settings.function_dir)
     model = model_folder.find(settings) if author.handle_batch is None else None
@@ -68,14 +68,14 @@ def load(settings: HandlerSettings) -> Loaded:
 
 
 def _none_batched(items: Sequence[Item]) -> list[ItemError]:
-    """The answers where `stream` answers all requests but HEAD, which has no pieces."""
+    """Return errors, as `stream` handles all requests except HEAD, which has no body."""
     return [ItemError("this function streams its answers: HEAD has none", 405) for _ in items]
 
 
 def _colocated(
     several: Mapping[str, HandlerSettings], common: HandlerModule, repository: Repository
 ) -> Function[Any]:
-    """The functions of several models, each as it would be alone, on one device."""
+    """Return a function of several models on one device, each configured as it would be alone."""
     hooks = ("preprocess", "postprocess", "decode_step")
     unused = [name for name in hooks if getattr(common, name) is not None]
     if unused:
@@ -154,7 +154,7 @@ def _function(
 
 @contextmanager
 def _packages(what: str) -> Iterator[None]:
-    """Report a package that cannot be imported, with how to install it."""
+    """Convert an import error to a `LoadError` that says what to install."""
     try:
         yield
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""What the process writes to stdout and stderr, kept within what a log pump can take.
+"""Writes to stdout and stderr within the limits of of-watchdog's log pump.
 
-of-watchdog's pump ends for good at a line of 64 KiB, after which the pipe fills and the function
-blocks in its next print. So our own messages are bounded, and the author's lines are split. This
-file never sees a payload, and writing a log never fails a request.
+The pump stops permanently at a line of 64 KiB; the pipe then fills and the function blocks in its
+next print. So our own messages are bounded, and the author's lines are split. Payloads are never
+logged, and a failed log write never fails a request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FAILURES_PER_S = 10
 
 
 def bounded(text: str, limit: int = MESSAGE_BYTES) -> str:
-    """``text`` in at most ``limit`` bytes: its start and its end, and a mark between them."""
+    """Return ``text`` in at most ``limit`` bytes: its start, a mark, and its end."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text
@@ -36,14 +36,14 @@ def bounded(text: str, limit: int = MESSAGE_BYTES) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An error's type and message on one bounded line."""
+    """Return an error's type and message on one line of bounded length."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     return bounded(f"{name}: {text}" if text else name, 500)
 
 
 def say(message: str) -> None:
-    """Write one bounded message to stderr."""
+    """Write one message of bounded length to stderr."""
     try:
         sys.stderr.write(f"handler: {bounded(message)}\n")
         sys.stderr.flush()
@@ -52,7 +52,7 @@ def say(message: str) -> None:
 
 
 class _Budget:
-    """At most so many per second, so that a failing model does not turn the disk into a log."""
+    """Limits the messages per second, so that a failing model does not fill the disk with logs."""
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s
@@ -73,7 +73,7 @@ _failures = _Budget(_FAILURES_PER_S)
 
 
 def say_failure(where: str, error: BaseException, *, trace: bool = True) -> None:
-    """Write what an unexpected error was and where it came from; ten a second at most."""
+    """Log an unexpected error with its traceback, at most ten per second."""
     if _failures.take():
         lines = traceback.format_exception(error) if trace else []
         say("\n".join([f"{where} raised {describe(error)}", "".join(lines)]).rstrip())
@@ -91,19 +91,19 @@ class LineSplitter(io.BufferedIOBase):
         self._lock = threading.Lock()
 
     def writable(self) -> bool:
-        """Always: it is a log."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """The descriptor written to, as programs started by the author may inherit it."""
+        """Return the target's descriptor, as programs started by the author may inherit it."""
         return self._target.fileno()
 
     def isatty(self) -> bool:
-        """Whether a person reads it."""
+        """Return whether the target is a terminal."""
         return self._target.isatty()
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Pass ``data`` on, with a line break wherever a line would grow past the limit."""
+        """Write ``data``, with a line break wherever a line would exceed the limit."""
         text = bytes(data)
         with self._lock:
             pieces = b"\n".join([self._split(line, i) for i, line in enumerate(text.split(b"\n"))])
@@ -115,7 +115,7 @@ class LineSplitter(io.BufferedIOBase):
         return len(text)
 
     def _split(self, line: bytes, index: int) -> bytes:
-        """Break one line; the first of a write continues the last of the write before."""
+        """Split one line; the first line of a write continues the last line of the write before."""
         if index:
             self._length = 0
         parts = []
@@ -130,7 +130,7 @@ class LineSplitter(io.BufferedIOBase):
 
 
 def protect_streams() -> None:
-    """Put a `LineSplitter` under ``sys.stdout`` and ``sys.stderr``."""
+    """Wrap ``sys.stdout`` and ``sys.stderr`` in a `LineSplitter`."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         splitter = LineSplitter(stream.buffer, name=stream.name)

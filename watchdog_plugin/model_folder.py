@@ -1,9 +1,9 @@
-"""Finds the model file that a handler serves: the one configured, a variant, or model.onnx.
+"""Finds the model file that a handler serves: the configured one, a variant, or model.onnx.
 
-Variants are what `carpool register` has written into the function's folder, run in it as it is:
-``variants/APP/variants.json`` with the model files beside it. ``model_variant`` names one; the
-scaler sets it in the instances that it starts. Without it, and without a model.onnx, it is the most
-accurate.
+Variants are what `carpool register` writes when it is run in the function's folder:
+``variants/APP/variants.json`` with the model files beside it. ``model_variant`` selects one; the
+scaler sets it in the instances that it starts. If it is not set and there is no model.onnx, the
+most accurate variant is served.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _LIST = "variants.json"
 
 
 class ModelFile(NamedTuple):
-    """A file, and the variant that it is; empty: the model has none."""
+    """A model file and the name of its variant; empty if the model has none."""
 
     path: Path
     variant: str = ""
 
 
 def find(settings: HandlerSettings) -> ModelFile | None:
-    """The model to serve; None: there is none.
+    """Return the model to serve; None if there is none.
 
     Raises:
-        LoadError: the variant that is named is not there, or the list cannot be read.
+        LoadError: The named variant does not exist, or the list cannot be read.
     """
     if settings.model_path_given:
         return ModelFile(settings.model_path, settings.variant)
@@ -48,10 +48,10 @@ def find(settings: HandlerSettings) -> ModelFile | None:
 
 
 def several(settings: HandlerSettings) -> dict[str, HandlerSettings]:
-    """What each of several models in ``models/NAME`` is served by; empty: there are none.
+    """Return the settings of each model in ``models/NAME``, by name; empty if there are none.
 
     Raises:
-        LoadError: there is another model beside them.
+        LoadError: There is another model besides these.
     """
     if settings.model_path_given:
         return {}
@@ -69,10 +69,10 @@ def several(settings: HandlerSettings) -> dict[str, HandlerSettings]:
 
 
 def listing(folder: Path) -> Path | None:
-    """The list of variants in a function's folder, if there is one.
+    """Return the path of the list of variants in a function's folder; None if there is none.
 
     Raises:
-        LoadError: there are several.
+        LoadError: There are several lists.
     """
     place = folder / "variants"
     found = sorted({*place.glob(_LIST), *place.glob(f"*/{_LIST}")})

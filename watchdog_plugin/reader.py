@@ -1,8 +1,8 @@
-"""HTTP/1.1 requests off a blocking stream: only what a watchdog, a sidecar or curl sends.
+"""Reads HTTP/1.1 requests from a blocking stream: only what a watchdog, a sidecar or curl sends.
 
-Written by hand for speed: the standard library's parser goes through the e-mail package and costs
-more than a small model's run. Everything is bounded, and what is ambiguous (two lengths, folded
-headers, unknown codings) is refused rather than guessed.
+Hand-written for speed: the standard library's parser uses the e-mail package and costs more than a
+small model's run. All sizes are bounded, and ambiguous input (two lengths, folded headers, unknown
+codings) is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSION_UNKNOWN = re.compile(rb".* HTTP/[0-9.]+\r?\n").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one connection may ask for."""
+    """Limits of the server's requests and connections."""
 
     head_bytes: int = 64 * 1024
     body_bytes: int = 64 * 1024 * 1024
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Request:
-    """One whole request; header names are lower case, repeated headers joined by ``, ``."""
+    """A complete request; header names are lower case, repeated headers are joined by ``, ``."""
 
     method: str
     target: str
@@ -50,7 +50,7 @@ class Request:
 
 
 class ProtocolError(Exception):
-    """The bytes are not a request that can be served; the connection ends with ``status``."""
+    """Raised when a request cannot be served; the connection is closed after ``status``."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -58,22 +58,22 @@ class ProtocolError(Exception):
 
 
 class CutOffError(ConnectionError):
-    """The peer went away in the middle of a request."""
+    """Raised when the peer closes the connection in the middle of a request."""
 
 
 def read_request(
     stream: BufferedReader[Any], limits: Limits, go_on: Callable[[], None]
 ) -> Request | None:
-    """The next request, or None where the peer has ended the connection between requests.
+    """Return the next request; None if the peer has closed the connection between requests.
 
     Args:
-        stream: where the bytes come from.
-        limits: bounds of head and body.
-        go_on: called when the peer waits for ``100 Continue`` before it sends the body.
+        stream: The stream to read from.
+        limits: Limits of head and body.
+        go_on: Called when the peer waits for ``100 Continue`` before it sends the body.
 
     Raises:
-        ProtocolError: it cannot be served.
-        CutOffError: the peer went away in the middle.
+        ProtocolError: The request cannot be served.
+        CutOffError: The peer closed the connection in the middle of the request.
     """
     line = stream.readline(limits.head_bytes + 1)
     if line in _BLANK:  # tolerated between requests, RFC 9112 section 2.2
@@ -118,7 +118,7 @@ def _read_headers(stream: BufferedReader[Any], left_bytes: int) -> dict[str, str
 
 @SmallCache
 def _header(line: bytes) -> tuple[str, str]:
-    """Name and value; cached, as a sidecar sends the same lines with each batch."""
+    """Return a header's name and value; cached, as sidecars repeat the same lines."""
     name, colon, text = line.partition(b":")
     text = text.strip(b" \t\r\n")
     if not colon or not _NAME(name) or b"\r" in text or b"\0" in text:

@@ -1,8 +1,8 @@
-"""A blocking HTTP/1.1 server: one thread a connection, TCP or a Unix socket, keep-alive.
+"""A blocking HTTP/1.1 server: one thread per connection, TCP or a Unix socket, keep-alive.
 
-Threads, because the callers are few (a watchdog or a sidecar) and the work behind is a model that
-lets go of the interpreter: a second connection is read and decoded while the first is computed.
-Knows nothing of batches; an application turns a request into a response.
+It uses threads because callers are few (a watchdog or a sidecar) and the work is a model that
+releases the interpreter lock: one request is read and decoded while another is computed. Knows
+nothing of batches; an application converts a request to a response.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _NO_SOCKET = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK))  # what it l
 
 
 class Response(NamedTuple):
-    """What an application answers.
+    """The response of an application.
 
     Attributes:
-        pieces: of a body that is streamed, what follows its beginning, ``body``; it is closed when
-            the peer goes away. None: the body is whole.
+        pieces: The rest of a streamed body, after ``body``; closed when the peer disconnects. None
+            if the body is complete.
     """
 
     status: int
@@ -59,10 +59,10 @@ class Response(NamedTuple):
 
 
 class Server:
-    """Listens, reads requests, writes what ``application`` answers.
+    """Listens, reads requests, and sends the responses of ``application``.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: It cannot listen on the address.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ class Server:
         self.address = Address(host, port, address.path)
 
     def start(self) -> None:
-        """Accept connections from now on, in the background."""
+        """Start accepting connections in the background."""
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
     def quiet_s(self) -> float:
-        """How long no request has been in flight; 0 while one is."""
+        """Return the seconds since a request was last in flight; 0 if one is."""
         with self._lock:
             return 0.0 if self._in_flight else time.monotonic() - self._last_end_s
 
     def close(self) -> None:
-        """Stop listening, and take a Unix socket's file away."""
+        """Stop listening, and remove the file of a Unix socket."""
         self._listener.close()
         if self.address.path:
             with contextlib.suppress(OSError):
@@ -144,7 +144,7 @@ class Server:
         stream: io.BufferedReader[socket.SocketIO],
         go_on: Callable[[], None],
     ) -> bool:
-        """Read and answer one request; whether another may follow."""
+        """Read one request and respond; return whether another may follow."""
         request = read_request(stream, self._limits, go_on)
         if request is None:
             return False
@@ -195,7 +195,7 @@ def _head(response: Response, framing: list[str], *, keep_alive: bool) -> bytes:
 
 
 def _stream(connection: socket.socket, response: Response, *, keep_alive: bool) -> None:
-    """Send a body piece by piece; a peer that goes away is noticed at the next one."""
+    """Send a body piece by piece; stop at the next piece if the peer has disconnected."""
     pieces = response.pieces
     assert pieces is not None  # noqa: S101  or it is not streamed
     left = select.poll()
@@ -218,7 +218,7 @@ def _chunk(piece: bytes) -> bytes:
 
 
 def _linger(connection: socket.socket) -> None:
-    """Read on for a moment: closing with unread bytes would reset the answer away."""
+    """Read unread bytes briefly, as closing with unread bytes could discard the response."""
     connection.shutdown(socket.SHUT_WR)
     connection.settimeout(_LINGER_S)
     left = _LINGER_BYTES
@@ -246,7 +246,7 @@ def _listen(address: Address) -> socket.socket:
 
 
 def _remove_stale(path: str) -> None:
-    """Take away the socket file of a process that was killed; leave a living one's alone."""
+    """Remove the socket file of a process that was killed, but not that of a running one."""
     try:
         if not Path(path).is_socket():
             return

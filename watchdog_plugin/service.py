@@ -1,7 +1,7 @@
-"""Answers the handler's requests: probes, batches, and single requests.
+"""Handles the handler's requests: probes, batches, and single requests.
 
-Knows the paths and the content type of the protocol with the sidecar; knows neither sockets nor
-what a function is made of.
+Knows the paths and the content type of the protocol with the sidecar, but neither sockets nor what
+a function is made of.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ class Service:
     """The application behind the server; ready once `open` has given it an engine.
 
     Args:
-        key: What a request that is no probe must present; empty: nothing.
-        answer_max_bytes: Of all bodies in the answer to one batch; each item keeps to it by itself.
-        decoded_max_bytes: Of all bodies of one POST that have a ``Content-Encoding``.
+        key: Key that requests other than probes must present; if empty, none is required.
+        answer_max_bytes: Maximum total size of the bodies in the response to one batch; each item
+            has its own limit besides.
+        decoded_max_bytes: Maximum total decoded size of the bodies of one POST that have a
+            ``Content-Encoding``.
     """
 
     def __init__(
@@ -54,12 +56,12 @@ class Service:
         self._streaming: Streaming | None = None
 
     def open(self, engine: BatchRunner, streaming: Streaming | None = None) -> None:
-        """Answer requests from now on, those with ``streaming`` that it takes; before, with 503."""
+        """Start serving requests, streamed ones with ``streaming``; until then they get a 503."""
         self._streaming = streaming
         self._engine = engine
 
     def __call__(self, request: Request) -> Response:
-        """Answer one request; never raises."""
+        """Return the response to one request; never raises."""
         path = request.target.partition("?")[0]
         engine = self._engine
         if path == "/_/health" or (path == "/_/ready" and engine is not None):
@@ -91,7 +93,7 @@ class Service:
             return Response(500, errors.body("internal error, see the function's log"))
 
     def _abilities(self, engine: BatchRunner | None) -> list[tuple[str, str]]:
-        """Headers of a ready handler's probe: what it can do beside one batch at a time."""
+        """Return probe headers with the abilities of a ready handler: concurrency, streaming."""
         headers = []
         if engine is not None and engine.concurrency > 1:
             headers.append((wire.CONCURRENCY_HEADER, str(engine.concurrency)))
@@ -105,7 +107,7 @@ class Service:
 
 
 def _items(request: Request, decoded_bytes: DecodedBytes) -> tuple[list[Item], Sequence[int]]:
-    """The items of a batch, and their ids."""
+    """Return the items of a batch, and their ids."""
     ids, remaining_s, heads, bodies = wire.decode_request(request.body)
     parts = zip(bodies, heads, remaining_s, strict=True)
     return [Item(body, head, left_s, decoded_bytes) for body, head, left_s in parts], ids

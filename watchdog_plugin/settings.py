@@ -1,7 +1,7 @@
-"""The handler's own settings, read strictly from the environment; nothing else reads it.
+"""The handler's own settings, read strictly from the environment, and only here.
 
-How a function is batched is `carpool.settings`' business; the handler takes two values from there:
-the cores a model may use and the most rows of one run.
+How a function is batched is decided by `carpool.settings`; the handler takes a few values from
+there, such as the cores a model may use and the maximum number of rows of one run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MEBIBYTES = setting_types.mebibytes()
 
 
 def _lengths() -> SettingType:
-    """Variable lengths, in the words of handler.py."""
+    """Return the type of variable-length declarations, with the names of handler.py."""
     declared = setting_types.document('a JSON object, as in {"ragged": {"input_ids": 1}}')
 
     def read(text: str) -> Any:  # noqa: ANN401  what `declared` reads
@@ -48,7 +48,7 @@ def _lengths() -> SettingType:
 
 
 def _rules() -> SettingType:
-    """Rules of lazy batching."""
+    """Return the type of the lazy batching rules."""
     expected = f"a JSON object of {', '.join(field.name for field in fields(Rules))}"
     given = setting_types.document(expected)
 
@@ -70,9 +70,9 @@ class HandlerSettings:
     """The settings of one handler process.
 
     Attributes:
-        model_path_given: it was not left to be found.
-        batch_max: the function's largest batch.
-        lazy: whether the function's batches run stage by stage.
+        model_path_given: Whether the model path was configured explicitly.
+        batch_max: The function's maximum batch size.
+        lazy: Whether the function's batches run stage by stage.
     """
 
     listen: str = variable(
@@ -151,10 +151,11 @@ class HandlerSettings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
-        """Read the environment.
+        """Read the settings from the environment.
 
         Raises:
-            ConfigError: every unknown ``handler_*`` or ``carpool_*`` name and every bad value.
+            ConfigError: Lists every unknown ``handler_*`` or ``carpool_*`` name and every invalid
+                value.
         """
         problems = Problems()
         function = problems.attempt(lambda: FunctionSettings.from_env(env)) or FunctionSettings()

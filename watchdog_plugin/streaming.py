@@ -1,8 +1,8 @@
-"""Runs an author's `stream`: its pieces go to the caller as they are yielded.
+"""Runs an author's `stream` and sends its pieces to the caller as they are yielded.
 
-A stream runs on the thread of its connection, beside batches and other streams. Its first piece is
-computed before anything is sent, so that an error until then has a status of its own. A caller that
-leaves closes the generator at its next piece.
+A stream runs on the thread of its connection, in parallel with batches and other streams. Its first
+piece is computed before anything is sent, so that an error before it gets its own status. If the
+caller disconnects, the generator is closed at its next piece.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _AS_IT_IS = (str, bytes, bytearray, memoryview)
 
 
 class Streaming:
-    """Streams what an author's `stream` yields.
+    """Streams the output of an author's `stream`.
 
     Args:
-        author: has `stream`.
-        everything: it answers every request, as there is nothing else that would.
-        answer_max_bytes: of an answer that is whole.
+        author: Definitions of the author, with `stream`.
+        everything: Whether it handles every request, as the function has no other handler.
+        answer_max_bytes: Maximum size of a response that is not streamed.
     """
 
     def __init__(
@@ -64,23 +64,23 @@ class Streaming:
 
     @classmethod
     def of(cls, author: HandlerModule, answer_max_bytes: int, *, everything: bool) -> Self | None:
-        """That of a handler with `stream`; None without."""
+        """Return the streaming of a handler; None if it does not define `stream`."""
         if author.stream is None:
             return None
         return cls(author, everything=everything, answer_max_bytes=answer_max_bytes)
 
     def takes(self, item: Item) -> bool:
-        """Whether a request is streamed."""
+        """Return whether a request is streamed."""
         return item.method != "HEAD" and self.rule.admits(item.path, item.headers.get("accept", ""))
 
     def sent_back(self) -> Answer:
-        """The answer to an item of a batch that is to come by itself."""
+        """Return the response to a batched item that has to be sent again by itself."""
         text = "this request is streamed: it cannot be answered within a batch"
         head = wire.build_head("", [("content-type", answers.JSON), _MARK])
         return answers.Answer(wire.STREAM_STATUS, head, errors.body(text))
 
     def answer(self, item: Item) -> Response:
-        """The answer to one request, with its first piece; never raises."""
+        """Return the response to one request, with its first piece; never raises."""
         made = self._run(item)
         try:
             first: Answer | Response = next(made)
@@ -94,7 +94,7 @@ class Streaming:
         return _whole(first)
 
     def _run(self, item: Item) -> Generator[Any]:
-        """The answer if it is whole, or the response with its first piece, and then the others."""
+        """Yield the complete response, or else one with the first piece and then the others."""
         with self._place():
             result = self._stream(item)
             reply = result if isinstance(result, Reply) else Reply(result)
@@ -114,7 +114,10 @@ class Streaming:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        """Hold a place while a stream runs; an author's code may be stuck in its own."""
+        """Occupy one of the places for concurrent streams; refuse the stream if all are taken.
+
+        The number is limited, as an author's code may never return.
+        """
         if not self._places.acquire(blocking=False):
             msg = f"{_AT_ONCE} streams run already"
             raise Overloaded(msg, retry_after_s=1.0)
@@ -126,7 +129,7 @@ class Streaming:
 
 @contextmanager
 def _closing(pieces: Iterator[object]) -> Iterator[Iterator[object]]:
-    """Have an author's generator run its ``finally``, however its stream ends."""
+    """Close an author's generator, so that its ``finally`` runs, however its stream ends."""
     try:
         yield pieces
     finally:
@@ -137,7 +140,7 @@ def _closing(pieces: Iterator[object]) -> Iterator[Iterator[object]]:
 
 
 def _events(pieces: Iterator[object]) -> Iterator[bytes]:
-    """Pieces as server-sent events; what fails after the first one is the last event."""
+    """Yield pieces as server-sent events; an error after the first one becomes the last event."""
     event = b""
     try:
         for piece in pieces:
@@ -155,7 +158,7 @@ def _events(pieces: Iterator[object]) -> Iterator[bytes]:
 
 
 def _raw(pieces: Iterator[object]) -> Iterator[bytes]:
-    """Pieces as they are, JSON a line each; what fails after the first one cuts the answer off."""
+    """Yield pieces unchanged, JSON one per line; a later error aborts the response."""
     data = None
     try:
         for piece in pieces:
@@ -194,7 +197,7 @@ def _bytes(piece: object) -> bytes:
 
 
 def _failure(error: BaseException) -> Answer:
-    """What the caller of a stream is told; what is no refusal of its own is logged."""
+    """Return the response for an error of a stream; log it unless it is an `ItemError`."""
     if isinstance(error, ItemError):
         return answers.failure(error.status, error)
     logs.say_failure("stream", error)

@@ -1,4 +1,7 @@
-"""The model as a BentoML service: one worker. Annotations must be real here: BentoML reads them."""
+"""The model as a BentoML service with one worker.
+
+Annotations must not be strings here, because BentoML reads them.
+"""
 
 import os
 from typing import Annotated
@@ -14,7 +17,7 @@ Rows = Annotated[np.ndarray, DType("float32"), Shape((-1, *SHAPE))]
 
 @bentoml.service(workers=1, logging={"access": {"enabled": False}})
 class Bench:
-    """Rows in, rows out; BentoML concatenates the batch and takes it apart."""
+    """Service that takes and returns rows; BentoML concatenates and splits the batch."""
 
     def __init__(self) -> None:
         self._model = Model()
@@ -23,5 +26,5 @@ class Bench:
         route="/predict", batchable=True, max_batch_size=BATCH_MAX, max_latency_ms=LATENCY_MS
     )
     def predict(self, instances: Rows) -> Array:
-        """A batch."""
+        """Return the predictions for a batch."""
         return self._model.run(instances)

@@ -1,7 +1,4 @@
-"""What ONNX Runtime does in a loop, with nothing around it: runs a second by batch size.
-
-Prints one JSON object, rows a second by batch size.
-"""
+"""Measure ONNX Runtime alone in a loop, and print rows per second by batch size as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ SPAN_S = float(os.environ["BENCH_SPAN_S"])
 
 
 def rows_per_second(model: Model, size: int) -> float:
-    """Rows a second in batches of ``size``."""
+    """Return the rows per second in batches of ``size``."""
     batch = np.random.default_rng(7).standard_normal((size, *SHAPE)).astype(np.float32)
     start_s = time.perf_counter()
     runs = 0

@@ -1,4 +1,4 @@
-"""The model as a Flask app that knows nothing of batches but that a request may have many rows."""
+"""The model as a Flask app without batching of its own; a request may have many rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ turn = threading.Lock()
 
 @app.post("/")
 def predict() -> ResponseReturnValue:
-    """A prediction for each instance."""
+    """Return a prediction for each instance."""
     try:
         rows = np.array(request.get_json()["instances"], np.float32)
     except (KeyError, TypeError, ValueError) as error:

@@ -11,7 +11,7 @@ from model import PORT, Model
 
 
 class Bench(kserve.Model):  # type: ignore[misc]
-    """Open Inference Protocol in and out."""
+    """Model that speaks the Open Inference Protocol."""
 
     def __init__(self) -> None:
         super().__init__("bench")
@@ -19,7 +19,7 @@ class Bench(kserve.Model):  # type: ignore[misc]
         self.ready = True
 
     def predict(self, payload: InferRequest, headers: object = None) -> InferResponse:
-        """A prediction for each row."""
+        """Return a prediction for each row."""
         del headers
         rows = payload.inputs[0].as_numpy().astype(np.float32, copy=False)
         outputs = self._model.run(rows)

@@ -1,4 +1,7 @@
-"""The model behind LitServe: one worker. Annotations must be real here: FastAPI reads them."""
+"""The model behind LitServe with one worker.
+
+Annotations must not be strings here, because FastAPI reads them.
+"""
 
 from typing import Annotated, Any
 
@@ -8,7 +11,7 @@ from model import BATCH_MAX, PORT, RAW, WAIT_S, Array, Model, row, row_of_bytes
 
 
 class Bench(litserve.LitAPI):
-    """JSON by FastAPI."""
+    """API with JSON bodies, parsed by FastAPI."""
 
     def setup(self, device: str) -> None:
         """Load the model."""
@@ -16,37 +19,37 @@ class Bench(litserve.LitAPI):
         self.model = Model()
 
     def decode_request(self, request: dict[str, Any]) -> Array:
-        """One parsed body."""
+        """Return the row of a parsed body."""
         return row(request)
 
     def batch(self, inputs: list[Array]) -> list[Array]:
-        """As it comes: the model stacks rows itself."""
+        """Return the inputs unchanged, as the model stacks rows itself."""
         return inputs
 
     def predict(self, x: list[Array]) -> Array:
-        """A batch of rows."""
+        """Return the predictions for a batch of rows."""
         return self.model.run(x)
 
     def unbatch(self, output: Array) -> list[Array]:
-        """Row by row."""
+        """Split the output into rows."""
         return list(output)
 
     def encode_response(self, output: Array) -> object:
-        """One answer."""
+        """Return the response for one row."""
         return {"predictions": [output.tolist()]}
 
 
 class BenchRaw(Bench):
-    """Float32 bytes."""
+    """API with float32 bytes as bodies."""
 
     def decode_request(
         self, request: Annotated[bytes, Body(media_type="application/octet-stream")]
     ) -> Array:
-        """One body."""
+        """Return the row of a body."""
         return row_of_bytes(request)
 
     def encode_response(self, output: Array) -> Response:
-        """One answer."""
+        """Return the response for one row."""
         return Response(output.tobytes(), media_type="application/octet-stream")
 
 

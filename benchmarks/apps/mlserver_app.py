@@ -1,4 +1,4 @@
-"""The model as a custom runtime of MLServer."""
+"""The model as a custom MLServer runtime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from model import Model
 
 
 class Bench(MLModel):
-    """Open Inference Protocol in and out; MLServer concatenates the batch."""
+    """Model that speaks the Open Inference Protocol; MLServer concatenates the batch."""
 
     async def load(self) -> bool:
         """Load the model."""
@@ -17,7 +17,7 @@ class Bench(MLModel):
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        """A batch."""
+        """Return the predictions for a batch."""
         rows = NumpyCodec.decode_input(payload.inputs[0])
         output = NumpyCodec.encode_output("y", self._model.run(rows.astype("float32", copy=False)))
         return InferenceResponse(model_name=self.name, outputs=[output])

@@ -1,6 +1,6 @@
-"""The model as every peer's application uses it: one session, one thread, counted runs.
+"""The model as used by every peer's application: one session, one thread, counted runs.
 
-Runs in the peers' environments: NumPy and ONNX Runtime and nothing of ours.
+It runs in the peers' environments, so it depends on NumPy and ONNX Runtime only, not on Carpool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Model:
-    """The model of the case, warmed up."""
+    """The model of the case, already warmed up."""
 
     def __init__(self) -> None:
         options = ort.SessionOptions()
@@ -41,7 +41,7 @@ class Model:
         self._counts = np.memmap(os.environ["BENCH_COUNTS"], np.int64, "w+", shape=(2,))
 
     def run(self, rows: Sequence[Array] | Array) -> Array:
-        """The model's output for some rows."""
+        """Return the model's output for the rows."""
         batch = rows if isinstance(rows, np.ndarray) else np.stack(rows)
         self._counts += (1, len(batch))
         outputs: Array = self._session.run(None, {self._input: batch})[0]
@@ -49,10 +49,10 @@ class Model:
 
 
 def row(body: dict[str, Any]) -> Array:
-    """The one instance of a parsed ``{"instances": [[...]]}``."""
+    """Return the only instance of a parsed ``{"instances": [[...]]}``."""
     return np.array(body["instances"][0], np.float32)
 
 
 def row_of_bytes(body: bytes) -> Array:
-    """The row whose float32 values are ``body``."""
+    """Return the row whose float32 values are ``body``."""
     return np.frombuffer(body, np.float32).reshape(SHAPE)

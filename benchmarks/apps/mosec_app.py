@@ -1,4 +1,4 @@
-"""The model behind Mosec: one worker, one stage."""
+"""The model behind Mosec, with one worker and one stage."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ ORJSON = os.environ["BENCH_JSON"] == "orjson"
 
 
 class Bench(Worker):
-    """JSON by Mosec's base class."""
+    """Worker whose JSON is handled by Mosec's base class."""
 
     def __init__(self) -> None:
         super().__init__()
         self._model = Model()
 
     def forward(self, data: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A batch of parsed bodies."""
+        """Return the predictions for a batch of parsed bodies."""
         outputs = self._model.run([row(body) for body in data])
         return [{"predictions": [out]} for out in outputs.tolist()]
 
 
 class BenchOrjson(Bench):
-    """JSON by orjson, straight from NumPy."""
+    """Worker whose JSON is handled by orjson, directly from NumPy arrays."""
 
     def deserialize(self, data: bytes) -> object:
-        """One body; what is none is refused as the base class does."""
+        """Parse a body; refuse an invalid one as the base class does."""
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:
             raise DecodingError from error
 
     def forward(self, data: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A batch of parsed bodies."""
+        """Return the predictions for a batch of parsed bodies."""
         outputs = self._model.run([row(body) for body in data])
         return [{"predictions": out[None]} for out in outputs]
 
     def serialize(self, data: object) -> bytes:
-        """One answer."""
+        """Return the body of one response."""
         return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 class BenchRaw(Bench):
-    """Float32 bytes."""
+    """Worker with float32 bytes as bodies."""
 
     def deserialize(self, data: bytes) -> Array:
-        """One body."""
+        """Return the row of a body."""
         return row_of_bytes(data)
 
     def forward(self, data: list[Array]) -> list[Array]:
-        """A batch of rows."""
+        """Return the predictions for a batch of rows."""
         return list(self._model.run(data))
 
     def serialize(self, data: Array) -> bytes:
-        """One answer."""
+        """Return the body of one response."""
         return data.tobytes()
 
 

@@ -1,7 +1,7 @@
 """The model as a function of the OpenFaaS template python3-http: its index.py and a handler.
 
-The template's four waitress threads share one model here, one at a time, as everywhere in this
-comparison; ``json`` is the standard one, which is what the template's examples use.
+The template's four waitress threads share one model here and use it one at a time, as in the rest
+of this comparison. ``json`` is the standard library's, as in the template's examples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ turn = threading.Lock()
 
 
 class Event:
-    """As in the template."""
+    """Event, as in the template."""
 
     def __init__(self) -> None:
         self.body = request.get_data()
@@ -31,7 +31,7 @@ class Event:
 
 
 def handle(event: Event) -> dict[str, Any]:
-    """The function's author's part."""
+    """Handle a request; this is the part that the function's author writes."""
     rows = row_of_bytes(event.body) if RAW else row(json.loads(event.body))
     with turn:
         outputs = model.run(rows[None])
@@ -42,7 +42,7 @@ def handle(event: Event) -> dict[str, Any]:
 @app.route("/", defaults={"path": ""}, methods=["GET", "PUT", "POST", "PATCH", "DELETE"])
 @app.route("/<path:path>", methods=["GET", "PUT", "POST", "PATCH", "DELETE"])
 def call_handler(path: str) -> tuple[Any, ...]:
-    """As in the template."""
+    """Call the handler, as in the template."""
     del path
     answer = handle(Event())
     return answer["body"], answer["statusCode"]

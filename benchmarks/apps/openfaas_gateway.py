@@ -1,4 +1,4 @@
-"""OpenFaaS's own gateway in front of a command that provides functions: both start and end here."""
+"""Run OpenFaaS's own gateway in front of a provider command; both start and end here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model as a Ray Serve deployment: one replica, ``serve.batch``, bodies read by orjson."""
+"""The model as a Ray Serve deployment with one replica, ``serve.batch``, and orjson."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ MOST_ONGOING = 10_000  # the default of 5 would leave no room for a batch
 
 @serve.deployment(max_ongoing_requests=MOST_ONGOING, ray_actor_options={"num_cpus": 1})
 class Bench:
-    """A body in, an answer out; a batch in between."""
+    """Deployment that batches single requests."""
 
     def __init__(self) -> None:
         self._model = Model()
 
     @serve.batch(max_batch_size=BATCH_MAX, batch_wait_timeout_s=WAIT_S)
     async def predict(self, rows: list[Array]) -> list[Array]:
-        """A batch of rows."""
+        """Return the predictions for a batch of rows."""
         return list(self._model.run(rows))
 
     async def __call__(self, request: Request) -> Response:
-        """One request."""
+        """Handle one request."""
         body = await request.body()
         if RAW:
             output = await self.predict(row_of_bytes(body))

@@ -1,4 +1,4 @@
-"""BentoML: one worker, adaptive batching on."""
+"""BentoML: one worker, with adaptive batching."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _launch(setup: Setup) -> Launch:
 
 
 def _latencies_ms(case: Case) -> tuple[float, ...]:
-    """It finds its waiting time itself; what one sets is the latency beyond which it gives up."""
+    """Return the latency limits to try, as BentoML finds its waiting time itself."""
     return (1e3 * case.slo_s, _DEFAULT_LATENCY_MS)
 
 

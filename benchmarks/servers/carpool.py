@@ -69,7 +69,7 @@ def _behind_gateway(setup: Setup) -> Launch:
 
 
 def _function(setup: Setup) -> Path:
-    """The author's folder."""
+    """Write the function's folder as its author would, and return it."""
     folder = setup.scratch / "function"
     folder.mkdir(exist_ok=True)
     if setup.case.raw:

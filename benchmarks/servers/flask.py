@@ -1,4 +1,4 @@
-"""A Flask app under gunicorn, as authors have it: one process, alone or with Carpool in front."""
+"""A typical Flask app under gunicorn: one process, alone or with Carpool in front."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""KServe's Python server: a model of its own in its one process, alone or with Carpool in front.
+"""KServe's Python server: a custom model in its one process, alone or with Carpool in front.
 
-Its batcher is not part of it, but of an agent beside it.
+KServe's batcher is not part of this server, but of an agent beside it.
 """
 
 from __future__ import annotations

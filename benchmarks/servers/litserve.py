@@ -1,4 +1,4 @@
-"""LitServe: one worker, its own batching."""
+"""LitServe: one worker, with its own batching."""
 
 from __future__ import annotations
 

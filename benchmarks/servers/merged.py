@@ -1,4 +1,4 @@
-"""Carpool's sidecar in front of a server that knows nothing of it: requests are merged."""
+"""Carpool's sidecar in front of an unmodified server: the sidecar merges requests."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ROOT = Path(__file__).parent.parent.parent
 
 
 def in_front_of(server: Server, wire: str, launch: Callable[[Setup], Launch]) -> Server:
-    """The same server behind a sidecar.
+    """Return the same server behind a sidecar.
 
     Args:
         server: as it is compared alone.
         wire: the form of its requests.
-        launch: how it is started, without batching of its own.
+        launch: how it is started without its own batching.
     """
     return dataclasses.replace(
         server,

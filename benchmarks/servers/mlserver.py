@@ -1,4 +1,4 @@
-"""MLServer: a custom runtime in its own process, adaptive batching on, or Carpool in front."""
+"""MLServer: a custom runtime in its own process, with adaptive batching or Carpool in front."""
 
 from __future__ import annotations
 

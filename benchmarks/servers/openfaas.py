@@ -1,4 +1,4 @@
-"""Today's OpenFaaS Python template: Flask behind waitress with four threads, no batching."""
+"""The current OpenFaaS Python template: Flask behind waitress with four threads, no batching."""
 
 from __future__ import annotations
 

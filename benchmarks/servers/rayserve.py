@@ -1,7 +1,7 @@
-"""Ray Serve: one replica, its batching; throughput-optimised, and asked without its proxy.
+"""Ray Serve: one replica with its own batching, throughput-optimised, called without its proxy.
 
-Through the proxy it sustains a fraction of this. Its mode for throughput lets a replica listen
-itself, so that is what takes part.
+Through the proxy it sustains a fraction of this. In its throughput mode a replica itself listens,
+so that mode takes part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What there is to know of a server under test; one file per server gives one of these."""
+"""Description of a server under test; the file of each server provides one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODEL_PACKAGES = ("numpy", "onnxruntime")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One start of a server: what to serve, where, and how long a batch may wait."""
+    """One start of a server: what to serve, on which port, and how long a batch may wait."""
 
     case: Case
     port: int
@@ -29,7 +29,7 @@ class Setup:
     wait_ms: float
 
     def environment(self) -> dict[str, str]:
-        """What the applications in ``benchmarks/apps`` read."""
+        """Return the environment variables that the applications in ``benchmarks/apps`` read."""
         return {
             "BENCH_MODEL": str(self.case.model_path),
             "BENCH_SHAPE": ",".join(map(str, self.case.shape)),
@@ -43,7 +43,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a server, where it answers, and where it tells of its batches, if it does."""
+    """How to start a server, where it listens, and where it reports its batches, if it does."""
 
     argv: list[str]
     path: str
@@ -59,14 +59,15 @@ class Server:
 
     Attributes:
         name: on the command line and in the results.
-        venv: name of its environment, which servers may share; empty: the running one.
-        packages: what is installed there beside NumPy and ONNX Runtime.
+        venv: name of its environment, which servers may share; empty for the running one.
+        packages: what is installed there besides NumPy and ONNX Runtime.
         launch: how it is started.
-        parses: what its handler takes and gives, and with which JSON library.
+        parses: what its handler takes and returns, and with which JSON library.
         batches: whether requests share a run of the model.
-        waits_ms: the waiting times worth trying under a case, the one to take untried first; none:
-            it has no such setting.
-        start_share: of the case's rate, where the first search begins: flooding takes time.
+        waits_ms: the waiting times worth trying in a case, starting with the default; empty if it
+            has no such setting.
+        start_share: share of the case's rate at which the first search begins, as flooding takes
+            time.
         refuses: why it cannot run a case; empty if it can.
     """
 
@@ -82,10 +83,10 @@ class Server:
 
 
 def no_wait(_: Case) -> tuple[float, ...]:
-    """For servers that have no waiting time."""
+    """Return no waiting times, for servers without such a setting."""
     return ()
 
 
 def app(setup: Setup, name: str) -> list[str]:
-    """The command that runs ``benchmarks/apps/NAME``."""
+    """Return the command that runs ``benchmarks/apps/NAME``."""
     return [str(setup.python), str(APPS / name)]

@@ -1,4 +1,4 @@
-"""What one client was sent and has not taken yet."""
+"""Data that was sent to a client and not yet read by it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Backlog", "Memory"]
 
 
 class Memory(Protocol):
-    """Where the memory that is held for all clients of a server is counted.
+    """Counts the memory that is held for all clients of a server.
 
     Attributes:
-        loop: the server's event loop.
-        held_bytes: held now.
-        most_held_bytes: beyond this, clients that do not read are dropped.
+        loop: The server's event loop.
+        held_bytes: Memory held now.
+        most_held_bytes: Limit above which clients that do not read are dropped.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -24,23 +24,23 @@ class Memory(Protocol):
     most_held_bytes: int
 
     def now(self) -> float:
-        """Event-loop time, seconds."""
+        """Return the event-loop time in seconds."""
 
     def drop_stalled(self, stalled_s: float = 0.0) -> bool:
-        """Drop clients that do not read until memory suffices; whether it does."""
+        """Drop clients that do not read until memory suffices; return whether it does."""
 
 
 class Backlog:
-    """There is one from the first byte that a client's socket did not take, until it took the last.
+    """Data that a client's socket has not taken; exists from the first such byte until the last.
 
-    So long everything that was written meanwhile is in memory.
+    Meanwhile, everything written is held in memory.
 
     Args:
-        memory: counts it.
-        transport: of the client.
+        memory: Counts the data.
+        transport: Transport of the client.
 
     Attributes:
-        stalled_since: when the client was last seen to take something, event-loop time.
+        stalled_since: Event-loop time at which the client was last seen to take data.
     """
 
     __slots__ = ("_bytes", "_left_bytes", "_memory", "_taken", "_transport", "stalled_since")
@@ -54,7 +54,7 @@ class Backlog:
         self.stalled_since = memory.now()
 
     def add(self, size_bytes: int) -> None:
-        """Count what was just written; where memory is short, the longest stalled client goes."""
+        """Count data just written; if memory is short, the longest stalled client is dropped."""
         memory = self._memory
         self._bytes += size_bytes
         memory.held_bytes += size_bytes
@@ -62,7 +62,7 @@ class Backlog:
             memory.drop_stalled()
 
     def moves(self, now: float) -> bool:
-        """Whether the client has taken anything since this was last asked."""
+        """Return whether the client has taken any data since the last call."""
         left_bytes = self._transport.get_write_buffer_size()
         if left_bytes == self._left_bytes:
             return False
@@ -70,13 +70,13 @@ class Backlog:
         return True
 
     async def taken(self) -> None:
-        """Wait until the client has taken everything, or has gone."""
+        """Wait until the client has taken all data or has disconnected."""
         if self._taken is None or self._taken.done():  # that waiter was cancelled
             self._taken = self._memory.loop.create_future()
         await self._taken
 
     def end(self) -> None:
-        """The client has taken everything, or never will."""
+        """Release the memory, as the client has taken all data or never will."""
         self._memory.held_bytes -= self._bytes
         self._bytes = 0
         if self._taken and not self._taken.done():

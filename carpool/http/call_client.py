@@ -1,8 +1,8 @@
 """The provider's end of connections over which calls are sent in bundles (`call_frames`).
 
-The calls of one iteration of the event loop leave as one message, on the one connection to the peer
-that there mostly is; it is made when there is a call, and replaced when the peer says so, or closes
-it. There is no task and no timer for a call: its sender is told how it ends, or cancels it.
+The calls of one event-loop iteration are sent as one message, usually on a single connection to the
+peer; it is opened with the first call, and replaced when the peer asks for that or closes it. There
+is no task and no timer per call: its sender is notified of the outcome, or cancels it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Calls:
 
     Args:
         address: ``HOST:PORT`` or ``unix:PATH``.
-        answer_bytes: largest body of an answer.
-        connect_s: how long a connection may take to be made; None: as long as the system tries.
+        answer_bytes: Largest body of a response.
+        connect_s: Time limit for connecting; None for the system's own.
 
     Attributes:
-        refused: the peer knows no such connections.
+        refused: Whether the peer does not support such connections.
     """
 
     def __init__(self, address: str, answer_bytes: int, connect_s: float | None) -> None:
@@ -63,14 +63,14 @@ class Calls:
         return self._unsent_bytes + untaken_bytes > _BEHIND_BYTES
 
     def send(self, head: bytes, own_lines: bytes, body: bytes, receiver: Receiver) -> int:
-        """Send a call at the end of this iteration of the event loop; its id.
+        """Send a call at the end of this event-loop iteration; return its id.
 
         Args:
-            head: first line and headers that other calls have too, as `call_frames.call_head`
-                reads it.
-            own_lines: headers of this call alone.
-            body: of the request.
-            receiver: is told how it ends, at the earliest in the next iteration.
+            head: First line and headers shared with other calls, in the form that
+                `call_frames.call_head` reads.
+            own_lines: Headers of this call alone.
+            body: Body of the request.
+            receiver: Notified of the outcome, in the next iteration at the earliest.
         """
         self._last_id += 1
         unsent = Unsent(head, call_frames.content(own_lines, body), receiver)
@@ -84,7 +84,7 @@ class Calls:
         return self._last_id
 
     def cancel(self, call_id: int) -> None:
-        """The caller has left: its receiver is told nothing any more."""
+        """Cancel a call whose caller has left; its receiver is not notified any more."""
         if unsent := self._unsent.pop(call_id, None):
             self._unsent_bytes -= len(unsent.head) + len(unsent.content)
             return
@@ -92,7 +92,7 @@ class Calls:
             connection.cancel(call_id)
 
     def close(self) -> None:
-        """Close every connection; calls under way fail."""
+        """Close all connections; pending calls fail."""
         if self._connecting:
             self._connecting.cancel()
         for connection in tuple(self._connections):
@@ -114,7 +114,7 @@ class Calls:
             connection.send(bundle)
 
     async def _connect(self) -> None:
-        """Make a connection, and send what waits for it; or tell that there is none."""
+        """Open a connection and send the waiting calls, or fail them."""
         failure = ""
         try:
             self._connection = await self._switched()
@@ -133,7 +133,7 @@ class Calls:
             self._flush(self._connection)
 
     async def _switched(self) -> CallConnection:
-        """A connection that takes calls."""
+        """Return a new connection that accepts calls."""
         connection = None
         try:
             async with asyncio.timeout(self._connect_s):
@@ -160,7 +160,7 @@ class Calls:
         return CallConnection(self._loop, self._answer_bytes, self._retired, self._closed)
 
     def _retired(self, connection: CallConnection) -> None:
-        """A connection takes no further calls."""
+        """Stop using a connection for further calls."""
         if self._connection is connection:
             self._connection = None
 
@@ -175,7 +175,7 @@ class Calls:
 
 
 def _bundles(unsent: dict[int, Unsent]) -> Iterator[dict[int, Unsent]]:
-    """Calls in parts of which each fits into a message: many may have waited for a connection."""
+    """Yield the calls in bundles that each fit into a message, as many may have waited."""
     bundle: dict[int, Unsent] = {}
     size_bytes = 0
     for call_id, each in unsent.items():

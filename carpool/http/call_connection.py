@@ -1,6 +1,6 @@
 """One connection to a peer over which calls are sent in bundles (`call_frames`).
 
-Owns its frames, and which calls are unanswered on it; the rest is `call_client`'s.
+Handles its frames and its unanswered calls; everything else is left to `call_client`.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _CLOSED = "the connection was closed before the answer was complete"
 
 
 class Receiver(Protocol):
-    """Who sent a call. One of the two is called, once, unless it has cancelled the call."""
+    """Sender of a call; one of the methods is called, once, unless it has cancelled the call."""
 
     def answered(self, status: int, head: bytes, body: memoryview) -> None:
-        """It was answered; ``head`` is as `call_frames.answer_lines` reads it."""
+        """Take the response; ``head`` is in the form that `call_frames.answer_lines` reads."""
 
     def failed(self, error: FunctionFault) -> None:
-        """It was not; as of `Pool.request`."""
+        """Take the error, one of those of `Pool.request`, if there is no response."""
 
 
 class Unsent(NamedTuple):
-    """A call that is to be sent."""
+    """A call waiting to be sent."""
 
     head: bytes
     content: bytes
@@ -55,10 +55,10 @@ class Unsent(NamedTuple):
 
 
 class NotSwitched(Exception):
-    """The peer went on with HTTP.
+    """Raised when the peer does not switch from HTTP.
 
     Attributes:
-        status: its answer's.
+        status: Status of its response.
     """
 
     def __init__(self, status: int) -> None:
@@ -67,16 +67,16 @@ class NotSwitched(Exception):
 
 
 class CallConnection(asyncio.Protocol):
-    """The connection.
+    """A connection that carries calls.
 
     Args:
-        loop: the event loop.
-        answer_bytes: largest body of an answer.
-        retired: called when it takes no further calls.
-        closed: called when it is no more.
+        loop: The event loop.
+        answer_bytes: Largest body of a response.
+        retired: Called when the connection takes no further calls.
+        closed: Called when the connection is closed.
 
     Attributes:
-        switched: done when calls may be sent; or `NotSwitched`, or an `OSError`.
+        switched: Done when calls may be sent; raises `NotSwitched` or an `OSError`.
     """
 
     transport: asyncio.Transport
@@ -101,18 +101,18 @@ class CallConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether it takes calls."""
+        """Whether the connection accepts calls."""
         return not (self._ended or self.transport.is_closing())
 
     def send(self, unsent: Mapping[int, Unsent]) -> None:
-        """Send calls, by their ids."""
+        """Send calls, given by their ids."""
         self._calls.update((call_id, each.receiver) for call_id, each in unsent.items())
         heads, contents, _ = zip(*unsent.values(), strict=True)
         message = wire.encode_request([*unsent], [math.inf] * len(unsent), heads, contents)
         self.transport.write(call_frames.frame(message))
 
     def cancel(self, call_id: int) -> None:
-        """A caller has left, if the call is one of those sent here."""
+        """Cancel a call whose caller has left, if it was sent on this connection."""
         if self._calls.pop(call_id, None) is not None:
             self.transport.write(call_frames.frame(call_frames.cancelled([call_id])))
             self._close_when_done()
@@ -120,7 +120,7 @@ class CallConnection(asyncio.Protocol):
     # -- asyncio ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected: ask for another protocol than HTTP."""
+        """Ask the peer to switch from HTTP, now that the socket is connected."""
         self.transport = transport  # type: ignore[assignment]
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family != socket.AF_UNIX:
@@ -128,7 +128,7 @@ class CallConnection(asyncio.Protocol):
         self.transport.write(_REQUEST)
 
     def data_received(self, data: bytes) -> None:
-        """Answers, as soon as the peer has agreed."""
+        """Read responses, once the peer has switched."""
         if not self.switched.done():
             data = self._switch(data)
         try:
@@ -139,7 +139,7 @@ class CallConnection(asyncio.Protocol):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """No call under way will be answered."""
+        """Fail all pending calls."""
         if not self.switched.done():
             self.switched.set_exception(ConnectionResetError(_CLOSED))
         self._closed(self)
@@ -151,7 +151,7 @@ class CallConnection(asyncio.Protocol):
     # -- messages ---------------------------------------------------------------------------
 
     def _switch(self, data: bytes) -> bytes:
-        """Read the answer in HTTP; what comes after it."""
+        """Read the HTTP response; return the data that follows it."""
         head, end, rest = (self._head + data).partition(b"\r\n\r\n")
         if not end and len(head) <= _HEAD_BYTES:
             self._head = head

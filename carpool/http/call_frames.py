@@ -1,18 +1,19 @@
 """How a provider and a sidecar exchange calls in bundles: the frames of one kept connection.
 
-The provider asks for it by ``GET /_/calls`` with ``Upgrade: carpool-calls``, and begins once it has
-been answered 101. From then on each side sends frames, a length (u32, little-endian) and a message:
+The provider requests ``GET /_/calls`` with ``Upgrade: carpool-calls``, and starts once it has
+received status 101. From then on each side sends frames, a length (u32, little-endian) and a
+message:
 
     CPQ1  to the sidecar: calls in the batch wire format (`carpool.wire`). The head of a call has
           method, target and the headers that other calls repeat; its body is its own headers
           (``name: value`` lines), an empty line, and the request's body
     CPC1  to the sidecar: the ids (n x u64) of calls whose callers have left
-    CPA1  to the provider: answers in the same format, in any order; status 0: the connection would
-          have been closed without an answer. A large one comes alone, so that one which is larger
-          than the provider takes costs no other
-    CPE1  to the provider: take another connection for further calls; this one's are still answered
+    CPA1  to the provider: responses in the same format, in any order; status 0: the connection
+          would have been closed without a response
+    CPE1  to the provider: use another connection for further calls; those on this one are still
+          answered
 
-This file knows bytes only. Malformed ones raise `WireError`.
+This module handles bytes only. Malformed data raises `WireError`.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class CallHead(NamedTuple):
-    """What calls with the same head share."""
+    """The fields shared by calls with the same head."""
 
     method: str
     target: str
@@ -77,10 +78,10 @@ class CallHead(NamedTuple):
 
 
 class FrameReader:
-    """Bytes in, messages out.
+    """Splits received bytes into messages.
 
     Args:
-        limit_bytes: the largest message.
+        limit_bytes: Largest message.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -91,18 +92,13 @@ class FrameReader:
 
     @property
     def partial_bytes(self) -> int:
-        """How much is here of a message that is not whole."""
+        """Number of bytes received of an incomplete message."""
         return len(self._rest)
 
     def feed(
         self, data: bytes, dropped: Callable[[memoryview], None] | None = None
     ) -> list[memoryview]:
-        """The messages that are whole now.
-
-        Args:
-            data: as it was read.
-            dropped: told of a message that is too large, by its first bytes; the rest of it is read
-                and not kept. Without, or if it raises `WireError`, such a message is an error.
+        """Add received bytes and return the messages that are now complete.
 
         Raises:
             WireError: one is too large.
@@ -148,17 +144,17 @@ class FrameReader:
 
 
 def frame(message: Buffer) -> bytes:
-    """A message as it is sent."""
+    """Return a message as a frame."""
     return b"".join((len(message).to_bytes(_LENGTH_BYTES, "little"), message))
 
 
 def content(own_lines: bytes, body: Buffer) -> bytes:
-    """The body of a call in a bundle; ``own_lines`` are ``name: value``, each with a newline."""
+    """Return the body of a call in a bundle; ``own_lines`` are ``name: value`` lines."""
     return b"".join((own_lines, b"\n", body))
 
 
 def split(view: memoryview) -> tuple[Pairs, bytes]:
-    """A call's own headers and the request's body.
+    """Return a call's own headers and the request's body.
 
     Raises:
         WireError: there is no empty line, or a line that is no header.
@@ -175,10 +171,10 @@ def split(view: memoryview) -> tuple[Pairs, bytes]:
 
 @SmallCache
 def call_head(head: bytes) -> CallHead:
-    """What the head of a call says; cached, as calls repeat theirs.
+    """Parse the head of a call; cached, as calls repeat their heads.
 
     Raises:
-        WireError: it says nothing that a request could say.
+        WireError: it is not the head of a request.
     """
     if not _HEAD(head):
         msg = f"the head of a call is not a request's: {head[:80]!r}"
@@ -189,7 +185,7 @@ def call_head(head: bytes) -> CallHead:
 
 
 def answer_lines(head: bytes) -> Pairs:
-    """The headers of an answer, of the head that it has in a bundle."""
+    """Return the headers of a response from its head in a bundle."""
     if head[:1] != b"\n":
         msg = f"the head of an answer does not begin with an empty line: {head[:80]!r}"
         raise WireError(msg)
@@ -197,15 +193,15 @@ def answer_lines(head: bytes) -> Pairs:
 
 
 def cancelled(calls: Sequence[int]) -> bytes:
-    """The message that the callers of ``calls`` have left."""
+    """Return the message that says that the callers of ``calls`` have left."""
     return CANCELLED + struct.pack(f"<{len(calls)}Q", *calls)
 
 
 def ids(message: memoryview) -> tuple[int, ...]:
-    """Those in such a message.
+    """Return the ids in a message of `cancelled`.
 
     Raises:
-        WireError: these are not whole numbers of ids.
+        WireError: its length is not that of a whole number of ids.
     """
     rest = message[len(CANCELLED) :]
     if len(rest) % 8:

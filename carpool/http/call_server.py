@@ -1,9 +1,9 @@
 """The sidecar's end of a connection over which a provider sends calls in bundles (`call_frames`).
 
-To the application each call is an exchange like any other. What differs is below: the answers that
-are given in one iteration of the event loop leave together, and a caller that leaves is a message
-rather than the end of a connection. Memory, clients that do not read and time limits are handled as
-for other connections, of which this is one.
+To the application each call is an ordinary exchange. The differences are handled here: responses
+of one event-loop iteration are sent together, and a caller that leaves is reported by a message
+rather than by a closed connection. Memory, clients that do not read and time limits are handled as
+for other connections.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _UPGRADE_REQUIRED = 426
 
 
 def accept(exchange: Exchange) -> None:
-    """Have the connection of a request for ``call_frames.PATH`` carry calls from now on."""
+    """Switch the connection of a request for ``call_frames.PATH`` to carrying calls."""
     if exchange.header(b"upgrade") != call_frames.PROTOCOL:
         reason = errors.body(f"expected 'Upgrade: {call_frames.PROTOCOL.decode()}'")
         exchange.reply(_UPGRADE_REQUIRED, reason, headers=_UPGRADE)
@@ -48,7 +48,7 @@ def accept(exchange: Exchange) -> None:
 
 
 class ServedCalls(Connection):
-    """One such connection."""
+    """Server side of a connection that carries calls."""
 
     __slots__ = ("_answers", "_answers_bytes", "_calls", "_ended", "_frames")
 
@@ -64,7 +64,7 @@ class ServedCalls(Connection):
     # -- calls ------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Begin with calls, and stop with others; what cannot be read ends the connection."""
+        """Start and cancel calls; malformed data closes the connection."""
         if self._leaving:
             return
         server = self.server
@@ -116,7 +116,7 @@ class ServedCalls(Connection):
             server.dispatch(call)
 
     def answer_call(self, call: _Call, status: int, head: bytes, body: bytes | memoryview) -> None:
-        """Send an answer at the end of this iteration of the event loop."""
+        """Send a response at the end of this event-loop iteration."""
         del self._calls[call.call_id]
         server = self.server
         server.held_bytes -= call.held_bytes
@@ -130,7 +130,7 @@ class ServedCalls(Connection):
             self._flush()
 
     def break_off(self, call: _Call) -> None:
-        """Leave a call unanswered that is being answered, which has to end."""
+        """Abort a call whose response has been started; its handler is notified."""
         on_gone = call.on_gone
         call.abort()
         call.gone, call.on_gone = True, on_gone
@@ -145,7 +145,7 @@ class ServedCalls(Connection):
         self.server.connections.move_to_end(self)
 
     def _forget(self, call: _Call) -> None:
-        """Its caller has left: it is not answered."""
+        """Drop a call whose caller has left; it gets no response."""
         self.server.held_bytes -= call.held_bytes
         call.gone = True
         self._tell(call)
@@ -162,19 +162,19 @@ class ServedCalls(Connection):
     # -- the connection ---------------------------------------------------------------------
 
     def idle(self, now: float) -> bool:
-        """Whether there is no call."""
+        """Return whether there are no calls."""
         del now
         return not (self._calls or self._answers or self._frames.partial_bytes)
 
     def retire(self) -> None:
-        """Further calls are to take another connection; the provider closes this one then."""
+        """Direct further calls to another connection; the provider then closes this one."""
         if not (self._ended or self._leaving):
             self._ended = True
             self._active_since = self.server.now()
             self.write(call_frames.frame(call_frames.ENDED))
 
     def close_when_idle(self) -> None:
-        """The provider closes it, as what it has sent and is not read yet would be lost."""
+        """Let the provider close the connection, as calls sent and not read yet would be lost."""
         self.retire()
 
     def expire(self, now: float) -> None:
@@ -193,7 +193,7 @@ class ServedCalls(Connection):
                 self.retire()
 
     def _depart(self) -> None:
-        """The provider has gone, and all callers with it."""
+        """Drop all calls, as the provider has disconnected."""
         super()._depart()
         calls = tuple(self._calls.values())
         self._calls.clear()
@@ -203,7 +203,7 @@ class ServedCalls(Connection):
 
 
 class _Call(Exchange):
-    """One call; its answer is collected where it comes in pieces."""
+    """One call; a response in several parts is collected before it is sent."""
 
     __slots__ = ("_pieces", "_pieces_bytes", "_started", "call_id", "calls")
 
@@ -216,10 +216,10 @@ class _Call(Exchange):
         self._started = (0, b"")
 
     def read(self, head: bytes, content: memoryview) -> None:
-        """Be the request that these say.
+        """Set the request from ``head`` and ``content``.
 
         Raises:
-            WireError: they say none.
+            WireError: they are not a request.
         """
         shared = call_frames.call_head(head)
         own, self.body = call_frames.split(content)
@@ -234,7 +234,7 @@ class _Call(Exchange):
         *,
         length: int | None = None,
     ) -> None:
-        """Answer whole, as `Exchange.reply`; HEAD is no call of a bundle."""
+        """Send a whole response, as `Exchange.reply` does; HEAD is never sent in a bundle."""
         del length
         if not (self.answered or self._streaming):
             first = f"\ncontent-type: {content_type}\n" if content_type else "\n"
@@ -243,19 +243,19 @@ class _Call(Exchange):
             self._answer(status, head, body)
 
     def switch(self, answer: bytes, protocol: object) -> None:
-        """Raises, as there is no connection to be used otherwise."""
+        """Raise `BadRequest`, as a call has no connection of its own."""
         del answer, protocol
         msg = "a call among others cannot have a connection of its own"
         raise BadRequest(msg)
 
     def start(self, status: int, headers: Headers = ()) -> None:
-        """Begin an answer, of which all is sent at its end."""
+        """Start a response, which is sent as a whole at its end."""
         self._streaming = True
         lines = encoded(headers) + encoded(self.added)
         self._started = status, b"\n" + lines.replace(b"\r\n", b"\n")
 
     def write(self, chunk: bytes) -> None:
-        """Add to the answer; one that has become too large is broken off."""
+        """Add to the response; the call is aborted if it becomes too large."""
         if self.answered or self.gone:
             return
         self._pieces.append(chunk)
@@ -264,15 +264,15 @@ class _Call(Exchange):
             self.calls.break_off(self)
 
     def end(self) -> None:
-        """Send what was collected."""
+        """Send the collected response."""
         self._answer(*self._started, b"".join(self._pieces))
 
     def abort(self) -> None:
-        """Leave the call unanswered, so that its caller sees that it was broken off."""
+        """Report to the caller that the call was aborted without a response."""
         self._answer(call_frames.BROKEN_OFF, b"\n", b"")
 
     async def drained(self) -> None:
-        """Nothing is sent before the end."""
+        """Return at once, as nothing is sent before the end."""
 
     def _answer(self, status: int, head: bytes, body: bytes | memoryview) -> None:
         if self.answered:

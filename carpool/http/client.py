@@ -1,8 +1,8 @@
 """The client edge: keep-alive connections to one address, one request at a time on each.
 
-Answers are whole (`Pool.request`) or streamed with back-pressure (`Pool.stream`). Nothing is ever
-sent twice: whether a request may be repeated is for the caller to decide, which knows what it does.
-Cancelling the calling task closes the connection, which is how the other side learns of it.
+Responses are whole (`Pool.request`) or streamed with back-pressure (`Pool.stream`). Nothing is ever
+sent twice: only the caller knows whether a request may be repeated. Cancelling the calling task
+closes the connection, which is how the peer learns of it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class Response(NamedTuple):
-    """A whole answer; header names in lower case."""
+    """A whole response; header names in lower case."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
     def header(self, name: bytes) -> bytes | None:
-        """The last value of the header ``name`` (lower case), or None."""
+        """Return the last value of the header ``name`` (lower case), or None."""
         for key, value in reversed(self.headers):
             if key == name:
                 return value
@@ -53,13 +53,13 @@ class Response(NamedTuple):
 
     @property
     def told_length(self) -> int:
-        """What it says of its length, as `Exchange.reply` takes it: to HEAD, a missing body's."""
+        """Body length stated in the header, as `Exchange.reply` takes it in responses to HEAD."""
         length = self.header(b"content-length")
         return int(length) if length else UNKNOWN_LENGTH
 
 
 class StreamedResponse:
-    """An answer whose body is read as it arrives."""
+    """A response whose body is read as it arrives."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
@@ -67,7 +67,7 @@ class StreamedResponse:
         self.headers = connection.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, in the pieces the network delivers."""
+        """Yield the body in the pieces in which it arrives."""
         connection = self._connection
         while True:
             while connection.chunks:
@@ -77,12 +77,12 @@ class StreamedResponse:
             await connection.progress()
 
     def header(self, name: bytes) -> bytes | None:
-        """The last value of the header ``name`` (lower case), or None."""
+        """Return the last value of the header ``name`` (lower case), or None."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
 async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
-    """The whole answer, when it is there."""
+    """Wait for the whole response and return it."""
     body, pieces = b"", None
     room = answer_bytes
     while True:
@@ -108,7 +108,7 @@ async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
 
 
 class PendingRequest:
-    """A request whose answer is still to come; made by `Pool.begin`."""
+    """A request whose response is pending; created by `Pool.begin`."""
 
     __slots__ = ("_pool", "_sent")
 
@@ -117,7 +117,7 @@ class PendingRequest:
         self._sent = sent  # on which connection, or what has still to be sent
 
     async def response(self, timeout_s: float | None = None) -> Response:
-        """Wait for the whole answer; raises as `Pool.request` does."""
+        """Wait for the whole response; raises as `Pool.request` does."""
         pool, sent = self._pool, self._sent
         if isinstance(sent, tuple):
             return await pool.request(*sent, timeout_s=timeout_s)
@@ -133,11 +133,11 @@ class Pool:
 
     Args:
         address: ``HOST:PORT`` or ``unix:PATH``.
-        max_connections: most requests at once; further ones wait for their turn.
-        idle_s: an idle connection older than this is not used again. Keep it below the peer's
-            own limit, or a request may meet a socket that is just being closed.
-        answer_bytes: largest body of an answer that is taken whole.
-        connect_s: how long a connection may take to be made; None: as long as the system tries.
+        max_connections: Maximum number of concurrent requests; further ones wait.
+        idle_s: Idle connections older than this are not reused. Keep it below the peer's own
+            limit, or a request may meet a socket that is just being closed.
+        answer_bytes: Largest body of a response that is read as a whole.
+        connect_s: Time limit for connecting; None for the system's own.
     """
 
     def __init__(
@@ -168,13 +168,13 @@ class Pool:
         body: Buffer = b"",
         timeout_s: float | None = None,
     ) -> Response:
-        """Send one request and wait for its whole answer.
+        """Send one request and wait for the whole response.
 
-        Header lines in bytes name no host, and end with a line break each.
+        Headers given as bytes must not include ``Host``, and each line must end with a line break.
 
         Raises:
-            ConnectionFailed: no answer came.
-            AnswerTooLarge: it is larger than the pool takes.
+            ConnectionFailed: no response arrived.
+            AnswerTooLarge: the response is larger than the pool allows.
             TimeoutError: not complete after ``timeout_s``.
         """
         async with asyncio.timeout(timeout_s), self._exchange(method, target, headers, body) as c:
@@ -183,8 +183,8 @@ class Pool:
     def begin(self, method: str, target: str, headers: Headers, body: Buffer) -> PendingRequest:
         """Send one request now, without waiting for the event loop, if a connection is idle.
 
-        It does not count towards ``max_connections`` then. Otherwise it is sent as its answer is
-        waited for.
+        It then does not count towards ``max_connections``. Otherwise it is sent when its response
+        is awaited.
         """
         connection = self._reuse()
         if connection is None:
@@ -201,10 +201,10 @@ class Pool:
         headers: Headers = (),
         body: Buffer = b"",
     ) -> AsyncIterator[StreamedResponse]:
-        """Send one request; the answer's head is there on entry, its body is read in pieces.
+        """Send one request; the response's head is available on entry, its body is read in pieces.
 
         Raises:
-            ConnectionFailed: no answer came, or it broke off.
+            ConnectionFailed: no response arrived, or it was cut off.
         """
         async with self._exchange(method, target, headers, body) as connection:
             while not connection.head_complete:
@@ -212,7 +212,7 @@ class Pool:
             yield StreamedResponse(connection)
 
     def give_back(self, connection: ClientConnection) -> None:
-        """Its request is over, well or not: keep it for the next one if it can be used again."""
+        """Return a connection after its request, for reuse if possible."""
         self._busy.discard(connection)
         if connection.open and connection.complete and connection.reusable:
             connection.used_at = asyncio.get_running_loop().time()
@@ -222,7 +222,7 @@ class Pool:
             connection.close()
 
     def close(self) -> None:
-        """Close every connection; requests under way fail."""
+        """Close all connections; pending requests fail."""
         for connection in (*self._idle, *self._busy):
             connection.close()
         self._idle.clear()

@@ -1,7 +1,7 @@
-"""One keep-alive connection to a peer: a request out, the answer in as it arrives.
+"""One keep-alive connection to a peer: sends a request and reads the response as it arrives.
 
-Owns parsing, framing and back-pressure of one answer at a time, and whether the socket can be used
-again after it. Knows neither addresses nor other connections; the pool (`client`) decides which
+Handles parsing, framing and back-pressure of one response at a time, and whether the socket can be
+reused after it. Knows neither addresses nor other connections; the pool (`client`) decides which
 request uses it.
 """
 
@@ -26,12 +26,12 @@ _HEAD_BYTES = 64 * 1024  # of an answer's head, and of all that is neither head 
 
 
 class ConnectionFailed(FunctionFault):
-    """The peer could not be reached, closed early, or did not answer in HTTP/1.1.
+    """The peer could not be reached, closed early, or did not respond in HTTP/1.1.
 
     Attributes:
-        sent: whether any of the request may have reached the peer.
-        stale: the connection had served a request before, and was closed without a byte of an
-            answer to this one: most likely while it was idle, just as this was on its way.
+        sent: Whether any of the request may have reached the peer.
+        stale: Whether the connection had served a request before, and was closed without a byte of
+            a response to this one: most likely while it was idle, just as this was on its way.
     """
 
     def __init__(self, message: str, *, sent: bool, stale: bool = False) -> None:
@@ -41,20 +41,21 @@ class ConnectionFailed(FunctionFault):
 
 
 class AnswerTooLarge(FunctionFault):
-    """The peer's answer is larger than the caller takes; it was not read to its end."""
+    """The peer's response is larger than allowed; it was not read to its end."""
 
 
 class ClientConnection(asyncio.Protocol):
     """One socket to the peer.
 
     Attributes:
-        open: whether the socket is there.
-        used_at: event-loop time when its last request was over.
-        status: of the answer under way, as are the headers, names in lower case.
-        chunks: what is here of the body and was not taken yet; take it by `next_chunk`.
-        head_complete: status and headers are here.
-        complete: the answer is whole, or none is expected.
-        reusable: another request may follow.
+        open: Whether the socket is open.
+        used_at: Event-loop time at which its last request ended.
+        status: Status of the current response.
+        headers: Headers of the current response, names in lower case.
+        chunks: Parts of the body that were received and not taken yet; use `next_chunk`.
+        head_complete: Whether status and headers have been received.
+        complete: Whether the response is whole, or none is expected.
+        reusable: Whether another request may follow.
     """
 
     transport: asyncio.Transport
@@ -91,7 +92,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(body)
 
     async def progress(self) -> None:
-        """Wait until more of the answer is here; raises if it will not come."""
+        """Wait until more of the response has arrived; raise if it never will."""
         if self._failure:
             raise self._failure
         self._waiter = self._loop.create_future()
@@ -101,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
             self._waiter = None
 
     def next_chunk(self) -> bytes:
-        """Take one piece of the body; reading resumes when enough has been taken."""
+        """Return one piece of the body; reading resumes when enough has been taken."""
         chunk = self.chunks.popleft()
         self._buffered -= len(chunk)
         if self._paused and self._buffered < _HIGH_WATER_BYTES:
@@ -110,12 +111,12 @@ class ClientConnection(asyncio.Protocol):
         return chunk
 
     def close(self) -> None:
-        """Close at once, answered or not."""
+        """Close at once, even while a request is pending."""
         self.open = False
         self.transport.abort()
 
     def forget(self) -> None:
-        """Drop the failure: its traceback leads to the waiting task, and back here."""
+        """Drop the failure, as its traceback refers to the waiting task and back to this."""
         self._failure = None
 
     def _reset(self) -> None:
@@ -132,12 +133,12 @@ class ClientConnection(asyncio.Protocol):
     # -- asyncio ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected."""
+        """Store the transport of the connected socket."""
         self.transport = transport  # type: ignore[assignment]
         self.open = True
 
     def data_received(self, data: bytes) -> None:
-        """Read on in the answer."""
+        """Parse more of the response."""
         if self.complete:  # unasked: this must not become the answer to the next request
             self.close()
             return
@@ -157,7 +158,7 @@ class ClientConnection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end: of an answer without a length, or too soon."""
+        """Complete a response without a length; fail any other that is incomplete."""
         self.open = False
         if self.head_complete and not (self.complete or exc) and self._ends_with_connection():
             self.complete = True
@@ -182,17 +183,17 @@ class ClientConnection(asyncio.Protocol):
     # -- httptools --------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """An answer begins."""
+        """Handle the start of a response."""
         if self.complete:  # more than was asked for
             self.reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; trailers are dropped."""
+        """Store a header; trailers are dropped."""
         if not self.head_complete:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The head is whole, if it is not that of an interim answer."""
+        """Mark the head as complete, unless it is that of an interim response."""
         if self.complete:
             return
         self.status = self._parser.get_status_code()
@@ -207,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
             self.reusable = False
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Store a piece of the body."""
         if self.complete:
             return
         self._overhead = 0
@@ -218,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
+        """Mark the response as complete."""
         if self.head_complete:
             self.complete = True
 

@@ -1,7 +1,7 @@
-"""One socket of the server edge: the order of pipelined answers, back-pressure, time, memory.
+"""One socket of the server edge: order of pipelined responses, back-pressure, time limits, memory.
 
 Rules: there is no timer per connection (`expire` is called from one sweep); a client that closes
-its side has gone, half-closed or not; a client that does not read answers is not read either;
+its side has left, half-closed or not; nothing is read from a client that does not read responses;
 whatever is held for a client, in either direction, is counted in `Owner.held_bytes`, from the
 first byte that its socket did not take.
 """
@@ -42,11 +42,11 @@ _AGAIN_S = 1
 
 
 class Owner(ServerState, Memory, Protocol):
-    """What a connection needs of the server that it belongs to.
+    """Interface of the server that a connection belongs to.
 
     Attributes:
-        connections: all that were let in, by their last answer: the longest idle come first.
-        behind: those that do not take what was sent to them, the longest stalled first.
+        connections: All admitted connections, ordered by last response: longest idle first.
+        behind: Connections whose clients do not take what was sent, longest stalled first.
     """
 
     limits: Limits
@@ -58,26 +58,26 @@ class Owner(ServerState, Memory, Protocol):
     intake: Intake | None
 
     def add(self, connection: Connection) -> Refused | None:
-        """Count a new connection in; or the reason why not."""
+        """Register a new connection; return the refusal if it is not admitted."""
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
 
     def asks(self, connection: Connection) -> bool:
-        """Whether its client has sent what was not read yet."""
+        """Return whether its client has sent data that was not read yet."""
 
     def dispatch(self, exchange: Exchange) -> None:
-        """Hand a whole request to the application."""
+        """Pass a whole request to the application."""
 
     def connection_changed(self) -> None:
-        """A connection has nothing left to answer."""
+        """Check whether a drain has ended, as a connection has no unanswered requests left."""
 
 
 class Connection(asyncio.Protocol):
     """One socket.
 
     Attributes:
-        exchanges: requests that are not answered yet, in order.
+        exchanges: Unanswered requests, in order.
     """
 
     __slots__ = (
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
     # -- asyncio ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected."""
+        """Register the connection of a new client, or refuse it."""
         self.transport = transport  # type: ignore[assignment]
         self.transport.set_write_buffer_limits(0)  # tell of every byte that the socket leaves
         refused = self.server.add(self)
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
             self._refuse(refused)
 
     def data_received(self, data: bytes) -> None:
-        """Read requests; refuse what cannot be read."""
+        """Read requests; refuse malformed ones."""
         if self._closing:
             return
         server, reader = self.server, self._reader
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         self.data_received(data)
 
     def answer(self, data: bytes, answer: bytes) -> None:
-        """Send ``answer`` to the one request that ``data`` is, which was parked."""
+        """Send ``answer`` as the response to the single parked request in ``data``."""
         server = self.server
         self._unclaimed -= len(data)
         server.held_bytes -= len(data)
@@ -159,12 +159,12 @@ class Connection(asyncio.Protocol):
         self.write(answer)
 
     def eof_received(self) -> bool:
-        """The client closed its side: it is not waiting any more."""
+        """Cancel all requests, as the client has closed its side."""
         self._depart()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel what was asked and not answered."""
+        """Cancel unanswered requests."""
         del exc
         self._depart()
         self._reader.close()
@@ -174,28 +174,28 @@ class Connection(asyncio.Protocol):
         self.server.remove(self)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than we write."""
+        """Start a backlog, as the client reads more slowly than responses are written."""
         backlog = Backlog(self.server, self.transport)
         self._backlog = self.server.behind[self] = backlog
         self._active_since = backlog.stalled_since
         self._throttle()
 
     def resume_writing(self) -> None:
-        """The client has taken everything."""
+        """Continue with waiting requests, as the client has taken all data."""
         self._catch_up()
         self._hand_over()
 
     async def writable(self) -> None:
-        """Wait until the client has taken everything."""
+        """Wait until the client has taken all data."""
         if self._backlog:
             await self._backlog.taken()
 
     def switch(self, exchange: Exchange, answer: bytes, protocol: Successor) -> None:
-        """Answer an exchange, the only one, and let another protocol have the socket.
+        """Respond to the only exchange and pass the socket to another protocol.
 
         Raises:
-            BadRequest: it is not the only one.
-            Overloaded: the server closes.
+            BadRequest: it is not the only exchange.
+            Overloaded: the server is closing.
         """
         server = self.server
         if server.closing:
@@ -216,13 +216,13 @@ class Connection(asyncio.Protocol):
         server.loop.call_soon(self._succeeded)
 
     def _succeeded(self) -> None:
-        """Release what is left after `switch`, outside the reader that has called it."""
+        """Release what is left after `switch`, outside the reader that called it."""
         self._reader.close()
         self.server.held_bytes -= self._unclaimed
         self._unclaimed = 0
 
     def _catch_up(self) -> None:
-        """The client has taken everything, or never will."""
+        """End the backlog, as the client has taken all data or never will."""
         backlog, self._backlog = self._backlog, None
         if backlog:
             del self.server.behind[self]
@@ -232,10 +232,10 @@ class Connection(asyncio.Protocol):
     # -- requests ---------------------------------------------------------------------------
 
     def accept(self, exchange: Exchange) -> None:
-        """Take a whole request; it goes to the application at once if that may have it.
+        """Take a whole request, and pass it to the application at once if its turn has come.
 
         Raises:
-            Refused: there is no memory for it.
+            Refused: there is not enough memory for it.
         """
         if self._closing:
             return
@@ -260,24 +260,24 @@ class Connection(asyncio.Protocol):
             self._hand_over()
 
     def between_requests(self) -> bool:
-        """Whether nothing is unanswered, nothing has begun, and there is memory to wait in."""
+        """Return whether no request is unanswered or partial, and there is memory for parking."""
         server = self.server
         settled = not (self.exchanges or self._reader.partial or self._backlog)
         return settled and not server.closing and server.held_bytes <= server.most_held_bytes
 
     def invite(self) -> None:
-        """The client waits for a sign before it sends its body."""
+        """Send 100 Continue to a client that waits for it before it sends its body."""
         if not self.exchanges:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _go_on(self) -> None:
-        """Hand over later: the application that has just answered is still at work."""
+        """Schedule the next hand-over, as the application is still in its last response."""
         if self._handed_over < len(self.exchanges) and not self._handing_over:
             self._handing_over = True
             self.server.loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
-        """Give the application what it may have now."""
+        """Pass as many requests to the application as it may have now."""
         exchanges = self.exchanges
         self._handing_over = True
         while (
@@ -294,7 +294,7 @@ class Connection(asyncio.Protocol):
             self._throttle()
 
     def _throttle(self) -> None:
-        """Stop reading while there is more than may be handed over."""
+        """Pause reading while more requests are waiting than may be handed over."""
         stop = self._backlog is not None or len(self.exchanges) > self._handed_over
         if stop == self._paused:
             return
@@ -306,7 +306,7 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _weigh(self, *, begins: bool) -> None:
-        """Account for what was read and is no whole request."""
+        """Account for data that belongs to no whole request yet."""
         if not self._reader.partial:  # line breaks between requests
             self.server.held_bytes -= self._unclaimed
             self._unclaimed = 0
@@ -323,7 +323,7 @@ class Connection(asyncio.Protocol):
             raise Refused(503, "too much memory is in use for other requests", _AGAIN_S)
 
     def _refuse(self, refused: Refused) -> None:
-        """Answer what is not read further, then close: its framing is lost."""
+        """Refuse a request that is not read further, then close, as its framing is lost."""
         self._closing = self._lingering = True
         exchange = self._reader.take()
         exchange.keep_alive = False
@@ -334,13 +334,13 @@ class Connection(asyncio.Protocol):
     # -- answers ----------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send a part of the first exchange's answer."""
+        """Send a part of the first exchange's response."""
         self.transport.write(data)
         if self._backlog is not None:
             self._backlog.add(len(data))
 
     def finish(self, data: bytes) -> None:
-        """Send the end of the first exchange's answer; go on to the next ones."""
+        """Send the end of the first exchange's response and continue with the next ones."""
         exchanges, server = self.exchanges, self.server
         while True:
             done = exchanges.popleft()
@@ -366,24 +366,24 @@ class Connection(asyncio.Protocol):
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is, or may be, something left to answer, or an answer to be taken."""
+        """Whether a request may still be answered, or a response is not taken by its client."""
         return not self._leaving or self._backlog is not None
 
     def retire(self) -> None:
-        """The next answer says that it is the last."""
+        """Close the connection after the last pending response."""
         if self.exchanges:
             self.exchanges[-1].keep_alive = False
             self._closing = True
 
     def close_when_idle(self) -> None:
-        """Close now if nothing was asked; else the answer says that it is the last."""
+        """Close now if there are no requests, else after the last pending response."""
         self.retire()
         partial = self._reader.partial or self._unclaimed
         if not (self.exchanges or partial or self.server.asks(self)):
             self._leave()
 
     def abort(self) -> None:
-        """Close at once, answered or not."""
+        """Close at once, even if requests are unanswered."""
         self._closing = self._leaving = True
         if self.server.intake is not None:
             self.server.intake.gone(self)
@@ -391,7 +391,7 @@ class Connection(asyncio.Protocol):
         self._catch_up()
 
     def idle(self, now: float) -> bool:
-        """Whether no request is under way, or one that hardly moves: what may make room."""
+        """Return whether it may be closed to make room: no request, or one that hardly moves."""
         if self.exchanges:
             return False
         if self._backlog:
@@ -418,7 +418,7 @@ class Connection(asyncio.Protocol):
             self._leave()
 
     def _leave(self) -> None:
-        """Close when what is written has been sent."""
+        """Close once all written data has been sent."""
         if self._leaving:
             return
         self._depart()
@@ -429,7 +429,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _depart(self) -> None:
-        """No answer is awaited any more."""
+        """Cancel all exchanges, as no response is awaited any more."""
         self._closing = self._leaving = True
         self._active_since = self.server.now()
         self._handed_over = 0

@@ -1,6 +1,6 @@
-"""One request and the one answer to it, as an application sees them.
+"""A request and its response, as an application sees them.
 
-What an exchange needs of the connection that it came on is `Link`; no connection is known here.
+What an exchange needs of its connection is defined by `Link`; no connection is known here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _JOIN_BELOW_BYTES = 64 * 1024  # above this a copy costs more than a second writ
 
 @functools.lru_cache(maxsize=64)  # a type may be a caller's, and of 64 KiB
 def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
-    """Status line, content type and date; cached, as an application repeats a few."""
+    """Return status line, content type and date; cached, as an application repeats a few."""
     line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
     if not content_type:
         return line + date
@@ -39,7 +39,7 @@ def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
 
 
 def encode_answer(answer: errors.Answer, date: bytes) -> bytes:
-    """``answer`` as bytes, for a connection that stays open."""
+    """Return ``answer`` as bytes, for a connection that stays open."""
     first = _first_lines(answer.status, "application/json", date)
     return b"%b%bcontent-length: %d\r\n\r\n%b" % (
         first,
@@ -50,7 +50,7 @@ def encode_answer(answer: errors.Answer, date: bytes) -> bytes:
 
 
 def encoded(headers: Headers) -> bytes:
-    """Headers as sent."""
+    """Return headers in the form in which they are sent."""
     if isinstance(headers, bytes):
         return headers
     lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
@@ -58,11 +58,11 @@ def encoded(headers: Headers) -> bytes:
 
 
 class ServerState(Protocol):
-    """What all connections of one server share.
+    """State shared by all connections of a server.
 
     Attributes:
-        date: the header of that name, as sent.
-        held_bytes: the memory that is held for clients.
+        date: The ``Date`` header, as sent.
+        held_bytes: Memory held for clients.
     """
 
     date: bytes
@@ -70,56 +70,56 @@ class ServerState(Protocol):
 
 
 class Link(Protocol):
-    """The connection that exchanges came on; `exchanges` are those unanswered, in order."""
+    """The connection of exchanges; `exchanges` are the unanswered ones, in order."""
 
     exchanges: deque[Exchange]
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The socket."""
+        """Transport of the socket."""
 
     @property
     def server(self) -> ServerState:
-        """What it shares with others."""
+        """State shared with other connections."""
 
     def accept(self, exchange: Exchange) -> None:
         """Take a whole request."""
 
     def invite(self) -> None:
-        """The client waits for a sign before it sends its body."""
+        """Send 100 Continue to a client that waits for it before it sends its body."""
 
     def write(self, data: bytes) -> None:
-        """Send a part of the first exchange's answer."""
+        """Send a part of the first exchange's response."""
 
     def finish(self, data: bytes) -> None:
-        """Send the end of the first exchange's answer, and go on to the next exchange."""
+        """Send the end of the first exchange's response and continue with the next exchange."""
 
     def abort(self) -> None:
         """Close at once."""
 
     def switch(self, exchange: Exchange, answer: bytes, protocol: Successor) -> None:
-        """Answer an exchange, and let another protocol have the socket."""
+        """Respond to an exchange and pass the socket to another protocol."""
 
     async def writable(self) -> None:
-        """Wait until the client has taken everything."""
+        """Wait until the client has taken all data."""
 
 
 class Exchange:
-    """One request and the one answer to it.
+    """A request and its response.
 
     Attributes:
-        method, target: as sent; ``target`` is path and query.
-        headers: names in lower case, in order of arrival.
-        body: the decoded body, whole.
-        received: event-loop time at which the request was complete, seconds.
-        on_gone: called once if the client leaves before the answer is complete.
-        gone: the client has left; answers are dropped.
-        keep_alive: whether the connection stays open after the answer.
-        chunked: whether the client understands an answer in chunks; else its end is the
-            connection's.
-        added: headers of whatever it is answered.
-        answered: the answer is complete.
-        held_bytes: what the server's memory holds for it, about.
+        method, target: As sent; ``target`` is path and query.
+        headers: Names in lower case, in order of arrival.
+        body: The whole decoded body.
+        received: Event-loop time at which the request was complete, in seconds.
+        on_gone: Called once if the client leaves before the response is complete.
+        gone: Whether the client has left; responses are then dropped.
+        keep_alive: Whether the connection stays open after the response.
+        chunked: Whether the client supports chunked responses; if not, closing the connection
+            ends the response.
+        added: Headers added to any response.
+        answered: Whether the response is complete.
+        held_bytes: Approximate memory that the server holds for it.
     """
 
     __slots__ = (
@@ -167,22 +167,22 @@ class Exchange:
 
     @property
     def path(self) -> str:
-        """The path of the target, percent-decoded, without the query."""
+        """Percent-decoded path of the target, without the query."""
         return unquote(self.target.partition("?")[0])
 
     @property
     def query(self) -> str:
-        """The query of the target as sent, without the question mark."""
+        """Query of the target as sent, without the question mark."""
         return self.target.partition("?")[2]
 
     @property
     def peer(self) -> str:
-        """The client's ``ip:port``; empty on a Unix socket."""
+        """``ip:port`` of the client; empty on a Unix socket."""
         name = self._connection.transport.get_extra_info("peername")
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
 
     def header(self, name: bytes) -> bytes | None:
-        """The last value of the header ``name`` (lower case), or None."""
+        """Return the last value of the header ``name`` (lower case), or None."""
         for key, value in reversed(self.headers):
             if key == name:
                 return value
@@ -197,15 +197,15 @@ class Exchange:
         *,
         length: int | None = None,
     ) -> None:
-        """Answer whole. Does nothing when the client has gone or was answered already.
+        """Send a whole response; do nothing if the client has left or a response was sent.
 
         Args:
-            status: of the answer.
-            body: its body; HEAD is told its length alone.
-            content_type: its type.
-            headers: further ones.
-            length: what HEAD is told instead, where the body itself is not known here; it may be
-                ``UNKNOWN_LENGTH``.
+            status: Status of the response.
+            body: Its body; only the length is sent in response to HEAD.
+            content_type: Content type of the body.
+            headers: Further headers.
+            length: Length to send in response to HEAD instead, if the body is not known here; may
+                be ``UNKNOWN_LENGTH``.
         """
         if self.answered or self._streaming:
             return
@@ -226,41 +226,41 @@ class Exchange:
             self._finish(b"%bcontent-length: %d\r\n\r\n" % (first, size) + body)
 
     def fail(self, error: errors.CarpoolError, headers: Iterable[tuple[str, str]] = ()) -> None:
-        """Answer with what ``error`` means: its status, its text, when to try again."""
+        """Report ``error`` with its status, its message and, if known, when to retry."""
         status, body, own = errors.answer(error)
         self.reply(status, body, headers=(*headers, *own))
 
     def start(self, status: int, headers: Headers = ()) -> None:
-        """Begin a streamed answer; ``write`` its chunks, then ``end``."""
+        """Start a streamed response; ``write`` its chunks, then ``end`` it."""
         self._streaming = True
         self._with_body = self.method != "HEAD" and status not in _NO_BODY
         self._send(self._head(status, None, encoded(headers) + encoded(self.added), None))
 
     def write(self, chunk: bytes) -> None:
-        """Send a part of a streamed answer now."""
+        """Send a part of a streamed response now."""
         if chunk and self._with_body:
             self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.chunked else chunk)
 
     def end(self) -> None:
-        """Complete a streamed answer."""
+        """Complete a streamed response."""
         if not self.answered:
             self._finish(b"0\r\n\r\n" if self.chunked and self._with_body else b"")
 
     def abort(self) -> None:
-        """Close the connection without completing the answer: the client sees it was cut off."""
+        """Close the connection before the response is complete, so that the client sees the cut."""
         self._connection.abort()
 
     def switch(self, answer: bytes, protocol: Successor) -> None:
-        """Answer with ``answer`` as it is, and let another protocol have the connection.
+        """Send ``answer`` unchanged and pass the connection to another protocol.
 
         Raises:
             BadRequest: other requests were sent on it as well.
-            Overloaded: the server closes.
+            Overloaded: the server is closing.
         """
         self._connection.switch(self, answer, protocol)
 
     async def drained(self) -> None:
-        """Wait until the client has read enough of a streamed answer for more to be sent."""
+        """Wait until the client has read enough of a streamed response for more to be sent."""
         await self._connection.writable()
 
     def _head(
@@ -301,12 +301,12 @@ class Exchange:
             self._hold(data)
 
     def _hold(self, data: bytes) -> None:
-        """Keep what may not be sent before the answers to earlier requests."""
+        """Keep data that must not be sent before the responses to earlier requests."""
         self._held.append(data)
         self._count(len(data))
 
     def release_held(self) -> list[bytes]:
-        """What was answered while earlier requests of the connection were still unanswered."""
+        """Return the data held while earlier requests on the connection were unanswered."""
         held, self._held = self._held, []
         self._count(-sum(map(len, held)))
         return held

@@ -1,9 +1,9 @@
-"""Which hosts a server is, so that no foreign web page can use a browser to reach it.
+"""Host names of a server, checked so that no foreign web page can use a browser to reach it.
 
 A page can make its visitor's browser send requests to this machine (the request then names the
-page's ``Origin``), or give its own name our address, so that the browser takes our answers for
-those of the page's own server (the request then names a ``Host`` that we are not). Programs do
-neither.
+page's ``Origin``), or point its own host name to this server's address, so that the browser takes
+the responses for those of the page's own server (the request then has a foreign ``Host``). Programs
+do neither.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - listened at, not 
 
 
 class Hosts:
-    """The names that a server answers to.
+    """Host names that a server answers to.
 
-    Loopback names, the address it listens at, and what the user has named. A server that listens
-    everywhere answers to every IP address: a page can only have itself taken for a name of its own.
+    These are loopback names, the address it listens on, and names given by the user. A server that
+    listens on all addresses accepts every IP address: a page can only fake a host name of its own.
 
     Args:
-        listen: Where it listens: ``HOST:PORT`` or ``unix:PATH``, each.
+        listen: Addresses it listens on, each ``HOST:PORT`` or ``unix:PATH``.
         named: Further names.
     """
 
@@ -48,9 +48,9 @@ class Hosts:
         self._judge = functools.lru_cache(_CACHED)(self._judged)
 
     def refusal(self, exchange: Exchange) -> str:
-        """Why a request is refused, and how to have it served; empty if nothing speaks against it.
+        """Return why a request is refused and how to allow it; empty if it is not refused.
 
-        No browser reaches a Unix socket: there, nothing is asked.
+        Browsers cannot reach a Unix socket, so nothing is checked there.
         """
         if not exchange.peer:
             return ""
@@ -93,7 +93,7 @@ class Hosts:
 
 
 def check_names(option: str, names: Iterable[str], problems: Problems) -> None:
-    """Note what is no host's name; a scheme, a port or a path is none of it."""
+    """Report names that are not host names; scheme, port and path are not allowed."""
     for name in names:
         if not name or _name(name) != name.lower() or set(name) & set("/ @?#,*"):
             expected = "a host's name or address without scheme and port, such as carpool.lan"
@@ -101,7 +101,7 @@ def check_names(option: str, names: Iterable[str], problems: Problems) -> None:
 
 
 def _name(host: str) -> str:
-    """The name or address in ``HOST[:PORT]``; empty if it is not one."""
+    """Return the name or address in ``HOST[:PORT]``; empty if it is invalid."""
     if "@" in host:
         return ""
     try:

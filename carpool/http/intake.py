@@ -6,17 +6,17 @@ Reading a request costs about a tenth of serving it. So under overload requests 
 were read, unparsed. The newest, which can still be answered in time, are served, and the oldest,
 which cannot, are refused.
 
-In ordinary operation `Intake.parking` is false, and connections parse what they read at once. The
+Normally `Intake.parking` is false, and connections parse what they read at once. The
 application sets it when it has refused a request, or an iteration of the event loop took long. From
 then on there is a turn in each iteration:
 
 1. Requests are parsed and served, until the application would refuse requests of that age; at most
-   as many as fill a batch, so that answers can be written in between. (With fewer, batches would be
-   smaller than they are without parking, and parking itself would take capacity away.) As long as
+   as many as fill a batch, so that responses can be written in between. (With fewer, batches would
+   be smaller than without parking, and parking itself would reduce capacity.) As long as
    the oldest has time to spare they are served in order, as after a short interruption all can
    be; else the newest come first.
-2. The oldest are refused, if the application refuses requests of that age. Refusals take
-   a twentieth of the time at most, as that time is missing for the others, unless one has been
+2. The oldest are refused, if the application refuses requests of that age. Refusals take at most
+   a twentieth of the time, as the other requests lose that time, unless one has been
    parked for more than `_LONGEST_WAIT_S`. A client that waits for its refusal sends nothing else,
    which slows a flood down to what can be refused.
 3. Parking ends when nothing is parked and the application would serve a new request.
@@ -26,8 +26,8 @@ that could change its framing or how the application judges it. Those are answer
 are parsed, and the application refuses them itself.
 
 Rules: only a `POST` that begins a new request, on a connection without unanswered ones, is parked;
-probes are answered whatever happens. The bytes of a connection are never reordered. What requests
-say is not known here: the application judges each of them that is parsed.
+probes are always answered. The bytes of a connection are never reordered. The content of requests
+is not known here: the application judges each of them that is parsed.
 """
 
 from __future__ import annotations
@@ -68,34 +68,35 @@ _PLAIN = re.compile(
 
 
 class Parkable(Protocol):
-    """What the intake needs of a connection."""
+    """Interface of a connection as the intake uses it."""
 
     def between_requests(self) -> bool:
-        """Whether nothing is unanswered, and nothing has begun."""
+        """Return whether no request is unanswered or partial."""
 
     def unpark(self, data: bytes) -> None:
         """Read requests from ``data`` now; the application serves or refuses them."""
 
     def answer(self, data: bytes, answer: bytes) -> None:
-        """Send ``answer`` to the one request that ``data`` is."""
+        """Send ``answer`` as the response to the single request in ``data``."""
 
 
 class Intake:
     """Parks requests under overload.
 
     Args:
-        refuses: whether the application would refuse a request that was read so many seconds ago.
-        refuse: has it count a plain request that it refuses; the answer, or nothing if that request
-            has to be parsed and judged after all.
-        clock: seconds, monotonic.
-        soon: calls a function in the next iteration of the event loop.
-        later: calls a function after some seconds.
-        batch_max: how many requests fill a batch of the application.
+        refuses: Returns whether the application would refuse a request read the given number of
+            seconds ago.
+        refuse: Has the application count a plain request as refused; returns the response, or
+            nothing if the request must be parsed and judged after all.
+        clock: Returns monotonic seconds.
+        soon: Calls a function in the next iteration of the event loop.
+        later: Calls a function after some seconds.
+        batch_max: Number of requests that fill a batch of the application.
 
     Attributes:
-        parking: whether connections `park` what they read; the application sets it when it refuses
+        parking: Whether connections `park` what they read; the application sets it when it refuses
             a request, or when there is overload.
-        waited_s: how long the request that is being parsed was parked.
+        waited_s: How long the request that is being parsed was parked.
     """
 
     __slots__ = (
@@ -135,11 +136,11 @@ class Intake:
 
     @property
     def parked(self) -> int:
-        """How many requests are parked."""
+        """Number of parked requests."""
         return len(self._parked)
 
     def park(self, connection: Parkable, data: bytes) -> bool:
-        """Keep ``data``, just read, for later; False if it is to be parsed now."""
+        """Keep ``data``, just read, for later; return False if it must be parsed now."""
         known = self._parked.get(connection)
         if known:
             self._parked[connection] = (known[0], known[1] + data)
@@ -153,11 +154,11 @@ class Intake:
         return True
 
     def gone(self, connection: Parkable) -> None:
-        """No answer is awaited on ``connection`` any more."""
+        """Drop the parked request of ``connection``, as no response is awaited."""
         self._parked.pop(connection, None)
 
     def stop(self) -> None:
-        """Parse all that is parked: the server closes."""
+        """Parse all parked requests, as the server is closing."""
         while self._parked:
             self._parse(*self._parked.popitem())
 
@@ -175,7 +176,7 @@ class Intake:
                 self._soon(self._turn)
 
     def _serve(self) -> int:
-        """Parse those that are served; how many they were."""
+        """Parse the requests that are served; return their number."""
         now, parked = self._clock(), self._parked
         newest = bool(parked) and self._refuses(_HASTE * (now - self._read_at(newest=False)))
         asked_of = -1.0
@@ -193,7 +194,7 @@ class Intake:
         return self._at_once
 
     def _refuse_oldest(self, *, busy: bool) -> None:
-        """Refuse some; while there is other work, in a part of the time only."""
+        """Refuse the oldest requests; if busy, only for a share of the time."""
         parked, began = self._parked, self._clock()
         rested, count = not busy or began >= self._refuse_from, 0
         while parked and count < _REFUSED_AT_ONCE:
@@ -225,6 +226,6 @@ class Intake:
 
 
 def _plain(data: bytes) -> bool:
-    """Whether ``data`` is exactly one request, and nothing in its head is out of the ordinary."""
+    """Return whether ``data`` is exactly one request whose head has no unusual parts."""
     head = _PLAIN.match(data)
     return head is not None and head.end() + int(head[1]) == len(data)

@@ -1,9 +1,9 @@
-"""Heads of whole requests that have been read: one that comes again is not parsed again.
+"""Heads of whole requests that have been read; a repeated head is not parsed again.
 
-A client sends the same head with every request, and reading it takes longer than all else that the
-edge does for one. Only what is plain is kept: one request that is the whole of a read, in HTTP/1.1,
-on a connection that stays open, its body as long as ``Content-Length`` says. To the parser the same
-bytes would mean the same.
+A client sends the same head with every request, and parsing it takes longer than everything else
+that the edge does for a request. Only plain heads are kept: of one request that is the whole of a
+read, in HTTP/1.1, on a connection that stays open, with a body as long as ``Content-Length`` says.
+The parser would read the same bytes in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPECIAL = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
 
 
 class KnownHead(NamedTuple):
-    """What a head says, and how long the body behind it is."""
+    """Contents of a head, and the length of the body that follows it."""
 
     method: str
     target: str
@@ -31,7 +31,7 @@ class KnownHead(NamedTuple):
 
 
 class KnownHeads:
-    """The heads that clients of one server have sent."""
+    """The heads sent by the clients of one server."""
 
     __slots__ = ("_known", "get")
 
@@ -43,7 +43,7 @@ class KnownHeads:
         return len(self._known)
 
     def keep(self, data: bytes, exchange: Exchange, body_bytes: int) -> None:
-        """Remember the head of ``exchange``, if that was read from ``data`` and is plain."""
+        """Remember the head of ``exchange`` if it was read from ``data`` and is plain."""
         end = data.find(_END) + len(_END)
         if end + body_bytes != len(data) or end > _LARGEST:
             return

@@ -1,4 +1,4 @@
-"""What one server edge accepts, and the refusal of what it does not."""
+"""Limits of a server edge, and the refusal of requests that exceed them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _ADDED_BYTES = 2048
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one server edge accepts.
+    """Limits of a server edge.
 
     Attributes:
-        head_bytes: largest request line and headers together (431 beyond).
-        headers: most headers of one request (431 beyond): each takes more memory than its bytes.
-        body_bytes: largest request body (413 beyond).
-        idle_s: how long a connection may stay open between requests.
-        read_s: how long a request may take to arrive, and a client to read its answer.
-        connections: most connections at once; fewer where the process may not open so many files.
-            For one more, that which has been idle for longest is closed; if all are at work, the
-            newcomer is refused (503). There is no limit by the client's address: behind a gateway
-            all clients have the same one, and idle connections, however many, keep no client out.
-        held_bytes: most memory held for all clients together: requests not yet answered, whole or
-            in parts, and answers not yet read; never less than two of the largest bodies. Beyond,
+        head_bytes: Largest request line and headers together (431 beyond).
+        headers: Most headers of one request (431 beyond): each takes more memory than its bytes.
+        body_bytes: Largest request body (413 beyond).
+        idle_s: How long a connection may stay open between requests.
+        read_s: How long a request may take to arrive, and a client to read its response.
+        connections: Most concurrent connections; fewer if the process may not open that many files.
+            When one more arrives, the longest idle one is closed; if all are busy, the new one
+            is refused (503). There is no limit by client address: behind a gateway
+            all clients share one, and idle connections never keep a client out.
+        held_bytes: Most memory held for all clients together: requests not yet answered, whole or
+            in parts, and responses not yet read; never less than two of the largest bodies. Beyond,
             clients that do not read are dropped, the longest stalled first, and uploads are
             refused (503).
     """
@@ -40,7 +40,7 @@ class Limits:
     held_bytes: int = 512 * 1024 * 1024
 
     def behind_proxy(self) -> Self:
-        """The same for an edge behind another one of ours, which adds headers of its own.
+        """Return these limits for an edge behind another Carpool edge, which adds headers.
 
         Without room for them, a head that just passes the first edge would fail at the second.
         """
@@ -52,7 +52,7 @@ class Limits:
 
 
 class Refused(Exception):
-    """A request the edge will not read further; its connection is closed after the answer."""
+    """Raised for a request that is not read further; the connection closes after the response."""
 
     def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
         super().__init__(reason)

@@ -1,9 +1,9 @@
-"""Bytes of one connection in, whole requests out: parsing, framing, sizes.
+"""Turns the bytes of one connection into whole requests: parsing, framing, sizes.
 
-Rules: what is ambiguous is refused and never repaired, as another server may repair it in another
-way (RFC 9112, section 11.2); how the bytes were cut into reads does not change what is
-read; nothing grows without a limit. This file knows neither sockets nor time, and of the
-connection no more than its `Link`.
+Rules: ambiguous input is refused and never repaired, as another server may repair it in another
+way (RFC 9112, section 11.2); how the bytes were split into reads does not change the
+result; nothing grows without a limit. This module knows neither sockets nor time, and of the
+connection only its `Link`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reader:
     """Reads the requests of one connection.
 
     Attributes:
-        partial: a request has begun and is not whole.
+        partial: Whether a request has begun and is incomplete.
     """
 
     __slots__ = (
@@ -83,10 +83,10 @@ class Reader:
         self.partial = False
 
     def feed(self, data: bytes) -> None:
-        """Read on; whole requests go to `Link.accept` at once.
+        """Parse data; whole requests are passed to `Link.accept` at once.
 
         Raises:
-            Refused: the bytes are no request, or one beyond the limits.
+            Refused: the bytes are not a request, or one beyond the limits.
         """
         alone = self._tries > 0 and not self.partial
         if alone and self._accept_known(data):
@@ -110,7 +110,7 @@ class Reader:
         self._whole = None
 
     def _accept_known(self, data: bytes) -> bool:
-        """Take ``data`` for a whole request whose head has been read before; False if it is not."""
+        """Accept ``data`` if it is a whole request with a known head; return whether it is."""
         end = data.find(b"\r\n\r\n") + 4
         known = self._heads.get(data[:end])
         if known is None or known.body_bytes != len(data) - end:
@@ -123,7 +123,7 @@ class Reader:
         return True
 
     def take(self) -> Exchange:
-        """The request being read, to be refused; its body is dropped."""
+        """Return the request being read, to be refused; its body is dropped."""
         exchange = self._exchange or Exchange(self._connection, "GET", "", ())
         self._exchange = None
         self._body = []
@@ -131,11 +131,11 @@ class Reader:
         return exchange
 
     def close(self) -> None:
-        """Nothing more will come: release the parser and the connection, which refer to this."""
+        """Release the parser and the connection, which refer to this reader."""
         del self._parser, self._connection
 
     def _parse(self, data: bytes | memoryview) -> int | None:
-        """Parse; where the parser stops at the offer of another protocol, how far it came."""
+        """Parse data; return the offset at which the parser stops at an upgrade, else None."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -146,10 +146,10 @@ class Reader:
         return None
 
     def _stay(self, rest: memoryview) -> None:
-        """Go on with HTTP/1.1 where the client offered another protocol.
+        """Continue with HTTP/1.1 after the client offered another protocol.
 
-        The parser takes such a request for whole without its body, and stops. Another one is told
-        the framing again, so that it reads on from the body.
+        The parser considers such a request complete without its body, and stops. A new parser is
+        given the framing headers again, so that it continues with the body.
         """
         offset: int | None = 0
         while offset is not None:
@@ -161,7 +161,7 @@ class Reader:
             offset = self._parse(rest)
 
     def _check_progress(self) -> None:
-        """Refuse a head, or framing between the parts of a body, that grows and never ends."""
+        """Refuse a head, or framing between the parts of a body, that grows without end."""
         if self._expects:
             self._expects = False
             self._connection.invite()
@@ -184,7 +184,7 @@ class Reader:
     # -- httptools --------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Note the start of a request."""
         if self._upgrade:
             return
         self.partial = True
@@ -195,11 +195,11 @@ class Reader:
             self._fed, self._fed_before = 0, self._feeding
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the target."""
+        """Add a piece of the target."""
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; trailers are read and dropped."""
+        """Store a header; trailers are read and dropped."""
         if self._exchange is None:
             self._headers.append((name.lower(), value))
         else:
@@ -208,7 +208,7 @@ class Reader:
                 raise self._large_head()
 
     def on_headers_complete(self) -> None:
-        """The head is whole: check its framing and sizes."""
+        """Check the framing and sizes of the complete head."""
         if self._upgrade:  # told again by `_stay`
             self._upgrade = False
             return
@@ -227,7 +227,7 @@ class Reader:
         self._check(exchange)
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Add a piece of the body."""
         self._body_bytes += len(body)
         if self._body_bytes > self._limits.body_bytes:
             raise self._large_body()
@@ -240,7 +240,7 @@ class Reader:
             pieces.append(bytearray(body))
 
     def on_message_complete(self) -> None:
-        """The request is whole: hand it over."""
+        """Hand over the complete request."""
         exchange = self._exchange
         if exchange is None or self._upgrade:
             return
@@ -292,7 +292,7 @@ class Reader:
             self._expects = exchange.chunked and value.lower() == b"100-continue"
 
     def _check_version(self, exchange: Exchange) -> None:
-        """Only HTTP/1.1 keeps a connection of which no ``Connection`` header speaks."""
+        """Refuse unknown versions; close HTTP/1.0 connections after the response."""
         version = self._parser.get_http_version()
         if version == "1.0":  # its persistence is an extension that proxies get wrong
             exchange.keep_alive = exchange.chunked = False
@@ -304,7 +304,7 @@ class Reader:
 
 
 def _origin_form(method: str, target: str) -> str:
-    """Path and query of a target in another form (RFC 9112, section 3.2)."""
+    """Return path and query of a target in another form (RFC 9112, section 3.2)."""
     if method == "CONNECT":
         raise Refused(501, "CONNECT: this server is not a proxy")
     if target == "*" and method == "OPTIONS":

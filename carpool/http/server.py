@@ -1,29 +1,29 @@
-"""The server edge: bytes of many connections in, whole requests to an application, answers out.
+"""The server edge: turns bytes of many connections into requests, and sends the responses.
 
 Theory of operation
 -------------------
-One `Connection` per socket feeds a `Reader`. When a request is complete, its `Exchange` goes to
-the application in a plain call on the event loop; the application answers whenever it likes, from
+One `Connection` per socket feeds a `Reader`. When a request is complete, its `Exchange` is passed
+to the application in a plain call on the event loop; the application may respond at any time, from
 any later callback. Requests pipelined on one connection are handed over some at a time, without
-waiting for answers, and their answers are put back into order.
+waiting for responses, and their responses are put back into order.
 
-Memory: whatever is read and not yet answered, and whatever was written and is not wholly taken by
+Memory: everything read and not yet answered, and everything written and not fully taken by
 its client, counts towards one limit. Above it, clients that do not read are dropped, the longest
 stalled first, and uploads are refused; a client still has room for one small request. So hostile
 clients can make the server hold `Limits.held_bytes`, 16 KiB for each connection, and the heads of
-`known_heads`, a few megabytes at most; nothing they send makes it more. What was freed after a peak
-is given back to the system (`carpool.memory`).
+`known_heads`, a few megabytes at most; nothing they send makes it more. Memory freed after a peak
+is returned to the system (`carpool.memory`).
 
-Room: where no further connection has room, that which has been idle for longest makes way, at no
-cost before: `connections` is ordered by last answers, and a newcomer looks at its first few. One
-whose client has begun to ask is not idle, though nothing may have been read of it yet: to close its
+Room: if there is no room for another connection, the one that has been idle for longest is closed,
+at no cost before: `connections` is ordered by last responses, and only its first few are checked.
+One whose client has sent data is not idle, even if none of it was read yet: closing its
 socket would answer the request with a reset. For the same reason a process that has been stopped
-for a while first reads what came meanwhile, and enforces the time limits later.
+for a while first reads what has arrived meanwhile, and enforces the time limits later.
 
 Rules: there is no task and no timer per request (one sweep a second enforces every time limit);
-an answer is one write; a client that closes its side has gone, half-closed or not, and what it
-asked for is cancelled; a request whose framing is ambiguous is refused and its connection closed.
-This file knows nothing of batches, functions or routes.
+a response is one write; a client that closes its side has left, half-closed or not, and its
+requests are cancelled; a request whose framing is ambiguous is refused and its connection closed.
+This module knows nothing of batches, functions or routes.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ Application: TypeAlias = "Callable[[Exchange], None]"
 
 
 class Server:
-    """A listening socket and its connections; made by `serve`.
+    """A listening socket and its connections; created by `serve`.
 
     Attributes:
-        closed: how many connections were closed because a limit was reached, by reason: ``idle`` to
-            make room, ``unread`` as the client did not read, ``crowd`` where all were at work.
+        closed: Number of connections closed because of a limit, by reason: ``idle`` to make room,
+            ``unread`` if the client did not read, ``crowd`` if all others were busy.
     """
 
     def __init__(self, app: Application, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
@@ -111,7 +111,7 @@ class Server:
         self.address = ""
 
     async def listen(self, listen: str) -> None:
-        """Bind to ``listen`` and start accepting."""
+        """Bind to ``listen`` and start accepting connections."""
         where = addresses.parse(listen)
         if where.path:
             _remove_socket(where.path)
@@ -129,7 +129,10 @@ class Server:
         self._tick()
 
     def add(self, connection: Connection) -> Refused | None:
-        """Count a new connection in; or the reason why not, unless too many wait to hear it."""
+        """Register a new connection; return the refusal if it is not admitted.
+
+        If too many refused connections are open, it is closed without a response.
+        """
         if len(self.connections) < self._room or self._make_room():
             self.connections[connection] = None
             return None
@@ -140,7 +143,7 @@ class Server:
         return Refused(503, f"more than {self._room} busy connections", _AGAIN_S)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been idle for longest; False if the oldest all work."""
+        """Close the longest idle connection; return False if the oldest ones are all busy."""
         now, connections = self.now(), self.connections
         for _ in range(min(_LOOKS, len(connections))):
             oldest = next(iter(connections))
@@ -153,14 +156,14 @@ class Server:
         return False
 
     def asks(self, connection: Connection) -> bool:
-        """Whether its client has sent what was not read yet, but is about to be."""
+        """Return whether its client has sent data that is not read yet but will be."""
         return connection not in self.behind and _has_unread(connection.transport)
 
     def drop_stalled(self, stalled_s: float = 0.0) -> bool:
-        """Drop clients that do not read until memory suffices; whether it does.
+        """Drop clients that do not read until memory suffices; return whether it does.
 
         Args:
-            stalled_s: a client that has stalled for less is not dropped.
+            stalled_s: Clients that have stalled for less than this are not dropped.
         """
         before = self.now() - stalled_s
         while self.held_bytes > self.most_held_bytes:
@@ -177,13 +180,13 @@ class Server:
             log.warning(_CLOSED[reason], times, limit)
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         self.connections.pop(connection, None)
         self._turned_away.discard(connection)
         self.connection_changed()
 
     def dispatch(self, exchange: Exchange) -> None:
-        """Hand a whole request to the application; its exceptions are answered with 500."""
+        """Pass a whole request to the application; unexpected exceptions give status 500."""
         try:
             self._app(exchange)
         except errors.CarpoolError as error:
@@ -193,19 +196,19 @@ class Server:
             exchange.reply(500, errors.body("internal error"))
 
     def retire(self) -> None:
-        """Have each answer say from now on that it is the last of its connection.
+        """Close each connection after its pending responses, or after the next one.
 
-        So clients go elsewhere between two requests: to close a connection that is idle may cross
-        with a request, of which its client cannot know then whether it was acted upon.
+        Clients then reconnect elsewhere between two requests: closing an idle connection may cross
+        with a request, and its client could not know whether that was processed.
         """
         self.closing = True
         for connection in self.connections:
             connection.retire()
 
     def close(self) -> None:
-        """Take no new connections; those there are close once what was asked on them is answered.
+        """Accept no new connections; existing ones close once their requests are answered.
 
-        A request that has begun to arrive counts as asked, whether or not any of it was read yet.
+        This includes requests that have begun to arrive, whether or not any of them was read yet.
         """
         self.closing = True
         if self._listener:
@@ -216,9 +219,9 @@ class Server:
             connection.close_when_idle()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until all that was asked is answered, and the answers are taken.
+        """Wait until all requests are answered and the responses are taken by the clients.
 
-        That is after `close`; after `retire` alone, until all clients have gone.
+        That is after `close`; after `retire` alone, until all clients have left.
 
         Returns:
             False if ``timeout_s`` was not enough.
@@ -234,7 +237,7 @@ class Server:
         return True
 
     async def stop(self) -> None:
-        """Close everything now."""
+        """Close all connections at once."""
         self.close()
         if self._sweep:
             self._sweep.cancel()
@@ -245,7 +248,7 @@ class Server:
         await asyncio.sleep(0)
 
     def connection_changed(self) -> None:
-        """A connection has nothing left to answer: a drain may be over."""
+        """End a drain if no connection is busy any more."""
         if self.quiet and not self.quiet.done() and not self._busy():
             self.quiet.set_result(None)
 
@@ -270,7 +273,7 @@ class Server:
 
 
 def _has_unread(transport: asyncio.Transport) -> bool:
-    """Whether the client has sent what was not read yet."""
+    """Return whether the client has sent data that was not read yet."""
     socket = transport.get_extra_info("socket")
     if socket is None:
         return False
@@ -280,15 +283,15 @@ def _has_unread(transport: asyncio.Transport) -> bool:
 
 
 def _allow_open_files() -> None:
-    """As many connections as the system lets this process have; the usual limit is far below."""
+    """Raise the limit of open files to the hard limit, as the usual one is far too low."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _places(wanted: int) -> tuple[int, int]:
-    """How many connections may be open, and how many more may be told that there are too many.
+    """Return how many connections may be open, and how many more may be refused at a time.
 
-    A process that cannot open another file cannot even refuse; others need files as well.
+    A process that cannot open another file cannot even refuse; other parts need files as well.
     """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
@@ -301,7 +304,7 @@ def _places(wanted: int) -> tuple[int, int]:
 
 
 def _remove_socket(path: str) -> None:
-    """Make way for a Unix socket, or clear it away; a file of another kind is left alone."""
+    """Remove a Unix socket; a file of another kind is left alone."""
     where = Path(path)
     if where.is_socket():
         where.unlink(missing_ok=True)
@@ -310,13 +313,13 @@ def _remove_socket(path: str) -> None:
 async def serve(app: Application, *, listen: str, limits: Limits | None = None) -> Server:
     """Listen on ``listen`` and call ``app`` with every whole request.
 
-    The process may open as many files from then on as the system lets it.
+    Raises the process's limit of open files to its hard limit.
 
     Args:
-        app: called on the event loop; answers now or later through the exchange. An exception
-            is answered with its status, or 500.
+        app: Called on the event loop; responds now or later through the exchange. An exception
+            is reported with its status, or 500.
         listen: ``HOST:PORT`` (port 0: chosen by the system) or ``unix:PATH``.
-        limits: what is accepted.
+        limits: Limits of the server; defaults if None.
 
     Raises:
         ConfigError: ``listen`` is not an address.

@@ -1,7 +1,7 @@
 """Latency models: how long a batch takes on an instance of a given size.
 
-One kind a module, all pure: `table` interpolates measurements, `coefficients` is a fitted formula,
-`linear` a line. A planner speaks to `LatencyModel` alone.
+Each kind has its own module, and all are pure: `table` interpolates measurements, `coefficients` is
+a fitted formula, `linear` a line. Planners use `LatencyModel` alone.
 """
 
 from __future__ import annotations

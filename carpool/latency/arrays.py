@@ -1,8 +1,8 @@
-"""Latency models asked about many sizes at once, in arrays.
+"""Latency models evaluated for many sizes at once, in arrays.
 
-What a model answers here is what it answers one by one. The formulas of coefficients are written
-out once more, for arrays; any other model is asked one by one. Models themselves know no arrays, so
-that who asks them now and then needs no numpy.
+The results are those of the model's own methods. The formulas of coefficients are repeated here
+for arrays; any other model is called for each size. The models themselves use no arrays, so that
+callers with few sizes need no numpy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Sizes(NamedTuple):
-    """`Configuration` as arrays, of shapes that go with one another."""
+    """`Configuration` as arrays whose shapes can be broadcast together."""
 
     batch: Floats
     cpu: Floats
@@ -53,7 +53,7 @@ class Occupied(NamedTuple):
 
 
 def configurations(model: LatencyModel, max_batch: int) -> Sizes:
-    """What `LatencyModel.configurations` lists, in its order."""
+    """Return the sizes that `LatencyModel.configurations` yields, in its order."""
     if type(model) is Coefficients:  # a subclass may have others
         return _on_all(model, max_batch)
     flat = np.fromiter(chain.from_iterable(model.configurations(max_batch)), np.float64)
@@ -61,12 +61,13 @@ def configurations(model: LatencyModel, max_batch: int) -> Sizes:
 
 
 def predicted(model: LatencyModel, sizes: Sizes, quantile: Floats) -> Floats:
-    """Seconds as `LatencyModel.predict` says them; not a number where it says ``None``.
+    """Return the seconds that `LatencyModel.predict` returns; NaN where it returns None.
 
     Args:
-        model: How long batches take.
-        sizes: Of batches and instances.
-        quantile: Shares of batches that take no longer, of a shape that goes with theirs.
+        model: Latency model of the batches.
+        sizes: Sizes of batches and instances.
+        quantile: Shares of batches that take no longer, of a shape that can be broadcast with
+            that of the sizes.
     """
     if type(model) is Coefficients:
         return _by_coefficients(model, sizes, quantile)
@@ -77,11 +78,11 @@ def predicted(model: LatencyModel, sizes: Sizes, quantile: Floats) -> Floats:
 
 
 def occupied(model: LatencyModel, sizes: Sizes) -> Occupied:
-    """What instances occupy, as `LatencyModel.resources` says it.
+    """Return the resources of instances, as `LatencyModel.resources` does.
 
     Args:
-        model: What they run.
-        sizes: Of instances and their largest batches; arrays of one shape and one axis.
+        model: Model that the instances run.
+        sizes: Sizes of instances and their largest batches; one-dimensional arrays of one shape.
     """
     if type(model) is Coefficients:
         return _by_halves(model, sizes)
@@ -100,7 +101,7 @@ def _one_by_one(model: LatencyModel, sizes: Sizes, quantile: Floats) -> Floats:
 
 
 def _on_all(model: Coefficients, max_batch: int) -> Sizes:
-    """`Coefficients.configurations`."""
+    """Return the result of `Coefficients.configurations` as arrays."""
     parts = [np.empty((3, 0))]
     if model.cpu:
         batch = np.array([size for size in sorted(model.cpu.mean_s) if size <= max_batch])
@@ -118,7 +119,7 @@ def _on_all(model: Coefficients, max_batch: int) -> Sizes:
 
 
 def _by_coefficients(model: Coefficients, sizes: Sizes, quantile: Floats) -> Floats:
-    """`Coefficients.predict`."""
+    """Return the results of `Coefficients.predict` as an array."""
     batch, cpu, gpu = np.broadcast_arrays(*sizes)
     found = np.full((3, *batch.shape), math.nan)
     alone, shared = gpu == 0, gpu > 0
@@ -134,7 +135,7 @@ def _by_coefficients(model: Coefficients, sizes: Sizes, quantile: Floats) -> Flo
 
 
 def _by_halves(model: Coefficients, sizes: Sizes) -> Occupied:
-    """`Coefficients.resources`."""
+    """Return the results of `Coefficients.resources` as arrays."""
     memory_mb = gpu_gb = np.zeros_like(sizes.cpu)
     if model.cpu:
         memory_mb = model.cpu.memory_per_item_mb * sizes.batch + model.cpu.memory_base_mb
@@ -146,7 +147,7 @@ def _by_halves(model: Coefficients, sizes: Sizes) -> Occupied:
 
 
 def _on_cores(half: CpuCoefficients, batch: Floats, cpu: Floats) -> Floats:
-    """The least, the mean and the maximum."""
+    """Return the least, mean and maximum seconds on cores."""
     sizes = np.array(sorted(half.mean_s))
     curves = np.array([[_curve(of[size]) for of in (half.mean_s, half.max_s)] for size in sizes])
     places = np.minimum(np.searchsorted(sizes, batch), len(sizes) - 1)
@@ -161,7 +162,7 @@ def _curve(curve: Curve) -> tuple[float, float, float]:
 
 
 def _on_gpu(half: GpuCoefficients, batch: Floats, gpu: Floats) -> Floats:
-    """The least, the mean and the maximum."""
+    """Return the least, mean and maximum seconds on shares of a GPU."""
     slices = _slices(half, gpu)
     least = np.searchsorted(half.batch_thresholds, batch) + 1
     known = (batch >= 1) & (batch <= half.max_batch) & (gpu <= WHOLE_GPU) & (slices >= least)

@@ -1,9 +1,10 @@
 """The coefficients latency model: HarmonyBatch's formulas (IWQoS'24, section 3) for CPU and GPU.
 
 On ``c`` cores a batch takes ``scale * exp(-c / decay) + floor`` seconds (Eq. 1), with one set of
-coefficients for the mean and one for what 99 of 100 batches stay below. On a whole GPU it takes
-``per_item * b + base`` (Eq. 2). A share of ``m`` of the ``M`` slices has the GPU for ``m`` of every
-``M`` time slices and waits for the rest, so a batch is served in turns (Eq. 4 gives its maximum).
+coefficients for the mean and one for the time that 99 of 100 batches stay below. On a whole GPU it
+takes ``per_item * b + base`` (Eq. 2). A share of ``m`` of the ``M`` slices has the GPU for ``m`` of
+every ``M`` time slices and waits for the rest, so a batch is served in turns (Eq. 4 gives its
+maximum).
 
 Deviations. The mean on a share is exact for a batch that arrives at any moment of the cycle; the
 paper's Eq. 3, ``M / m`` times the whole GPU's latency, is off by up to a quarter. The maximum on a
@@ -40,7 +41,7 @@ _MAX_SCORE = _NORMAL.inv_cdf(0.99)  # of what the coefficients call the maximum
 
 @lru_cache(maxsize=1024)
 def deviations(quantile: float) -> float:
-    """How far a quantile is above the mean, where the maximum is 1 above it."""
+    """Return the distance of a quantile from the mean, in units of that of the maximum."""
     if quantile == 0.5:  # noqa: PLR2004  the median
         return 0.0
     return _NORMAL.inv_cdf(quantile) / _MAX_SCORE
@@ -48,25 +49,25 @@ def deviations(quantile: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Seconds on a number of cores: exponential decay towards a floor."""
+    """Seconds by number of cores: exponential decay towards a floor."""
 
     scale: float
     decay_cores: float
     floor: float
 
     def at(self, cores: float) -> float:
-        """Eq. 1."""
+        """Return the seconds on a number of cores (Eq. 1)."""
         return self.scale * math.exp(-cores / self.decay_cores) + self.floor
 
 
 @dataclass(frozen=True, slots=True)
 class CpuCoefficients:
-    """Instances without a GPU.
+    """Coefficients of instances without a GPU.
 
     Attributes:
-        mean_s: The mean's curve by batch size.
-        max_s: The curve that 99 of 100 batches stay below; for the same batch sizes.
-        memory_per_item_mb: Memory that each item of a batch adds.
+        mean_s: Curve of the mean, by batch size.
+        max_s: Curve that 99 of 100 batches stay below, for the same batch sizes.
+        memory_per_item_mb: Memory added by each item of a batch.
         memory_base_mb: Memory of the model itself.
     """
 
@@ -78,17 +79,17 @@ class CpuCoefficients:
 
 @dataclass(frozen=True, slots=True)
 class GpuCoefficients:
-    """Instances on a share of a GPU, which is sold by the gigabyte of its memory.
+    """Coefficients of instances on a share of a GPU, which is sold by the gigabyte of its memory.
 
     Attributes:
-        per_item_s: Seconds an item adds on a whole GPU.
+        per_item_s: Seconds added by each item on a whole GPU.
         base_s: Seconds of a batch on a whole GPU that do not depend on its size.
-        time_slice_s: How long one slice lasts.
+        time_slice_s: Duration of one slice.
         total_slices: Slices in a cycle, and gigabytes of GPU memory.
         batch_thresholds: Batch sizes above which one more gigabyte is needed.
         memory_mb: Main memory of an instance.
         max_margin: Factor on the maximum of a share.
-        max_batch: Largest batch the coefficients hold for.
+        max_batch: Largest batch for which the coefficients are valid.
     """
 
     per_item_s: float
@@ -101,27 +102,27 @@ class GpuCoefficients:
     max_batch: int = 32
 
     def slices(self, percent: float) -> int:
-        """The whole slices in a percentage of the GPU."""
+        """Return the number of whole slices in a percentage of the GPU."""
         return math.floor(percent / WHOLE_GPU * self.total_slices + ROUNDING)
 
     def least_slices(self, batch: int) -> int:
-        """The gigabytes, hence slices, that a batch needs."""
+        """Return the gigabytes, and thus slices, that a batch needs."""
         return bisect_left(self.batch_thresholds, batch) + 1
 
     def whole_s(self, batch: int) -> float:
-        """Eq. 2: seconds on a whole GPU."""
+        """Return the seconds on a whole GPU (Eq. 2)."""
         return self.per_item_s * batch + self.base_s
 
     def min_s(self, batch: int, slices: int) -> float:
-        """Eq. 4: seconds of a batch that arrives as its turn begins."""
+        """Return the seconds of a batch that arrives as its turn begins (Eq. 4)."""
         turns = math.ceil(self.whole_s(batch) / (slices * self.time_slice_s) - ROUNDING)
         return self.whole_s(batch) + (turns - 1) * self._pause_s(slices)
 
     def mean_s(self, batch: int, slices: int) -> float:
-        """Seconds of a batch that arrives at any moment of the cycle.
+        """Return the mean seconds of a batch that arrives at any moment of the cycle.
 
         With turns of length t, pauses g and f of work left in the last turn, a batch that arrives
-        in a pause waits g/2 of it, and one that arrives in the last f of a turn needs another.
+        in a pause waits g/2 on average, and one that arrives in the last f of a turn needs another.
         """
         work, turn, pause = self.whole_s(batch), slices * self.time_slice_s, self._pause_s(slices)
         last = work - (math.ceil(work / turn - ROUNDING) - 1) * turn
@@ -129,7 +130,7 @@ class GpuCoefficients:
         return self.min_s(batch, slices) + wait
 
     def max_s(self, batch: int, slices: int) -> float:
-        """Eq. 4: seconds of a batch that has just missed its turn, with the margin."""
+        """Return the seconds of a batch that has just missed its turn (Eq. 4), with the margin."""
         margin = self.max_margin if slices < self.total_slices else 1.0
         return margin * (self.min_s(batch, slices) + self._pause_s(slices))
 
@@ -142,8 +143,8 @@ class Coefficients:
     """A fitted model; either half may be missing.
 
     Attributes:
-        cpu: Instances without a GPU.
-        gpu: Instances on a share of a GPU.
+        cpu: Coefficients of instances without a GPU.
+        gpu: Coefficients of instances on a share of a GPU.
         load_s: Seconds to load an instance.
     """
 
@@ -152,7 +153,7 @@ class Coefficients:
     load_s: float = 0.0
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
-        """As `LatencyModel.predict`; on a GPU, cores do not matter."""
+        """Implement `LatencyModel.predict`; cores do not matter on a GPU."""
         found = self._least_mean_max(batch, cpu, gpu)
         if found is None:
             return None
@@ -160,7 +161,7 @@ class Coefficients:
         return max(least, mean + max(0.0, most - mean) * deviations(quantile))
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
-        """As `LatencyModel.resources`."""
+        """Implement `LatencyModel.resources`."""
         if gpu > 0 and self.gpu:
             return Resources(cpu, gpu, self.gpu.memory_mb, float(self.gpu.slices(gpu)))
         if self.cpu is None:
@@ -169,7 +170,7 @@ class Coefficients:
         return Resources(cpu, gpu, memory_mb)
 
     def configurations(self, max_batch: int) -> Iterator[Configuration]:
-        """What the paper searches: cores in steps of 0.05, whole slices with their cores."""
+        """Yield the paper's search space: cores in steps of 0.05, whole slices with their cores."""
         return chain(self._on_cores(max_batch), self._on_slices(max_batch))
 
     def _on_cores(self, max_batch: int) -> Iterator[Configuration]:

@@ -1,4 +1,4 @@
-"""Coefficient files, read strictly. Only this module of the latency models needs a YAML library."""
+"""Coefficient files, read strictly. The only latency module that needs a YAML library."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_coefficients(path: Path, load_s: float = 0.0) -> Coefficients:
     """Read a JSON (or YAML) file of coefficients.
 
     Raises:
-        ConfigError: everything that is wrong with it, each with its line.
+        ConfigError: all problems found, each with its line.
     """
     document = yaml_values.load(path)
     document.check(_FILE)

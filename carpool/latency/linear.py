@@ -1,4 +1,4 @@
-"""The linear latency model: a base and so much an item, whatever the instance's size."""
+"""The linear latency model: a base plus a time per item, regardless of the instance's size."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Linear:
 
     Attributes:
         base_s: Seconds of a batch that do not depend on its size.
-        per_item_s: Seconds that each item adds.
+        per_item_s: Seconds added by each item.
         cpu: Cores of an instance, for planners that choose sizes; the latency is the same on any.
         gpu: Percent of a GPU of an instance, likewise.
         load_s: Seconds to load an instance.
         memory_mb: Memory of an instance.
 
     Raises:
-        ConfigError: a negative number, or batches that take no time.
+        ConfigError: a number is negative, or batches take no time.
     """
 
     base_s: float
@@ -40,7 +40,7 @@ class Linear:
     memory_mb: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what no machine does."""
+        """Check that the numbers are possible."""
         problems = Problems()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -51,17 +51,17 @@ class Linear:
         problems.raise_if_any()
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
-        """As `LatencyModel.predict`; every size will do that has some of a core or a GPU."""
+        """Implement `LatencyModel.predict`, for any size with some of a core or a GPU."""
         del quantile
         if batch < 1 or not max(cpu, gpu) > 0:
             return None
         return self.base_s + self.per_item_s * batch
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
-        """As `LatencyModel.resources`."""
+        """Implement `LatencyModel.resources`."""
         del batch
         return Resources(cpu, gpu, self.memory_mb)
 
     def configurations(self, max_batch: int) -> Iterator[Configuration]:
-        """Every batch size, on the one instance size."""
+        """Yield all batch sizes on the only instance size."""
         return (Configuration(batch, self.cpu, self.gpu) for batch in range(1, max_batch + 1))

@@ -1,6 +1,6 @@
-"""The contract of a latency model, and the sizes it speaks of.
+"""The interface of latency models, and the sizes it uses.
 
-A model answers for the batch sizes and instance sizes it knows, and says ``None`` for all others:
+A model returns results for the batch sizes and instance sizes it knows, and None for all others:
 a planner must never act on a guess. Nothing here knows prices, servers or objectives.
 """
 
@@ -29,13 +29,13 @@ class Configuration(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What one instance occupies and is billed for.
+    """Resources that one instance occupies and is billed for.
 
     Attributes:
         cpu: Cores.
         gpu: Percent of one GPU.
         memory_mb: Memory; 1024 of these make one of the gigabytes that clouds sell.
-        gpu_gb: GPU memory, where the share of a GPU is sold by it; else 0.
+        gpu_gb: GPU memory if the share of a GPU is sold by it; else 0.
     """
 
     cpu: float
@@ -45,14 +45,14 @@ class Resources(NamedTuple):
 
 
 class LatencyModel(Protocol):
-    """How long batches of one model take."""
+    """Predicts how long the batches of one model take."""
 
     @property
     def load_s(self) -> float:
-        """Seconds from starting an instance to its first batch."""
+        """Seconds from starting an instance until its first batch."""
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
-        """Seconds that a batch takes; ``None`` where the model does not know, or it does not fit.
+        """Return the seconds that a batch takes; None if not known, or if the batch does not fit.
 
         Args:
             batch: Requests in the batch.
@@ -62,7 +62,7 @@ class LatencyModel(Protocol):
         """
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
-        """What an instance for batches of up to ``batch`` occupies."""
+        """Return the resources of an instance for batches of up to ``batch``."""
 
     def configurations(self, max_batch: int) -> Iterator[Configuration]:
-        """Everything worth trying with batches of at most ``max_batch``; all of it is feasible."""
+        """Yield the feasible sizes worth trying with batches of at most ``max_batch``."""

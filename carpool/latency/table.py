@@ -2,8 +2,8 @@
 
 The rows of one instance size are a curve over the batch size, linear between neighbouring rows.
 For a size between measured ones the curves around it are interpolated, by cores and by GPU share,
-if all of them know the batch size. No GPU and some of one are different machines: nothing is
-interpolated between the two. A row that is not there is a batch that does not fit.
+if all of them know the batch size. Instances without and with a GPU are different machines: nothing
+is interpolated between them. A missing row means that the batch does not fit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MS_PER_S = 1000.0
 
 @dataclass(frozen=True)
 class Table:
-    """Measured latencies, the same at every quantile: a row holds one number.
+    """Measured latencies, the same at every quantile, as a row holds one number.
 
     Attributes:
         rows: Seconds by batch, cores and GPU percent.
@@ -48,7 +48,7 @@ class Table:
     memory_mb: float = 0.0
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
-        """As `LatencyModel.predict`."""
+        """Implement `LatencyModel.predict`."""
         del quantile
         measured = self.rows.get(Configuration(batch, cpu, gpu))
         if measured is not None:
@@ -61,17 +61,17 @@ class Table:
         )
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
-        """As `LatencyModel.resources`."""
+        """Implement `LatencyModel.resources`."""
         del batch
         return Resources(cpu, gpu, self.memory_mb)
 
     def configurations(self, max_batch: int) -> Iterator[Configuration]:
-        """The rows themselves, with the sizes as they were measured."""
+        """Yield the sizes of the rows, as measured."""
         return (row for row in self.rows if row.batch <= max_batch)
 
     @cached_property
     def _curves(self) -> dict[tuple[float, float], list[int]]:
-        """The measured batch sizes of each instance size, ascending."""
+        """Measured batch sizes of each instance size, ascending."""
         curves: dict[tuple[float, float], list[int]] = {}
         for row in sorted(self.rows):
             curves.setdefault((row.cpu, row.gpu), []).append(row.batch)
@@ -93,7 +93,7 @@ class Table:
 def _between(
     axis: Sequence[float], at: float, value: Callable[[float], float | None]
 ) -> float | None:
-    """``value(at)``, linear between the neighbours of ``at`` on ``axis``, and never outside it."""
+    """Return ``value(at)``, interpolated linearly between points on ``axis``; None outside it."""
     right = bisect_left(axis, at)
     if right == len(axis):
         return None
@@ -111,7 +111,7 @@ def read_table(path: Path, load_s: float = 0.0, memory_mb: float = 0.0) -> Table
     """Read a CSV file ``cpu_threads,gpu_percent,batch,latency_ms``.
 
     Raises:
-        ConfigError: everything that is wrong with it, each with its line.
+        ConfigError: all problems found, each with its line.
     """
     problems = Problems()
     rows: dict[Configuration, float] = {}

@@ -1,7 +1,7 @@
-"""The variants of one application as a latency model: the kind that knows several ways to answer.
+"""The variants of one application as a latency model.
 
-A planner that asks for no variant is answered for one of them, the default; which variant a class
-of a plan has, `model_of` looks up.
+A planner that asks for no variant gets the results of one of them, the default; `model_of` returns
+the model of the variant that a class of a plan has.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ class VariantSet:
     """Variants of an application.
 
     Attributes:
-        variants: At least one, with their own names.
-        default: The one that stands for all; empty: the most accurate, of equals the quickest.
+        variants: At least one, with unique names.
+        default: Variant that represents all; if empty, the most accurate, and of several the
+            fastest.
 
     Raises:
-        ConfigError: none, two of one name, or a default that is not among them.
+        ConfigError: there are none, two have one name, or the default is not among them.
     """
 
     variants: tuple[Variant, ...]
     default: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what nobody could choose from."""
+        """Check that there are variants, with unique names, and a known default."""
         problems = Problems()
         names = [variant.name for variant in self.variants]
         if not names:
@@ -52,29 +53,29 @@ class VariantSet:
         problems.raise_if_any()
 
     def of(self, name: str) -> Table | None:
-        """The latencies of a variant; None: it is not one of these."""
+        """Return the latencies of a variant; None if it is unknown."""
         return self._tables.get(name)
 
     @property
     def load_s(self) -> float:
-        """As `LatencyModel.load_s`."""
+        """Seconds to load an instance of the default variant."""
         return self._chosen.load_s
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
-        """As `LatencyModel.predict`."""
+        """Implement `LatencyModel.predict` for the default variant."""
         return self._chosen.predict(batch, cpu, gpu, quantile)
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
-        """As `LatencyModel.resources`."""
+        """Implement `LatencyModel.resources` for the default variant."""
         return self._chosen.resources(batch, cpu, gpu)
 
     def configurations(self, max_batch: int) -> Iterator[Configuration]:
-        """As `LatencyModel.configurations`."""
+        """Implement `LatencyModel.configurations` for the default variant."""
         return self._chosen.configurations(max_batch)
 
     @property
     def best(self) -> Variant:
-        """The most accurate, of equals the quickest."""
+        """Most accurate variant, and of several the fastest."""
         return max(self.variants, key=lambda v: (v.accuracy, v.saturation_rps))
 
     @cached_property
@@ -87,6 +88,6 @@ class VariantSet:
 
 
 def model_of(model: LatencyModel, variant: str) -> LatencyModel:
-    """How long batches take on instances with that variant; on any if there are no variants."""
+    """Return the latency model of ``variant``, or ``model`` itself if it has no such variant."""
     found = model.of(variant) if isinstance(model, VariantSet) and variant else None
     return found or model

@@ -1,4 +1,4 @@
-"""LazyBatching (HPCA'21) as a state machine: pure, ``now`` is passed in.
+"""LazyBatching (HPCA'21) as a pure state machine, to which ``now`` is passed.
 
-Both the executor inside a function and the simulator drive it.
+Both the executor inside a function and the simulator use it.
 """

@@ -1,4 +1,4 @@
-"""Seconds of batches of every size, from those of a few sizes."""
+"""Batch times for every size, interpolated from those of a few sizes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["every_size"]
 
 
 def every_size(known_s: Mapping[int, float], batch_max: int) -> list[float]:
-    """Seconds of batches of one, of two and so on: straight lines between those known.
+    """Return the seconds of batches of sizes 1, 2, and so on, interpolated linearly.
 
-    A larger batch never takes less. Beyond the largest size known, the last line continues.
+    A larger batch never takes less. Beyond the largest known size, the last line is extrapolated.
 
     Args:
-        known_s: by size, that of one among them.
-        batch_max: up to which size.
+        known_s: Seconds by size, including size 1.
+        batch_max: Largest size.
     """
     sizes = sorted(known_s)
     rising_s = [max(known_s[size] for size in sizes[: place + 1]) for place in range(len(sizes))]

@@ -1,8 +1,8 @@
-"""When the requests of a stack will have been answered if no other comes.
+"""Predicts when the requests of a stack finish if no others arrive.
 
-Runs the stack forward with the time of each node at each size of batch: the topmost batch catches
-up with the one below, both go on as one. Loops are run as often as is predicted; that a decoder's
-batch shrinks while it runs is left out, so the outlook is rather late than early.
+Simulates the stack with the time of each node at each batch size: the topmost batch catches
+up with the one below, and both continue as one. Loops run as often as predicted. The shrinking of a
+decoder's batch while it runs is ignored, so predictions are late rather than early.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["Finish", "finishes"]
 
 
 class Finish(NamedTuple):
-    """When a request ends, from now."""
+    """A request and the time from now until it finishes."""
 
     job: Job
     after_s: float
 
 
 class _Group:
-    """Batches that will have become one."""
+    """Batches that will have merged into one."""
 
     __slots__ = ("entry", "jobs", "node", "rows")
 
@@ -49,10 +49,10 @@ class _Group:
 
 
 def finishes(stack: Sequence[Entry]) -> list[Finish]:
-    """When each request ends.
+    """Return when each request finishes.
 
     Args:
-        stack: from the bottom to the top.
+        stack: Batches from the bottom to the top.
     """
     ends: list[Finish] = []
     now_s = 0.0
@@ -80,7 +80,7 @@ def finishes(stack: Sequence[Entry]) -> list[Finish]:
 
 
 def _end(group: _Group, now_s: float, ends: list[Finish]) -> float:
-    """Run a group to its end; returns when that is."""
+    """Run a group to its end; return when the last of its requests finishes."""
     static_s, encoder_s, decoder_s = group.entry.program.terms(group.node, group.rows)
     static_s += now_s
     last_s = now_s

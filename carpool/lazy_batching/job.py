@@ -19,14 +19,15 @@ class Job:
     """One request.
 
     Attributes:
-        id: unique, increasing in order of arrival.
-        program: its model.
-        arrived: when; seconds, on the axis of ``now``.
-        deadline: when it should be answered at the latest, same axis; ``inf`` if that is all one.
-        left: how often it will run through its model's loops. The decoder's part is a prediction.
-        key: requests of one model are batched if their keys are equal, as those of equal shapes.
-        rows: rows that it adds to a batch.
-        payload: the shell's.
+        id: Unique, increasing in order of arrival.
+        program: Model of the request.
+        arrived: Time of arrival in seconds, on the axis of ``now``.
+        deadline: Latest time of the response, same axis; ``inf`` if there is none.
+        left: How often it will run through its model's loops. The decoder's part is a prediction.
+        key: Requests of one model are batched if their keys are equal, such as those of equal
+            shapes.
+        rows: Rows that it adds to a batch.
+        payload: Data of the caller.
     """
 
     __slots__ = ("arrived", "deadline", "id", "key", "left", "payload", "program", "rows")

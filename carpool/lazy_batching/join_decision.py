@@ -1,13 +1,13 @@
 """Whether joining a running batch pays, by the number of late requests and the sum of latencies.
 
-Slack says whether joining makes a request late, not whether it helps. Where a batch of two takes
-twice as long as one, catching up makes the running requests wait for nothing; and under load, a
+Slack says whether joining makes a request late, not whether it helps. If a batch of two takes
+twice as long as one, catching up only delays the running requests; and under load, a
 request that runs behind shares a batch with all that will have arrived by then, so that catching up
-takes time from them. So newcomers are compared with the outcome for all requests if they ran
-behind, in one batch with those others, or before them where one batch would save nothing.
+takes time from them. So joining is compared with the outcome for all requests if the newcomers ran
+behind, in one batch with those others, or before them if one batch would save nothing.
 
-Refusing every newcomer that makes another request late does not work either: it is late itself
-then, and so are those behind it. So late requests are counted on both sides.
+Refusing every newcomer that makes another request late does not work either: it is then late
+itself, as are those behind it. So late requests are counted in both cases.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _SAVES = 0.98  # else one batch of both saves nothing, give or take what is meas
 def pays(
     stack: Sequence[Entry], jobs: Sequence[Job], rate_rps: float = 0.0, now: float = 0.0
 ) -> bool:
-    """Whether it is better that ``jobs`` go on top than behind.
+    """Return whether putting ``jobs`` on top is better than running them behind.
 
-    That is so if fewer are late, or as many, and all are answered sooner on average.
+    It is if fewer requests are late, or as many, and the mean latency is not higher.
 
     Args:
-        stack: the batches that run, from the bottom to the top.
-        jobs: newcomers, of one model and key.
-        rate_rps: at which others like them arrive, which share the batch behind.
-        now: on the axis of the deadlines.
+        stack: Running batches, from the bottom to the top.
+        jobs: Newcomers, of one model and key.
+        rate_rps: Arrival rate of further such requests, which share the batch behind.
+        now: Time on the axis of the deadlines.
     """
     newcomers = Entry(list(jobs), 0, sum(job.rows for job in jobs))
     joined, before = finishes([*stack, newcomers]), finishes(stack)
@@ -62,10 +62,10 @@ def pays(
 
 
 def could_pay(program: Program) -> bool:
-    """Whether there is a batch at a node that some newcomers should join, at any load it can bear.
+    """Return whether newcomers should ever join a running batch, at a sustainable load.
 
     Args:
-        program: of static nodes.
+        program: Model of static nodes.
     """
     sizes = _sizes(program.batch_max)
     full_rps = program.batch_max / program.seconds(0, RemainingRuns(), program.batch_max)
@@ -80,12 +80,12 @@ def could_pay(program: Program) -> bool:
 
 
 def best_size(waiting: Sequence[Job], largest: int, now: float) -> int:
-    """With how many of ``waiting`` an idle device should begin, from one to ``largest``.
+    """Return how many of ``waiting`` an idle device should start with, from one to ``largest``.
 
-    All of them, or as many as make the fewest late that need not be; as if all were like the first,
-    and all batches were of that size. A smaller batch would answer its own sooner and those behind
-    it later: the mean of those that wait now may be less, but fewer are answered in a second, and
-    all that come pay for that.
+    This is the size with the fewest avoidably late requests, and of several the largest, assuming
+    that all requests are like the first and all batches of that size. A smaller batch would answer
+    its own requests sooner and those behind it later: the mean latency of those waiting now may be
+    lower, but throughput decreases, at the expense of all later requests.
     """
     first = waiting[0]
     alone_s = _batch_s(first, 1)
@@ -105,7 +105,7 @@ def _late(ends: Sequence[Finish], now: float) -> int:
 
 
 def _sizes(largest: int) -> list[int]:
-    """One, two, four and so on, and ``largest``."""
+    """Return the powers of two below ``largest``, and ``largest``."""
     sizes = [1]
     while 2 * sizes[-1] < largest:
         sizes.append(2 * sizes[-1])
@@ -113,7 +113,7 @@ def _sizes(largest: int) -> list[int]:
 
 
 def _batch_s(like: Job, count: float) -> float:
-    """Seconds of a batch of so many, maybe not a whole number, from the first node on."""
+    """Return the seconds of a batch of ``count`` requests, which may be fractional."""
     program = like.program
     rows = min(count * like.rows, program.batch_max)
     lower = max(1, int(rows))

@@ -1,4 +1,4 @@
-"""How long sequences will be: the length that covers nine of ten seen so far (Algorithm 1)."""
+"""Predicts sequence lengths: the length that covers nine of ten seen so far (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _REMEMBERED = 1000
 
 
 class Lengths:
-    """Learns from lengths as they are observed.
+    """Learns from observed lengths.
 
     Args:
-        cover: the share of sequences that a prediction shall cover (N in the paper).
-        unseen: what is predicted while nothing has been observed.
+        cover: Share of sequences that a prediction should cover (N in the paper).
+        unseen: Prediction before any length has been observed.
     """
 
     def __init__(self, cover: float = 0.9, unseen: int = 1) -> None:
@@ -25,14 +25,14 @@ class Lengths:
         self._sorted: list[int] = []
 
     def observe(self, length: int) -> None:
-        """A sequence ended after so many steps."""
+        """Record the number of steps of a finished sequence."""
         self._seen.append(length)
         insort(self._sorted, length)
         if len(self._seen) > _REMEMBERED:
             del self._sorted[bisect_left(self._sorted, self._seen.popleft())]
 
     def predicted(self) -> int:
-        """How many steps the next one is expected to take at most."""
+        """Return the number of steps that the next sequence is not expected to exceed."""
         if not self._sorted:
             return self._unseen
         needed = self._cover * len(self._sorted)

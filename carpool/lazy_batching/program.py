@@ -1,8 +1,8 @@
-"""A model as the scheduler sees it: nodes in a row, some of them in loops, and how long they take.
+"""A model as the scheduler sees it: a sequence of nodes, some of them in loops, with their times.
 
 A node is static and runs once, or belongs to an encoder and runs once for each element of the
-input, or to a decoder and runs until the sequence is done (the three kinds of Algorithm 1). Nodes
-of one kind in a row are the body of one loop.
+input, or to a decoder and runs until the sequence is done (the three kinds of Algorithm 1).
+Consecutive nodes of one kind are the body of one loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Block", "Node", "NodeType", "Program", "RemainingRuns", "in_equal_pa
 
 
 class NodeType(enum.Enum):
-    """How often a node runs for a request."""
+    """Kind of a node: how often it runs for a request."""
 
     STATIC = "static"
     ENCODER = "encoder"
@@ -33,8 +33,8 @@ class Node:
     """One stage of a model.
 
     Attributes:
-        seconds: by size of the batch, from 1 to the largest.
-        kind: how often it runs.
+        seconds: Seconds by batch size, from 1 to the largest.
+        kind: How often it runs.
     """
 
     seconds: Sequence[float]
@@ -42,7 +42,7 @@ class Node:
 
 
 class RemainingRuns(NamedTuple):
-    """How often a request will run through its loops from now on, this time included."""
+    """How often a request will still run through its loops, including the current run."""
 
     encoder: int = 1
     decoder: int = 1
@@ -60,11 +60,11 @@ class Program:
     """One model.
 
     Args:
-        name: to tell models apart.
-        nodes: at least one, all with as many batch sizes.
+        name: Name that identifies the model.
+        nodes: At least one, all with the same number of batch sizes.
 
     Attributes:
-        batch_max: most rows in one batch.
+        batch_max: Most rows in one batch.
     """
 
     def __init__(self, name: str, nodes: Sequence[Node]) -> None:
@@ -94,21 +94,21 @@ class Program:
         return f"Program({self.name!r})"
 
     def block(self, node: int) -> Block:
-        """The loop, or the straight stretch, that ``node`` belongs to."""
+        """Return the loop, or the run of static nodes, that ``node`` belongs to."""
         return self._block_of[node]
 
     def node_s(self, node: int, size: int) -> float:
-        """Seconds of one node for a batch of ``size``."""
+        """Return the seconds of one node for a batch of ``size``."""
         before = self._before[size - 1]
         return before[node + 1] - before[node]
 
     def seconds(self, node: int, left: RemainingRuns, size: int = 1) -> float:
-        """Seconds from ``node`` to the end in a batch of ``size``."""
+        """Return the seconds from ``node`` to the end in a batch of ``size``."""
         static_s, encoder_s, decoder_s = self.terms(node, size)
         return static_s + left[0] * encoder_s + left[1] * decoder_s
 
     def terms(self, node: int, size: int) -> tuple[float, float, float]:
-        """Seconds from ``node`` to the end: what runs once, and a time through each loop."""
+        """Return the seconds from ``node`` on of static nodes, and of one run of each loop."""
         known = self._terms.get((node, size))
         if known is None:
             before = self._before[size - 1]
@@ -123,7 +123,7 @@ class Program:
         return known
 
     def until(self, node: int, left: RemainingRuns, goal: int, size: int) -> float | None:
-        """Seconds from ``node`` to the next arrival at ``goal``; None if it never gets there."""
+        """Return the seconds from ``node`` until ``goal`` is next reached; None if it never is."""
         before = self._before[size - 1]
         block, aim = self._block_of[node], self._block_of[goal]
         if block == aim:
@@ -145,12 +145,12 @@ class Program:
 
 
 def in_equal_parts(name: str, batch_s: Sequence[float], parts: int) -> Program:
-    """A model of so many static nodes that take equal parts of a batch's seconds.
+    """Return a model of static nodes that each take an equal part of a batch's seconds.
 
     Args:
-        name: of the model.
-        batch_s: by size of the batch, from 1 to the largest.
-        parts: at least one.
+        name: Name of the model.
+        batch_s: Seconds by batch size, from 1 to the largest.
+        parts: Number of nodes, at least one.
     """
     return Program(name, [Node([seconds / parts for seconds in batch_s])] * parts)
 

@@ -1,4 +1,4 @@
-"""How fast requests come, by the last of them."""
+"""Arrival rates, estimated from the latest requests."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _ENOUGH = 8
 
 
 class Rate:
-    """Learns from arrivals as they come."""
+    """Estimates a rate from observed arrivals."""
 
     def __init__(self) -> None:
         self._seen: deque[float] = deque(maxlen=_REMEMBERED)
 
     def arrived(self, at: float) -> None:
-        """A request came."""
+        """Record the arrival of a request."""
         self._seen.append(at)
 
     def rps(self, now: float) -> float:
-        """Requests a second, the silence up to ``now`` included; 0 while few have come."""
+        """Return the requests per second up to ``now``; 0 while too few have arrived."""
         span_s = now - self._seen[0] if self._seen else 0.0
         return len(self._seen) / span_s if len(self._seen) >= _ENOUGH and span_s > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What the paper leaves open, or decides in a way that does not always pay: as switches."""
+"""Options where the paper leaves something open, or where its choice does not always pay."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class Rules:
     """How requests are admitted.
 
     Attributes:
-        estimate: how long the requests in the table take together. ``serial``: the sum of each
-            one's time alone (Eq. 2), which is pessimistic on purpose; ``batched``: the stack run
-            forward with the times of batches, the paper's oracle.
-        remaining: a serial sum counts what is left of the requests that run, not all of it. Their
-            time since arrival, T_wait, has what they ran in it already.
-        lost: a request that would be late even if it had the model to itself has nothing to lose.
-            ``ignore``: it keeps no other from being admitted; ``block``: its slack is negative, so
-            it does.
-        partial: as many waiting requests are admitted as may be, the first of them first;
+        estimate: How to estimate the time of all requests in the table. ``serial``: the sum of each
+            one's time alone (Eq. 2), which is pessimistic on purpose; ``batched``: the stack
+            simulated with the times of batches, the paper's oracle.
+        remaining: Whether a serial sum counts only the remaining time of running requests. Their
+            time since arrival, T_wait, already includes the time that they have run.
+        lost: How to treat a request that would be late even if it had the model to itself.
+            ``ignore``: it does not keep others from being admitted; ``block``: its slack is
+            negative, so it does.
+        partial: Whether as many waiting requests as possible are admitted, in order of arrival;
             otherwise all or none.
-        pays: newcomers join a running batch if that makes fewer requests late than running them
-            after it, or as many late and the mean latency lower. An idle device begins with all
-            that wait, or with as many as make the fewest late. Slack then only limits how many
-            join, where not all can.
-        overtaken_max: so many batches that cannot join a batch may be put on top of it before it
+        pays: Whether newcomers join a running batch if that makes fewer requests late than running
+            them after it, or as many late and the mean latency lower. An idle device then starts
+            with all waiting requests, or with as many as make the fewest late. Slack then only
+            limits how many join if not all can.
+        overtaken_max: How many batches that cannot join a batch may be put on top of it before it
             runs again.
     """
 

@@ -1,18 +1,19 @@
-"""What runs next: the table, the requests that wait for it, and which are admitted at a boundary.
+"""Decides what runs next, and which of the waiting requests are admitted between two nodes.
 
 Theory of operation
 -------------------
-The shell adds requests as they come, asks `next` for a batch, runs its node, and reports with
+The caller adds requests as they arrive, asks `next` for a batch, runs its node, and reports with
 `ran`. Between two nodes, at a boundary, waiting requests are considered: an empty table takes the
 oldest and those that may start with it; otherwise newcomers are put on top if it pays
 (`join_decision`), or, as in the paper, if no slack becomes negative (`slack`). No request waits for
 a batch to fill: there is no window. Joining pays less with every node that the running requests
-have behind them; so a request refused for that is considered again when another has arrived or
+have completed; so a request refused for that is only considered again when another has arrived or
 left.
 
 Requests are admitted first come first served. If the oldest is refused, none is admitted before it;
-so the table runs empty in bounded time and the oldest starts. Only a model whose largest batch is
-in the table already lets others pass. So no request starves, with a deadline or without.
+so the table empties in bounded time and the oldest starts. Only if a model's largest batch is
+already in the table can others overtake its requests. So no request starves, with a deadline or
+without.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Scheduler:
     """Schedules the stages of one device.
 
     Args:
-        rules: how requests are admitted.
+        rules: How requests are admitted.
 
     Attributes:
-        table: the requests that run.
+        table: The running requests.
     """
 
     def __init__(self, rules: Rules | None = None) -> None:
@@ -53,17 +54,17 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """Requests that have not been admitted."""
+        """Number of requests that have not been admitted."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, job: Job) -> None:
-        """A request has come."""
+        """Add a request that has arrived."""
         self._unpaid = None
         self._rates.setdefault(job.program, Rate()).arrived(job.arrived)
         self._waiting.setdefault((job.program, job.key), []).append(job)
 
     def cancel(self, job: Job) -> bool:
-        """Forget a request that waits; False if it does not, or no longer."""
+        """Remove a waiting request; return False if it is not waiting."""
         group = self._waiting.get((job.program, job.key), [])
         if job not in group:
             return False
@@ -74,23 +75,23 @@ class Scheduler:
         return True
 
     def next(self, now: float) -> Entry | None:
-        """The batch whose node is to be run; None if there is nothing to do.
+        """Admit requests and return the batch whose node is to run; None if there is none.
 
-        It stays the one that runs until `ran` is called.
+        It remains the running batch until `ran` is called.
         """
         if self._waiting and self._unpaid != self.table.changes:
             self._admit(now)
         return self.table.top
 
     def ran(self, done: Collection[Job] = (), failed: Collection[Job] = ()) -> list[Job]:
-        """The node of the batch that `next` named has run.
+        """Report that the node of the batch returned by `next` has run.
 
         Args:
-            done: its members whose decoder has ended.
-            failed: its members on which the node failed; they leave, the others continue.
+            done: Members whose decoder has ended.
+            failed: Members on which the node failed; they leave, the others continue.
 
         Returns:
-            The requests that are finished.
+            The finished requests.
         """
         return self.table.advance(done, failed)
 
@@ -106,7 +107,7 @@ class Scheduler:
             full.add(program)  # or smaller ones would pass one with many rows, forever
 
     def _choose(self, group: list[Job], waiting: list[Job], now: float) -> int:
-        """How many of the first of ``group``, the first of ``waiting``, are admitted."""
+        """Return how many requests to admit from ``group``, the first of ``waiting``."""
         stack, rules = list(self.table), self.rules
         if any(entry.overtaken >= rules.overtaken_max for entry in stack):
             return 0
@@ -122,7 +123,7 @@ class Scheduler:
         return count if self.rules.partial or count == len(group) else 0
 
     def _paying(self, stack: list[Entry], group: list[Job], now: float) -> int:
-        """How many to admit: all of ``group``, or the first that make no request late, or none."""
+        """Return how many to admit: all of ``group``, the first that make none late, or none."""
         rate_rps = self._rates[group[0].program].rps(now)
         if join_decision.pays(stack, group, rate_rps, now):
             return len(group)
@@ -142,7 +143,7 @@ class Scheduler:
 
 
 def _fitting(waiting: list[Job], rows_max: int) -> list[Job]:
-    """The first that fit in ``rows_max`` together."""
+    """Return the first requests that fit in ``rows_max`` together."""
     fitting = []
     for job in waiting:
         rows_max -= job.rows

@@ -1,9 +1,9 @@
-"""Slack: the time that is left to the tightest request once all of them have run.
+"""Slack: the time left to the most urgent request once all of them have run.
 
 Eq. 1: slack = SLA - (T_wait + SingleExec); Eq. 2, for N requests: SLA - (T_wait + the sum of their
 SingleExec). T_wait is the time since arrival, for running requests as well, so SLA - T_wait is
-the time to the deadline. Newcomers are admitted if no request's slack becomes negative, whatever
-its model, as all share the device.
+the time to the deadline. Newcomers are admitted if no request's slack becomes negative, of any
+model, as all share the device.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _ROUNDING_S = 1e-9
 
 
 def slack_s(budget_s: float, singles_s: Sequence[float]) -> float:
-    """Eq. 2 for one request; Eq. 1 if it is alone.
+    """Return the slack of one request by Eq. 2, or by Eq. 1 if it is alone.
 
     Args:
         budget_s: SLA - T_wait, the time to its deadline.
-        singles_s: SingleExec of all that run together, its own among them.
+        singles_s: SingleExec of all requests that run together, including its own.
     """
     return budget_s - sum(singles_s)
 
 
 def admissible(stack: Sequence[Entry], waiting: Sequence[Job], rules: Rules, now: float) -> int:
-    """How many of the first of ``waiting``, of one model and key, make no request late."""
+    """Return how many of the first of ``waiting``, of one model and key, make no request late."""
     if rules.estimate == "serial":
         return _serial(stack, waiting, rules, now)
     counted = {
@@ -94,12 +94,12 @@ def _in_time(
 
 
 def _counts(job: Job, node: int, rules: Rules, now: float) -> bool:
-    """Whether the slack of ``job`` matters: it is not lost, or that makes no difference."""
+    """Return whether the slack of ``job`` counts: it is not lost, or lost requests count too."""
     if rules.lost == "block":
         return True
     return now + _single_s(job, node) <= job.deadline + _ROUNDING_S
 
 
 def _single_s(job: Job, node: int) -> float:
-    """SingleExec from ``node`` on, by Algorithm 1."""
+    """Return SingleExec from ``node`` on, by Algorithm 1."""
     return job.program.seconds(node, job.left, min(job.rows, job.program.batch_max))

@@ -1,17 +1,17 @@
-"""The BatchTable: a stack of batches in the middle of their models, the topmost of which runs.
+"""The BatchTable: a stack of partly executed batches, the topmost of which runs.
 
 Theory of operation
 -------------------
-An admitted request is put on top, at the first node, and catches up with the batch below. Where
-both stand at the same node they become one, again and again, until two on top of each other differ.
-A batch whose members part, at the end of a loop that some of them run once more, becomes two: in an
+An admitted request is put on top, at the first node, and catches up with the batch below. When
+both are at the same node they merge, repeatedly, until the two topmost differ.
+A batch whose members part, at the end of a loop that some of them run once more, is split: in an
 encoder those that stay are on top, so that they catch up; in a decoder the finished ones are, so
 that they leave at once.
 
 All batches of one model together are never larger than its largest batch. So a request that catches
 up fits below, and none is admitted just to run ahead: between two runs of a batch's node, no more
-requests of its model are put on top than fit in. Requests of other models could be, for ever; each
-batch says how many have been (`overtaken`), and admission stops before it is too many.
+requests of its model are put on top than fit in. Requests of other models could be, without end;
+each batch counts how many have been (`overtaken`), and admission stops before there are too many.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["BatchTable", "Entry"]
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """Requests of one model at one node.
+    """Batch of requests of one model at one node.
 
     Attributes:
-        jobs: in order of admission.
-        node: the node that runs next.
-        rows: of all its requests.
-        overtaken: batches put on top of it since it ran, where not all can become one.
+        jobs: Requests in order of admission.
+        node: Node that runs next.
+        rows: Rows of all its requests.
+        overtaken: Batches put on top of it since it ran, of those that cannot all merge.
     """
 
     jobs: list[Job]
@@ -48,16 +48,16 @@ class Entry:
 
     @property
     def program(self) -> Program:
-        """Their model."""
+        """Model of the requests."""
         return self.jobs[0].program
 
     @property
     def key(self) -> Hashable:
-        """What others must have to join them."""
+        """Key that other requests must share to join."""
         return self.jobs[0].key
 
     def joins(self, other: Entry) -> bool:
-        """Whether it and ``other`` become one where they meet."""
+        """Return whether this batch and ``other`` merge when they meet."""
         return (
             self.program is other.program
             and self.key == other.key
@@ -66,10 +66,10 @@ class Entry:
 
 
 class BatchTable:
-    """The stack.
+    """The stack of batches.
 
     Attributes:
-        changes: how often its batches have become others: by arrivals, departures and splits.
+        changes: How often its batches have changed by arrivals, departures, merges and splits.
     """
 
     __slots__ = ("_rows", "_stack", "changes")
@@ -83,20 +83,20 @@ class BatchTable:
         return len(self._stack)
 
     def __iter__(self) -> Iterator[Entry]:
-        """From the bottom to the top."""
+        """Iterate over the batches from the bottom to the top."""
         return iter(self._stack)
 
     @property
     def top(self) -> Entry | None:
-        """The batch that runs next."""
+        """Batch that runs next; None if the table is empty."""
         return self._stack[-1] if self._stack else None
 
     def rows(self, program: Program) -> int:
-        """Rows of all requests of ``program`` in the table."""
+        """Return the number of rows of all requests of ``program`` in the table."""
         return self._rows.get(program, 0)
 
     def push(self, jobs: list[Job]) -> None:
-        """Put requests of one model and key on top, at its first node."""
+        """Put requests of one model and key on top, at the model's first node."""
         entry = _entry(jobs, 0)
         if not all(entry.joins(below) for below in self._stack):
             for below in self._stack:
@@ -107,14 +107,14 @@ class BatchTable:
         self._merge()
 
     def advance(self, done: Collection[Job] = (), failed: Collection[Job] = ()) -> list[Job]:
-        """The node of the topmost batch has run.
+        """Move the topmost batch past its node, which has run.
 
         Args:
-            done: its members whose sequence ends with this step of a decoder.
-            failed: its members for which the node failed; they leave.
+            done: Members whose sequence ends with this step of a decoder.
+            failed: Members for which the node failed; they leave.
 
         Returns:
-            The jobs that have come to their model's end, and are not in the table any more.
+            The jobs that have reached their model's end and left the table.
         """
         entry = self._stack.pop()
         if failed:
@@ -163,7 +163,7 @@ def _entry(jobs: list[Job], node: int, overtaken: int = 0) -> Entry:
 
 
 def _part(entry: Entry, done: Collection[Job]) -> tuple[list[Job], list[Job]]:
-    """The requests that run the loop once more, and those that go on behind it; inside, all do."""
+    """Return the requests that repeat the loop, and those that move on; within a loop, all do."""
     block = entry.program.block(entry.node)
     if block.kind is NodeType.STATIC or entry.node + 1 < block.end:
         return [], entry.jobs

@@ -1,1 +1,1 @@
-"""ONNX models as graphs: read from the file, optimised and shaped by ONNX Runtime, never run."""
+"""ONNX models as graphs: read from files, optimised and shaped by ONNX Runtime, never executed."""

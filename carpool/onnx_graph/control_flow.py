@@ -1,7 +1,7 @@
-"""Branches and loops: which of them take a time that can be told, and how.
+"""Branches and loops: which of them have a predictable time, and how it is derived.
 
-An If takes one of two ways, and so a time between two. A Scan, and a Loop that counts, take as many
-steps as shapes or constants say. What ends by the values that it computes is refused by name.
+An If takes one of two branches, and so a time between two. A Scan, and a Loop that counts, run as
+often as shapes or constants say. Loops that end by computed values are refused by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOP_FIXED = 2  # inputs of a Loop before what it carries: how often, and wheth
 
 
 def ways(node: NodeProto) -> list[Mapping[str, Attribute]]:
-    """The attributes of a node, for each way that a run may take."""
+    """Return the attributes of a node, for each branch that a run may take."""
     given: dict[str, Attribute] = attributes(node) | graph_digests(node)
     if node.op_type != "If":
         return [given]
@@ -38,7 +38,10 @@ def ways(node: NodeProto) -> list[Mapping[str, Attribute]]:
 
 
 def unrolled(node: NodeProto) -> list[NodeProto]:
-    """The node, or what tells its results' shapes: what a Loop carries keeps its shape."""
+    """Return the node, or for a Loop nodes that give its results' shapes.
+
+    Values carried by a Loop keep their shapes.
+    """
     if node.op_type != "Loop":
         return [node]
     carried = zip(node.input[_LOOP_FIXED:], node.output, strict=False)
@@ -46,10 +49,10 @@ def unrolled(node: NodeProto) -> list[NodeProto]:
 
 
 def refuse_open_ends(path: Path, model: ModelProto) -> None:
-    """Refuse what takes a time that depends on values.
+    """Refuse models with operators whose time depends on values.
 
     Args:
-        path: The file, for the message.
+        path: File to name in the message.
         model: An optimised model.
 
     Raises:
@@ -69,7 +72,7 @@ def refuse_open_ends(path: Path, model: ModelProto) -> None:
 
 
 def _open_end(node: NodeProto, known: set[str]) -> str:
-    """Why a node's time depends on values; empty if it does not, or only by its own branch."""
+    """Return why a node's time depends on values beyond its own branch; empty if it does not."""
     if node.op_type == "SequenceMap":
         return "its number of steps is the length of its sequence"
     nested = {inner.op_type for graph in subgraphs(node) for inner in _every(graph)}

@@ -1,9 +1,9 @@
-"""A model that the runtime optimises alike, and whose convolutions it need not copy one by one.
+"""A model that the runtime optimises alike, without copying the weights of each convolution.
 
-Fusing a normalisation into a convolution multiplies the weights, laying them out in blocks copies
-them: most of the time that reading a graph takes, for numbers that are zeros here. Fused as the
-addition that is left once the weights are multiplied, a normalisation leaves them as they are; and
-what two convolutions share is laid out once. Knows no runtime.
+Fusing a normalisation into a convolution multiplies the weights, and laying them out in blocks
+copies them: this is most of the time of reading a graph, spent on numbers that are zeros here. If a
+normalisation is replaced by the addition that remains once the weights are multiplied, the weights
+are left alone; and weights shared by two convolutions are laid out once. Knows no runtime.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHARED_DIMS = 4
 
 
 def lightened(graph: GraphProto) -> tuple[list[NodeProto], list[TensorProto]]:
-    """The graph's nodes and constants, with others of the same forms where an operator remains."""
+    """Return the graph's nodes and constants, some replaced by cheaper ones of the same form."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     nodes = _sharing(_adding(graph, tensors), tensors)
     used = {name for node in nodes for name in taken(node)}
@@ -35,7 +35,7 @@ def lightened(graph: GraphProto) -> tuple[list[NodeProto], list[TensorProto]]:
 
 
 def _adding(graph: GraphProto, tensors: dict[str, TensorProto]) -> list[NodeProto]:
-    """Normalisations that follow a convolution as additions; the tensors gain what they add."""
+    """Replace normalisations after convolutions by additions, whose constants are added."""
     readers = Counter(name for node in graph.node for name in taken(node))
     readers.update(value.name for value in graph.output)
     convolved = {
@@ -56,9 +56,9 @@ def _adding(graph: GraphProto, tensors: dict[str, TensorProto]) -> list[NodeProt
 
 
 def _sharing(nodes: Sequence[NodeProto], tensors: Mapping[str, TensorProto]) -> list[NodeProto]:
-    """Convolutions with one constant for all weights of a form.
+    """Return the nodes, with convolutions sharing one constant for all weights of a shape.
 
-    Those of one input keep different ones: alike, they would be taken for one convolution.
+    Convolutions of one input keep different constants, or they would be merged into one.
     """
     readers = Counter(name for node in nodes for name in taken(node))
     seen: Counter[tuple[str, tuple[int, ...]]] = Counter()
@@ -79,7 +79,7 @@ def _sharing(nodes: Sequence[NodeProto], tensors: Mapping[str, TensorProto]) -> 
 
 
 def _is(node: NodeProto, operator: str) -> bool:
-    """Whether it is one with what every such operator has: data, weights or a scale, a result."""
+    """Return whether ``node`` is an ``operator`` with at least two inputs and one output."""
     known = node.op_type == operator and node.domain in ("", "ai.onnx")
     return known and len(node.input) > 1 and len(node.output) > 0
 

@@ -1,4 +1,4 @@
-"""A model file made ready for questions about batches: named nodes, one batch, no other freedom."""
+"""Prepares a model file: named nodes, the batch as its only free dimension."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _LARGEST_BYTES = 1 << 43  # of a constant: no file can be larger
 
 
 def read_onnx(path: Path, sizes: Mapping[str, int] | None = None) -> ModelProto:
-    """The model with its batch called `BATCH`, other free dimensions given, and nodes named.
+    """Read a model, name its batch `BATCH` and its nodes, and set other free dimensions.
 
-    Weights in files of their own are not read; constants that are listed as inputs are inputs no
-    longer.
+    Weights in separate files are not read; constants that are listed as inputs are removed from the
+    inputs.
 
     Args:
         path: The file.
-        sizes: Of free dimensions other than the batch, by name.
+        sizes: Sizes of free dimensions other than the batch, by name.
 
     Raises:
-        ConfigError: the file is missing or no model, a free dimension has no size, an input no
-            shape, or a size no dimension.
+        ConfigError: the file is missing or not a model, a free dimension has no size, an input has
+            no shape, or a size has no dimension.
     """
     model = _parsed(path)
     graph = model.graph
@@ -98,7 +98,7 @@ def _parsed(path: Path) -> ModelProto:
 
 
 def _loaded(path: Path, size: int) -> tuple[ModelProto, str]:
-    """A model, and what is wrong with it, if anything is."""
+    """Return a model, and what is wrong with it; empty if nothing is."""
     if size > LARGEST_FILE_BYTES:
         expected = f"an ONNX model, of at most {LARGEST_FILE_BYTES} bytes"
         hint = "export it with its weights in a file of their own"
@@ -111,14 +111,14 @@ def _loaded(path: Path, size: int) -> tuple[ModelProto, str]:
 
 
 def _fetching(path: Path) -> str:
-    """How to get the model that the file stands for, if it is a pointer to one."""
+    """Return how to fetch the model if the file is only a pointer to it; else empty."""
     with path.open("rb") as file:
         is_pointer = file.read(len(_GIT_LFS)) == _GIT_LFS
     return "it is a Git LFS pointer: run git lfs pull" if is_pointer else ""
 
 
 def _fault(graph: GraphProto) -> str:
-    """What the format allows and no model has; empty if there is nothing of it."""
+    """Return a fault that the format allows and no real model has; empty if there is none."""
     if any(isinstance(name, bytes) for name in _names(graph)):  # what is not UTF-8 is no str
         return "a name that is not UTF-8"
     for tensor in graph.initializer:
@@ -152,12 +152,12 @@ def _give_sizes(path: Path, graph: GraphProto, sizes: Mapping[str, int]) -> None
 
 
 def _free(value: ValueInfoProto) -> list[str]:
-    """The names of its free dimensions; ``?`` is no name, and its place stands for it."""
+    """Return the names of its free dimensions; those without a name are named by position."""
     return [_dim_name(dim, value, at) for at, dim in _free_dims(value)]
 
 
 def _other_names(value: ValueInfoProto) -> list[str]:
-    """Names that are understood too: every place, and what stands in the file."""
+    """Return further accepted names: all positions, and the names in the file."""
     free = list(_free_dims(value))
     return [*(f"{value.name}.{at}" for at, _ in free), *(str(dim) for _, dim in free)]
 
@@ -198,7 +198,7 @@ def _give_size(
 
 
 def _name_nodes(graph: GraphProto) -> None:
-    """Let every node have its own name, so that measurements find it."""
+    """Give every node a unique name, by which measurements find it."""
     taken: set[str] = set()
     for at, node in enumerate(graph.node):
         if not node.name or node.name in taken:

@@ -1,8 +1,8 @@
-"""A model as ONNX Runtime executes it: its optimiser's graph, with the shapes of every tensor.
+"""A model as ONNX Runtime executes it: its optimiser's graph, with the shapes of all tensors.
 
 The runtime itself optimises, on a copy whose weights are zeros from a file that occupies no space,
-and itself infers shapes; nothing is executed. Shapes are asked for at three batch sizes, since a
-size that follows the batch follows it linearly.
+and infers the shapes; nothing is executed. Shapes are inferred for three batch sizes, since a
+size that depends on the batch does so linearly.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Optimised(NamedTuple):
 
     Attributes:
         graph: Its operators, in the order of the model's nodes.
-        model: What the runtime's optimiser made; large constants have no values.
+        model: Model from the runtime's optimiser; large constants have no values.
     """
 
     graph: Graph
@@ -62,32 +62,32 @@ class Optimised(NamedTuple):
 
 
 def read_graph(path: Path, sizes: Mapping[str, int] | None = None) -> Graph:
-    """The graph of a model file.
+    """Read the graph of a model file.
 
     Args:
         path: The file.
-        sizes: Of free dimensions other than the batch, by name.
+        sizes: Sizes of free dimensions other than the batch, by name.
 
     Raises:
-        ConfigError: it is no model, or not one whose time can be told from its operators.
+        ConfigError: it is not a model, or its time cannot be predicted from its operators.
     """
     return graph_of(path, read_onnx(path, sizes))
 
 
 def graph_of(path: Path, model: ModelProto) -> Graph:
-    """The graph of a model that was read from ``path`` and has no free dimension but the batch.
+    """Return the graph of a model read from ``path`` whose only free dimension is the batch.
 
     Raises:
-        ConfigError: its time cannot be told from its operators.
+        ConfigError: its time cannot be predicted from its operators.
     """
     return optimised(path, model).graph
 
 
 def optimised(path: Path, model: ModelProto) -> Optimised:
-    """As `graph_of`, with the model that has these operators.
+    """Return the graph as `graph_of` does, with the optimised model.
 
     Raises:
-        ConfigError: its time cannot be told from its operators.
+        ConfigError: its time cannot be predicted from its operators.
     """
     folder = Path("/dev/shm")  # noqa: S108  a file of zeros, in its own directory
     with tempfile.TemporaryDirectory(dir=folder if folder.is_dir() else None) as name:
@@ -102,7 +102,7 @@ def optimised(path: Path, model: ModelProto) -> Optimised:
 
 
 def model_name(path: Path) -> str:
-    """What a model is called: its file, or its folder where all files have one name."""
+    """Return the name of a model: that of its file, or of its folder for ``model.onnx``."""
     return path.absolute().parent.name if path.name == "model.onnx" else path.stem
 
 
@@ -126,7 +126,7 @@ def _optimised(path: Path, model: ModelProto, folder: Path) -> ModelProto:
 def _inferred(
     path: Path, best: ModelProto, inputs: Iterable[ValueInfoProto], batch: int
 ) -> _Shapes:
-    """Datatype and sizes of every tensor that is not constant."""
+    """Return datatype and sizes of every tensor that is not constant."""
     graph = best.graph
     large = [as_input(tensor) for tensor in graph.initializer if not is_inline(tensor)]
     known = {value.name: value for value in graph.output}

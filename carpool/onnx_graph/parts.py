@@ -1,4 +1,4 @@
-"""Parts of ONNX models as they are asked for here: what a tensor's sizes are, what an attribute is.
+"""Access to parts of ONNX models, such as sizes of tensors and attributes of nodes.
 
 Knows no runtime.
 """
@@ -63,7 +63,7 @@ DATATYPES: dict[int, tuple[str, float]] = {
 
 
 def dims(value: ValueInfoProto) -> tuple[Dim, ...] | None:
-    """Sizes or names of a tensor's dimensions; None where the file does not say."""
+    """Return the sizes or names of a tensor's dimensions; None if the file has no shape."""
     form = value.type.tensor_type
     if not form.HasField("shape"):
         return None
@@ -74,13 +74,13 @@ def dims(value: ValueInfoProto) -> tuple[Dim, ...] | None:
 
 
 def attributes(node: NodeProto) -> dict[str, Attribute]:
-    """A node's attributes by name, except for tensors, graphs and lists of texts."""
+    """Return a node's attributes by name, except tensors, graphs and lists of strings."""
     found = {each.name: _attribute(each) for each in node.attribute}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """The graphs of a branch or a loop."""
+    """Yield the graphs of a branch or a loop."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -88,7 +88,7 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def taken(node: NodeProto) -> Iterator[str]:
-    """The names of all tensors that a node takes, those within its graphs included."""
+    """Yield the names of all tensors that a node takes, including those within its graphs."""
     yield from filter(None, node.input)
     for graph in subgraphs(node):
         for inner in graph.node:
@@ -97,13 +97,13 @@ def taken(node: NodeProto) -> Iterator[str]:
 
 
 def inputs_of(node: NodeProto) -> list[str]:
-    """What a node takes, in order: its inputs, and what its graphs take from around them."""
+    """Return the names of a node's inputs, then of the outer tensors that its graphs take."""
     made = {name for graph in subgraphs(node) for name in _made(graph)}.union(node.input)
     return [*node.input, *dict.fromkeys(name for name in taken(node) if name not in made)]
 
 
 def digest(graph: GraphProto) -> str:
-    """What tells the graph of a branch or a loop from others, whatever its tensors are called."""
+    """Return a digest of the graph of a branch or a loop, independent of tensor names."""
     nodes = [
         (node.domain, node.op_type, sorted(attributes(node).items()), graph_digests(node))
         for node in graph.node
@@ -113,12 +113,12 @@ def digest(graph: GraphProto) -> str:
 
 
 def graph_digests(node: NodeProto) -> dict[str, str]:
-    """The digests of a node's graphs, by attribute."""
+    """Return the digests of a node's graphs, by attribute."""
     return {each.name: digest(each.g) for each in node.attribute if each.HasField("g")}
 
 
 def _made(graph: GraphProto) -> Iterator[str]:
-    """The names of all tensors that exist within a graph and no other."""
+    """Yield the names of all tensors that are local to a graph."""
     yield from (value.name for value in graph.input)
     yield from (tensor.name for tensor in graph.initializer)
     for node in graph.node:
@@ -128,23 +128,23 @@ def _made(graph: GraphProto) -> Iterator[str]:
 
 
 def size_bytes(tensor: TensorProto) -> int:
-    """Bytes of a constant's values."""
+    """Return the size of a constant's values in bytes."""
     return int(DATATYPES.get(tensor.data_type, ("", 4))[1] * math.prod(tensor.dims))
 
 
 def is_inline(tensor: TensorProto) -> bool:
-    """Whether a constant is small and has its values in the model."""
+    """Return whether a constant is small and has its values in the model."""
     return size_bytes(tensor) <= _INLINE_BYTES and tensor.data_location != TensorProto.EXTERNAL
 
 
 def without_value(name: str, like: TensorProto, dims: Iterable[int]) -> TensorProto:
-    """A constant of a datatype whose values are nowhere."""
+    """Return a constant with the datatype of ``like`` and no values."""
     place = TensorProto.EXTERNAL
     return TensorProto(name=name, data_type=like.data_type, dims=dims, data_location=place)
 
 
 def in_file(tensor: TensorProto, name: str) -> TensorProto:
-    """A constant whose values begin the file ``name``."""
+    """Return a constant whose values are at the start of the file ``name``."""
     found = without_value(tensor.name, tensor, tensor.dims)
     entries = {"location": name, "offset": "0", "length": str(size_bytes(tensor))}
     for key, value in entries.items():
@@ -153,12 +153,12 @@ def in_file(tensor: TensorProto, name: str) -> TensorProto:
 
 
 def as_input(tensor: TensorProto) -> ValueInfoProto:
-    """An input of a constant's form."""
+    """Return an input with the name, datatype and shape of a constant."""
     return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
 
 
 def replaced(model: ModelProto, **parts: Any) -> ModelProto:  # noqa: ANN401  of a GraphProto
-    """A copy of the model in which some parts of its graph are others; those are not copied."""
+    """Return the model with some parts of its graph replaced, without copying the old ones."""
     around = {field.name: value for field, value in model.ListFields() if field.name != "graph"}
     kept = {field.name: value for field, value in model.graph.ListFields()}
     return ModelProto(**around, graph=GraphProto(**(kept | parts)))

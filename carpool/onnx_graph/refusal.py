@@ -1,4 +1,4 @@
-"""What to do about a model that ONNX Runtime does not load."""
+"""Advice for models that ONNX Runtime cannot load."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNKNOWN_OPERATOR = ("is not a registered function/op", "No Op registered")
 
 
 def fix_of_refusal(text: str) -> str:
-    """Fix for ``text``, the message of the exception that ONNX Runtime has raised."""
+    """Return a fix for ``text``, the message of an exception of ONNX Runtime."""
     if any(words in text for words in _UNKNOWN_OPERATOR):
         return "its own handler can still serve it, and a latency table hold its times"
     if "Failed to construct locale" in text:

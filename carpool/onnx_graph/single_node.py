@@ -1,8 +1,8 @@
-"""One node of an optimised model as its own model, and what to feed it.
+"""One node of an optimised model as a separate model, and its inputs.
 
 Large constants get random numbers, since times do not depend on them. Small ones keep their values,
 as do inputs that follow from shapes alone (the target of a Reshape), which the runtime computes
-from a part of the graph that holds nothing else. Times nothing.
+from the part of the graph that contains nothing else. Nothing is timed here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MATRIX = 2  # dimensions from which whole numbers are weights, not offsets or i
 
 
 def single_node(model: ModelProto, node: NodeProto, case: Case) -> ModelProto:
-    """The model of one node, for any sizes of what is not constant.
+    """Return a model of one node, for any sizes of its non-constant inputs.
 
     Args:
         model: An optimised model.
@@ -71,7 +71,7 @@ def single_node(model: ModelProto, node: NodeProto, case: Case) -> ModelProto:
 
 
 def feeds(node: NodeProto, case: Case, values: Arrays) -> Arrays:
-    """What the inputs of a node are fed: ``values`` where they are known, else random numbers."""
+    """Return the inputs of a node: from ``values`` where known, else random numbers."""
     forms = zip(inputs_of(node), case.inputs, strict=True)
     known = values | _conditions(node, case)
     return {
@@ -84,7 +84,7 @@ def feeds(node: NodeProto, case: Case, values: Arrays) -> Arrays:
 def shape_values(
     model: ModelProto, operators: Sequence[Operator], batch: int, run: Run
 ) -> dict[str, Array]:
-    """The values at a batch size of tensors that follow from shapes alone.
+    """Return the values of tensors that follow from shapes alone, at a batch size.
 
     Args:
         model: An optimised model.
@@ -111,7 +111,7 @@ def shape_values(
 
 
 def results(node: NodeProto, case: Case) -> Arrays:
-    """Arrays for the outputs of a node."""
+    """Return arrays for the outputs of a node."""
     names = [name for name in node.output if name]
     return {
         name: np.zeros(form.shape, _dtype(form))
@@ -120,7 +120,7 @@ def results(node: NodeProto, case: Case) -> Arrays:
 
 
 def known_from_shapes(model: ModelProto) -> set[str]:
-    """The names of tensors whose values are small constants, or follow from shapes alone."""
+    """Return the names of tensors that are small constants or follow from shapes alone."""
     known = {tensor.name for tensor in model.graph.initializer if is_inline(tensor)}
     for node in model.graph.node:
         plain = node.input and not any(True for _ in subgraphs(node))
@@ -130,7 +130,7 @@ def known_from_shapes(model: ModelProto) -> set[str]:
 
 
 def random_array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """Numbers of about one; zeros and ones where they are whole."""
+    """Return normally distributed numbers; zeros and ones if the type is an integer."""
     rng, count = np.random.default_rng(1), min(_BLOCK, int(np.prod(shape)))
     if dtype == np.object_:
         return np.full(shape, "", dtype)
@@ -142,7 +142,7 @@ def random_array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
 
 
 def _conditions(node: NodeProto, case: Case) -> Arrays:
-    """What makes an If go the way of the case, and a Loop continue."""
+    """Return the conditions that make an If take the case's branch, and a Loop continue."""
     if node.op_type == "If":
         return {node.input[0]: np.array(case.given["taken"] == "then_branch")}
     if node.op_type == "Loop" and node.input[1]:
@@ -157,7 +157,7 @@ def _shape(node: NodeProto, case: Case) -> TensorProto:
 
 
 def _filled(tensor: TensorProto) -> TensorProto:
-    """The constant with values: its own, or random ones."""
+    """Return the constant with its own values, or random ones if it is large."""
     if is_inline(tensor):
         return tensor
     dtype, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)

@@ -1,4 +1,4 @@
-"""The weights of a model file: which of them are in files of their own, and how large all are."""
+"""The weights of a model file: which separate files contain them, and their total size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["weight_bytes", "weight_files"]
 
 
 def weight_files(path: Path) -> list[str]:
-    """The names, relative to the model's folder, of the files that its weights are in.
+    """Return the names of separate weight files, relative to the model's folder.
 
     Raises:
         DecodeError: the file is no ONNX model.
@@ -30,7 +30,7 @@ def weight_files(path: Path) -> list[str]:
 
 
 def weight_bytes(path: Path) -> int:
-    """Bytes of all weights, those in files of their own included.
+    """Return the size of all weights in bytes, including those in separate files.
 
     Raises:
         DecodeError: the file is no ONNX model.

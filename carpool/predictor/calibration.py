@@ -1,8 +1,8 @@
-"""What a machine's calibration makes of laws that were learned on another one.
+"""Adapts laws learned on one machine to another that was calibrated.
 
-A law is a sum of terms, each bounded by one thing: what starting an operator costs, arithmetic,
-caches or memory. A calibration times a few reference operators on the machine. Held against what
-the laws expect of them, they tell how much longer each of these takes there: calls, caches and
+A law is a sum of terms, each bounded by one resource: the start of an operator, arithmetic,
+caches or memory. A calibration times a few reference operators on the machine. Compared with the
+laws' predictions, they show how much longer each of these takes there: calls, caches and
 memory for all operators, arithmetic for each class of them, since types and kernels differ.
 """
 
@@ -41,12 +41,12 @@ _MOST = 8.0  # times as much or as little as the operators of its class as a who
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured to know a machine.
+    """Measurements that characterize a machine.
 
     Attributes:
         origin: The machine and its runtime.
         rows: Reference operators, measured alone.
-        overheads: By number of threads, what a run costs besides its operators.
+        overheads: Overhead of a run besides its operators, by number of threads.
     """
 
     origin: Origin
@@ -54,7 +54,7 @@ class Calibration:
     overheads: Mapping[int, Overhead]
 
     def with_others_of(self, earlier: Calibration | None) -> Calibration:
-        """This one, and an earlier one's numbers of threads on which this one timed nothing."""
+        """Return this calibration, completed with an earlier one's other numbers of threads."""
         if earlier is None:
             return self
         timed = {row.setting.threads for row in self.rows}
@@ -65,7 +65,7 @@ class Calibration:
 
 
 class _Expected(NamedTuple):
-    """A reference operator: what laws expect of it by what bounds it, and what it takes."""
+    """A reference operator: its time predicted by the laws, by bound, and its measured time."""
 
     kind: str
     family: str
@@ -74,12 +74,12 @@ class _Expected(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Measured over expected."""
+        """Measured time divided by expected time."""
         return self.measured_us / sum(self.parts_us.values())
 
 
 class _Factors(NamedTuple):
-    """How much longer everything takes than where the laws are from, by what bounds it."""
+    """How much longer everything takes than on the laws' machine, by bound."""
 
     shared: Mapping[str, float]
     classes: Mapping[str, float]
@@ -87,7 +87,7 @@ class _Factors(NamedTuple):
     level: float
 
     def of(self, kind: str, family: str) -> Array:
-        """One for each term of a class's law."""
+        """Return one factor for each term of a class's law."""
         work = self.classes.get(kind, self.families.get(_family(kind, family), self.level))
         return np.array([work if by == WORK else self.shared[by] for by in BOUNDS[family]])
 
@@ -98,15 +98,15 @@ def scaled(
     families: Mapping[str, str],
     own: Collection[ThreadsAndGpu],
 ) -> Fit:
-    """A fit for the machine that was calibrated.
+    """Return a fit for the calibrated machine.
 
-    Classes that have no law, and a reference operator, get their family's.
+    Classes without a law, but with a reference operator, get that of their family.
 
     Args:
-        fit: With laws, of this processor or of another one, for each number of threads.
-        calibration: Of the machine to predict for.
-        families: The classes that are asked for, each with its family.
-        own: Where the laws are this processor's, and stay as they are.
+        fit: Fit with laws, of this processor or another one, for each number of threads.
+        calibration: Calibration of the machine to predict for.
+        families: Requested classes, each with its family.
+        own: Units whose laws are from this processor and are kept.
     """
     classes = {f"any {family}": family for family in families.values()} | dict(families)
     laws = dict(fit.laws)
@@ -124,7 +124,7 @@ def scaled(
 def _scaled(
     laws: Laws, factors: _Factors, classes: Mapping[str, str], unit: ThreadsAndGpu, *, stays: bool
 ) -> Laws:
-    """Laws of a unit times what the machine takes longer, but for those there are if they stay."""
+    """Return laws of a unit times the machine's factors, without existing ones if they stay."""
     found = {}
     for kind, family in classes.items():
         for how in ("", ALONE):
@@ -139,7 +139,7 @@ def _scaled(
 
 
 def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Expected]:
-    """Those reference operators that laws tell anything of."""
+    """Return the reference operators for which the laws predict a time."""
     found = []
     for row in rows:
         size = sized(row.case)
@@ -156,7 +156,10 @@ def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Exp
 
 
 def _factors(rows: Sequence[_Expected]) -> _Factors | None:
-    """What explains the rows best, drawn to what each class takes as a whole."""
+    """Return the factors that explain the rows best, drawn to each class's overall ratio.
+
+    None if there are no rows.
+    """
     if not rows:
         return None
     level = median(row.ratio for row in rows)
@@ -182,14 +185,14 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
 
 
 def _family(kind: str, family: str) -> tuple[str, bool]:
-    """Products of whole numbers are their own family."""
+    """Return the family, in which integer products form one of their own."""
     return family, kind.endswith(WHOLE)
 
 
 def _of_families(
     rows: Iterable[_Expected], classes: Mapping[str, float]
 ) -> dict[tuple[str, bool], float]:
-    """What stands in for classes without a reference operator."""
+    """Return factors for classes without a reference operator, by family."""
     logs: defaultdict[tuple[str, bool], dict[str, float]] = defaultdict(dict)
     for row in rows:
         logs[_family(row.kind, row.family)][row.kind] = math.log(classes[row.kind])

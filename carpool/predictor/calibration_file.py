@@ -1,6 +1,6 @@
-"""Calibrations as files, one for each machine and runtime, beside the user's profile database.
+"""Calibrations as files, one for each machine and runtime, next to the user's profile database.
 
-A file may be copied from one machine to another, to predict there for the machine that it is of.
+A file may be copied to another machine, to make predictions there for the calibrated one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _FORM = 1
 
 
 def calibration_path(origin: Origin) -> Path:
-    """Where the calibration of a machine and its runtime is kept."""
+    """Return the path of the calibration of a machine and its runtime."""
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{origin.hardware} {origin.runtime}").strip("-")
     return own_database().parent / "calibrations" / f"{name}.json"
 
 
 def read_calibration(origin: Origin) -> Calibration | None:
-    """The calibration of a machine and its runtime, if there is one.
+    """Read the calibration of a machine and its runtime; None if there is none.
 
     Raises:
-        ConfigError: the file is none.
+        ConfigError: the file is not a calibration.
     """
     path = calibration_path(origin)
     try:
@@ -48,7 +48,7 @@ def read_calibration(origin: Origin) -> Calibration | None:
 
 
 def write_calibration(calibration: Calibration) -> Path:
-    """Keep a calibration in the place of an earlier one of its machine.
+    """Save a calibration, replacing an earlier one of its machine.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -66,7 +66,7 @@ def write_calibration(calibration: Calibration) -> Path:
 
 
 def to_dict(calibration: Calibration) -> dict[str, Any]:
-    """The calibration as a file has it."""
+    """Return the calibration as the dictionary that is stored in a file."""
     hardware, runtime, device = calibration.origin
     return {
         "form": _FORM,
@@ -85,10 +85,11 @@ def to_dict(calibration: Calibration) -> dict[str, Any]:
 
 
 def from_dict(data: dict[str, Any]) -> Calibration:
-    """The calibration that `to_dict` wrote.
+    """Return the calibration that `to_dict` wrote.
 
     Raises:
-        ValueError: another version wrote it; KeyError or TypeError: it is none.
+        ValueError: the file is from another version; KeyError or TypeError: it is not a
+            calibration.
     """
     if data["form"] != _FORM:
         msg = f"form {data['form']}"

@@ -1,8 +1,8 @@
-"""What operators that were measured alone take in place, within a run of their model.
+"""In-place times of operators of a model, derived from operators that were measured alone.
 
-Between two runs of an operator, a model moves its weights and results through the caches. How much
-that is decides whether an operator finds its weights there; so it counts if as much was moved
-between the runs that were measured.
+Between two runs of an operator, a model moves its weights and results through the caches. The
+amount decides whether an operator still finds its weights there, so a measurement counts only if as
+much was moved between its runs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _BYTES_PER_MB = 1e6
 
 
 class Footprint:
-    """What the runs of a model touch between two runs of one of its operators.
+    """Memory that a model touches between two runs of one of its operators.
 
-    These are the weights of the others, and the memory of results, which is used again and again:
-    as much as the operator with the largest ones takes and gives.
+    It consists of the weights of the other operators and of the memory for results, which is
+    reused: as much as the operator with the largest inputs and outputs needs.
 
     Args:
         graph: The model.
@@ -38,7 +38,7 @@ class Footprint:
         self._known: dict[int, float] = {}
 
     def moved_mb(self, case: Case, batch: int) -> int:
-        """What is moved before an operator runs again, as a power of two; 0 below a megabyte."""
+        """Return the MB moved before an operator runs again, as a power of two; 0 below 1 MB."""
         if batch not in self._known:
             self._known[batch] = self._whole_bytes(batch)
         whole_mb = int((self._known[batch] - _weights(case)) / _BYTES_PER_MB)
@@ -51,7 +51,10 @@ class Footprint:
 
 
 def _weights(case: Case) -> float:
-    """Bytes of constants that are read; a Gather reads as much as it gives."""
+    """Return the bytes of constants that an operator reads, except those of a Gather.
+
+    A Gather reads only as much as it outputs.
+    """
     if case.kind == "Gather":
         return 0.0
     return sum(form.size_bytes for form in case.inputs if form.constant)
@@ -63,7 +66,7 @@ def _results(case: Case) -> float:
 
 
 def composed(graph: Graph, rows: Iterable[Alone]) -> dict[tuple[Case, ThreadsAndGpu], float]:
-    """Seconds in place, by case and unit, of operators of a graph."""
+    """Return the in-place seconds of operators of a graph, by case and unit."""
     footprint = Footprint(graph)
     return {
         (row.case, ThreadsAndGpu(*row.setting[1:])): row.seconds

@@ -1,7 +1,7 @@
-"""Measured over predicted time of the operators of a graph that were measured, at any batch size.
+"""Ratios of measured to predicted time of a graph's operators, for any batch size.
 
-Times from the machine that is predicted for go before those of another one. What neither was
-measured on is off by as much as the rest: the level by which one machine differs from the other.
+Times from the target machine take precedence over times from another machine. Operators measured
+only elsewhere are corrected by the level by which the two machines differ.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LEAST_S = 1e-7
 
 
 class _OfUnit(NamedTuple):
-    """What is known on a unit, for each group one array of batch sizes by operators.
+    """Corrections on one unit: for each group an array of batch sizes by operators.
 
     Attributes:
-        logs: Of measured over predicted time.
-        here: Which of them were measured on the machine that is predicted for.
-        told: Operators that were measured at all, at any batch size.
+        logs: Logarithms of measured over predicted time.
+        here: Which of them were measured on the target machine.
+        told: Operators that were measured anywhere, at any batch size.
     """
 
     logs: Sequence[Array]
@@ -45,14 +45,14 @@ class _OfUnit(NamedTuple):
 
 
 class Corrections:
-    """Of the operators of a graph.
+    """Corrections of predicted operator times of a graph by measured ones.
 
     Args:
         groups: The operators.
-        fit: What predicts them.
-        elsewhere: Seconds that were measured where the fit is from; None: that is this machine.
-        here: Seconds on the machine that is predicted for.
-        learnt: What was learnt elsewhere, before it was scaled to this machine.
+        fit: The fit that predicts them.
+        elsewhere: Seconds measured on the machine of the fit; None if that is this machine.
+        here: Seconds measured on the target machine.
+        learnt: The fit before it was scaled to this machine.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Corrections:
         self._units: dict[ThreadsAndGpu, _OfUnit] = {}
 
     def apply(self, seconds: list[Array], unit: ThreadsAndGpu, batch: int) -> list[Array]:
-        """The seconds of each group's operators, with what is known of them."""
+        """Return the seconds of each group's operators, corrected by measurements."""
         known = self._known(unit)
         if known is None:
             return seconds
@@ -82,7 +82,10 @@ class Corrections:
         ]
 
     def doublings(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
-        """How far each operator's nearest batch size is that was measured here; or infinity."""
+        """Return each operator's distance to the nearest batch size measured here, in doublings.
+
+        Infinity if the operator was not measured here.
+        """
         known = self._known(unit)
         if known is None:
             return [np.full(len(group.operators), math.inf) for group in self._groups.all]
@@ -90,7 +93,7 @@ class Corrections:
         return [np.where(here, apart, math.inf).min(axis=0) for here in known.here]
 
     def told(self, unit: ThreadsAndGpu) -> list[Flags]:
-        """Which operators of each group were measured anywhere."""
+        """Return which operators of each group were measured anywhere."""
         known = self._known(unit)
         if known is None:
             return [np.zeros(len(group.operators), bool) for group in self._groups.all]
@@ -98,7 +101,7 @@ class Corrections:
 
     @cached_property
     def _cases(self) -> list[list[list[Case]]]:
-        """Each operator of each group at each batch size."""
+        """Each operator of each group at each measured batch size."""
         return [
             [[operator.at(batch) for operator in group.operators] for group in self._groups.all]
             for batch in self._batches
@@ -146,7 +149,7 @@ class Corrections:
         there: Sequence[Array],
         own: Sequence[Array],
     ) -> float:
-        """How much slower this machine is, in logarithms, by the operators measured on it."""
+        """Return the logarithm of this machine's slowdown, from the operators measured on it."""
         off = spent = 0.0
         for number, group in enumerate(self._groups.all):
             weights = np.stack([seconds[number] for seconds in predicted]) * group.counts
@@ -158,7 +161,7 @@ class Corrections:
 
 
 def _filled(logs: Array) -> Array:
-    """Unknown ratios from the same operator's known ones at other batch sizes; none at all: 0."""
+    """Interpolate unknown ratios between an operator's known batch sizes; 0 if none is known."""
     found = logs.copy()
     for column in found.T:
         there = np.flatnonzero(~np.isnan(column))

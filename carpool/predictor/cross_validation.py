@@ -1,7 +1,8 @@
-"""How far off predictions are, measured on models that were left out of the fit.
+"""Prediction errors, measured on models that were left out of the fit.
 
-A model's runs err alike, the more so the nearer their batches are and if their threads are as many:
-what one measured run tells of another is measured here, too, and what it leaves open.
+Errors of a model's runs are correlated, more so for similar batch sizes and equal numbers of
+threads. How much one measured run says about another, and what uncertainty remains, is measured
+here, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _DOUBLINGS = 4  # apart, and more
 
 
 class _Error(NamedTuple):
-    """log(measured / predicted) of one run of a model that was left out."""
+    """The log(measured / predicted) of one run of a model that was left out."""
 
     model: str
     setting: Setting
@@ -48,13 +49,13 @@ class _Error(NamedTuple):
 def measured_errors(
     samples: Samples, known: Iterable[int], families: Mapping[str, str], most: int | None = None
 ) -> dict[tuple[ThreadsAndGpu, int], Errors]:
-    """By unit and regime, the errors for models that a fit does not know.
+    """Return the errors for models unknown to a fit, by unit and regime.
 
     Args:
         samples: Measured models.
-        known: Positions of those that may be used.
+        known: Positions of the models that may be used.
         families: As in `fit_profiles`.
-        most: How many models are left out, one after the other; None: all.
+        most: How many models to leave out, one after the other; None for all.
     """
     found = list(_left_out(samples, sorted(known), families, most))
     plain = _plain(found)
@@ -70,7 +71,7 @@ def measured_errors(
 
 
 def _plain(found: Sequence[_Error]) -> dict[tuple[ThreadsAndGpu, int], Errors]:
-    """Errors by kind, of all regimes where one has too few of them."""
+    """Return the errors by kind; those of all regimes of the unit where one has too few."""
     guess = Errors().plain
     of_kind: defaultdict[tuple[ThreadsAndGpu, int], list[float]] = defaultdict(list)
     of_unit: defaultdict[ThreadsAndGpu, list[float]] = defaultdict(list)
@@ -87,7 +88,7 @@ _Pairs = defaultdict[tuple[ThreadsAndGpu, bool, int], list[tuple[_Error, _Error]
 
 
 def _pairs(found: Sequence[_Error]) -> _Pairs:
-    """Two runs of one model each: by the unit of one, whether it is the other's, and doublings."""
+    """Return pairs of runs of one model by unit of the first, equality of units, and doublings."""
     models: defaultdict[str, list[_Error]] = defaultdict(list)
     for error in found:
         models[error.model].append(error)
@@ -109,7 +110,10 @@ def _carried(
     *,
     same: bool,
 ) -> tuple[Carried, ...]:
-    """What another run tells of those of a kind; of itself, everything but what bounds hold."""
+    """Return what another run says about runs of a kind, by doublings between their batch sizes.
+
+    For a run itself, this is its whole error and the bounds at the smallest known distance.
+    """
     unit, length = kind
     found: dict[int, Carried] = {}
     for doublings in range(int(same), _DOUBLINGS + 1):
@@ -127,7 +131,7 @@ def _carried(
 
 
 def _nearest(known: Iterable[int], doublings: int) -> int:
-    """The known distance that is nearest, of two the larger; 0 stands for itself alone."""
+    """Return the nearest known distance, the larger of two; 0 matches only itself."""
     return min(
         known, key=lambda each: ((each == 0) != (doublings == 0), abs(each - doublings), -each)
     )
@@ -162,13 +166,13 @@ def _left_out(
 
 
 def _spread(names: Sequence[str], most: int | None) -> Sequence[str]:
-    """So many of them, the last one among them and the others evenly apart."""
+    """Return at most ``most`` of the names, evenly spaced and including the last one."""
     count = min(len(names), most or len(names))
     return [names[len(names) - 1 - at * len(names) // count] for at in range(count)]
 
 
 def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:
-    """Of the runs of one profile."""
+    """Yield the errors of the runs of one profile."""
     predicted_s: defaultdict[Setting, float] = defaultdict(float)
     for kind, table in samples.tables.items():
         rows = table.where(table.profile == at)

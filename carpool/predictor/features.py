@@ -1,8 +1,7 @@
-"""What an operator's time depends on: its class and a few sizes, each of them linear in the batch.
+"""Features of an operator's time: its class and a few sizes, each of them linear in the batch.
 
 Classes follow the runtime's kernels rather than ONNX's names: a pointwise and a depthwise
-convolution share a name and nothing else. How seconds come of the sizes is `roofline_terms`'
-business.
+convolution share only a name. `roofline_terms` turns sizes into seconds.
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ _NOTHING = TensorShape("", ())
 
 
 class Sized(NamedTuple):
-    """An operator's class, and the sizes that its family's terms are made of.
+    """An operator's class, and the sizes that its family's terms are computed from.
 
     Attributes:
-        family: Whose terms apply.
+        family: The family whose terms apply.
         kind: The class; operators of one class share coefficients.
-        sizes: In the family's order.
+        sizes: The sizes, in the family's order.
     """
 
     family: str
@@ -77,7 +76,7 @@ class Sized(NamedTuple):
 
 
 def sized(case: Case) -> Sized:
-    """The class and sizes of an operator; every operator has some."""
+    """Return the class and sizes of an operator; every operator has them."""
     if case.kind in _CONVOLUTIONS and len(case.inputs[0].shape) in (_PIXEL_AXES - 1, _PIXEL_AXES):
         return _blocked(case) if case.kind.startswith("nchwc.") else _unblocked(case)
     name = _name(case.kind)
@@ -95,18 +94,21 @@ def sized(case: Case) -> Sized:
 
 
 def is_like_others(case: Case) -> bool:
-    """Whether a law of its family tells its time, so that it need not have been measured."""
+    """Return whether a law of its family predicts an operator that was never measured."""
     family = sized(case).family
     return family != "elementwise" or _name(case.kind) in _ELEMENTWISE
 
 
 def _name(kind: str) -> str:
-    """An operator's name without the domain of the runtime's own."""
+    """Return an operator's name without the runtime's own domains."""
     return kind.removeprefix(_NO_PREFIX[0]).removeprefix(_NO_PREFIX[1])
 
 
 def _blocked(case: Case) -> Sized:
-    """Nchwc convolutions: (images, groups, in, out, height, width, taps, stride, edge, bytes)."""
+    """Return the class and sizes of an NCHWc convolution.
+
+    Sizes: (images, groups, in, out, height, width, taps, stride, edge, bytes).
+    """
     image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
     groups = case.given.get("group", 1)
     count, _, height, width = result.shape
@@ -128,12 +130,13 @@ def _blocked(case: Case) -> Sized:
 
 
 def _unblocked(case: Case) -> Sized:
-    """Convolutions by matrix products: (calls, rows, columns, depth, unfolded, runs, bytes).
+    """Return the class and sizes of a convolution by matrix products.
 
-    Unfolding copies a row of pixels for each channel and tap: so many numbers in so many runs.
+    Sizes: (calls, rows, columns, depth, unfolded, runs, bytes). Unfolding copies a row of pixels
+    for each channel and tap: ``unfolded`` numbers in ``runs`` runs.
 
-    The kernel for more channels than pixels is another: threads hardly share it. So is the one for
-    a single pixel, which multiplies the weights by a vector: it takes channels for columns.
+    Two cases use other kernels: with more channels than pixels, threads hardly share the work; with
+    a single pixel, the weights are multiplied by a vector, so channels become columns.
     """
     image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
     groups = case.given.get("group", 1)
@@ -153,7 +156,7 @@ def _unblocked(case: Case) -> Sized:
 
 
 def _products_of(case: Case, weights: TensorShape, kind: str) -> Sized:
-    """Convolutions that are products whatever their window: as `_unblocked`."""
+    """Return class and sizes of a convolution that is a product for any window, as `_unblocked`."""
     image, result, groups = case.inputs[0], case.outputs[0], case.given.get("group", 1)
     out, inside, *window = weights.shape
     pixels = result.shape[1:-1] if case.given.get("channels_last") else result.shape[2:]
@@ -167,7 +170,10 @@ def _products_of(case: Case, weights: TensorShape, kind: str) -> Sized:
 
 
 def _transposed(case: Case) -> Sized:
-    """Transposed convolutions: a product, and its columns added up; as `_unblocked`."""
+    """Return class and sizes of a transposed convolution, a product with its columns added up.
+
+    The sizes are those of `_unblocked`.
+    """
     image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
     groups = case.given.get("group", 1)
     inside, out, *window = weights.shape
@@ -181,7 +187,10 @@ def _transposed(case: Case) -> Sized:
 
 
 def _dense(case: Case) -> Sized:
-    """Matrix products: (calls, rows, columns, depth, bytes of A, B and C)."""
+    """Return class and sizes of a matrix product.
+
+    Sizes: (calls, rows, columns, depth, bytes of A, B and C).
+    """
     return _multiplied(case, case.inputs[1], "")
 
 
@@ -201,7 +210,7 @@ def _multiplied(case: Case, right: TensorShape, kind: str) -> Sized:
 
 
 def _recurrent(case: Case) -> Sized:
-    """Recurrent layers: (steps, rows, in, hidden, gates, directions)."""
+    """Return class and sizes of a recurrent layer: (steps, rows, in, hidden, gates, directions)."""
     steps, rows, inside = case.inputs[0].shape
     directions, _, hidden = case.inputs[2].shape
     gates = _RECURRENT[case.kind]
@@ -210,7 +219,7 @@ def _recurrent(case: Case) -> Sized:
 
 
 def _window(case: Case) -> Sized:
-    """Windows over pixels: (results, taps, bytes in, bytes out)."""
+    """Return class and sizes of a window over pixels: (results, taps, bytes in, bytes out)."""
     taps = math.prod(case.given.get("kernel_shape") or [case.given.get("size", 1)])
     result = case.outputs[0]
     sizes = (result.elements, taps, case.inputs[0].size_bytes, result.size_bytes)
@@ -218,7 +227,7 @@ def _window(case: Case) -> Sized:
 
 
 def _rows(case: Case) -> Sized:
-    """What goes over rows: (elements, rows, bytes)."""
+    """Return class and sizes of an operator on rows: (elements, rows, bytes)."""
     first, result = case.inputs[0], case.outputs[0]
     last = first.shape[-1] if first.shape else 1
     reduced = result.elements < first.elements
@@ -227,7 +236,7 @@ def _rows(case: Case) -> Sized:
 
 
 def _copy(case: Case) -> Sized:
-    """What only moves numbers: (elements, runs that lie together, bytes)."""
+    """Return class and sizes of an operator that copies: (elements, contiguous runs, bytes)."""
     result = case.outputs[0]
     run = _run_length(case, result.shape)
     return Sized(
@@ -251,12 +260,15 @@ def _run_length(case: Case, shape: Shape) -> float:
 
 
 def _view(case: Case) -> Sized:
-    """What moves nothing: ()."""
+    """Return class and sizes of an operator that copies nothing: ()."""
     return Sized("view", case.kind, ())
 
 
 def _elementwise(case: Case) -> Sized:
-    """What goes over elements one by one: (elements, runs without a change of operand, bytes)."""
+    """Return class and sizes of an elementwise operator.
+
+    Sizes: (elements, runs without a change of operand, bytes).
+    """
     result = case.outputs[0] if case.outputs else _NOTHING
     given = [form for form in case.inputs if form.datatype]
     run = float(max(1, result.elements))
@@ -268,7 +280,7 @@ def _elementwise(case: Case) -> Sized:
 
 
 def _broadcast_run(shape: Shape, result: Shape) -> float:
-    """Elements of the result in a row that see one element of the operand, or all of its own."""
+    """Return the length of a run of results that uses one operand element, or consecutive ones."""
     ones = shared = 1
     for at in range(1, len(result) + 1):
         size = shape[-at] if at <= len(shape) else 1

@@ -1,8 +1,8 @@
-"""What is learnt from profiles, as a value: how sizes become seconds, what a run costs, the errors.
+"""A fit learned from profiles: coefficients for seconds by sizes, run overheads, and errors.
 
-Each class of operators has coefficients of its own for each number of threads and share of a GPU;
-on several threads a second set for those of its operators that one thread does alone. How any of
-it is learnt is `regression`'s business.
+Each class of operators has coefficients of its own for each number of threads and share of a GPU,
+and for several threads a second set for operators that run on one thread only. `regression` learns
+them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _CACHE_BYTES, _ALL_COLD_BYTES = 8e6, 32e6
 
 
 class ThreadsAndGpu(NamedTuple):
-    """What operators run on.
+    """Resources that operators run on.
 
     Attributes:
-        threads: Of the runtime.
+        threads: Threads of the runtime.
         gpu: Percent of one GPU.
     """
 
@@ -48,11 +48,11 @@ class ThreadsAndGpu(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What one measured run of a model tells of another run of it.
+    """What one measured run of a model says about another run of it.
 
     Attributes:
-        share: Of the measured run's log(measured / predicted), how much the other has too.
-        bounds: Where the other's lies with a probability of 90 % once that is taken off.
+        share: Share of the measured run's log(measured / predicted) that applies to the other run.
+        bounds: 90 % interval of the other run's remaining error after that share is subtracted.
     """
 
     share: float
@@ -60,13 +60,13 @@ class Carried(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """How far runs are from their predictions, as log(measured / predicted).
+    """Errors of predicted runs, as log(measured / predicted).
 
     Attributes:
-        plain: Where it lies with a probability of 90 % for a model nobody measured.
-        settled: What a run on the same threads tells: of itself, then of batches of twice, four
-            times its size, or a half, a quarter, and so on.
-        other: Likewise a run on another number of threads.
+        plain: 90 % interval for a model that was never measured.
+        settled: What a run on the same threads says: about itself, then about batches of two, four
+            and so on times its size, or a half, a quarter and so on.
+        other: The same for a run on another number of threads.
     """
 
     plain: Bounds = (-0.5, 0.5)
@@ -74,11 +74,11 @@ class Errors(NamedTuple):
     other: tuple[Carried, ...] = (Carried(1.0, (-0.4, 0.4)),)
 
     def excess(self, error: float) -> float:
-        """What of an error is beyond those of models: the machine's, and so every run's alike."""
+        """Return the part of an error outside ``plain``, which the machine causes in every run."""
         return error - min(max(error, self.plain[0]), self.plain[1])
 
     def carried(self, doublings: float, *, same: bool) -> Carried:
-        """What a run tells of one whose batch is larger or smaller by so many doublings."""
+        """Return what a run says about one whose batch size differs by ``doublings``."""
         known = self.settled if same else self.other
         low = min(int(doublings), len(known) - 1)
         high = min(low + 1, len(known) - 1)
@@ -95,13 +95,13 @@ class Fit:
 
     Attributes:
         laws: Coefficients of terms, in microseconds, by class and unit; the class ``any FAMILY``
-            stands in for those never measured.
-        per_run_s: By unit, what a run costs besides its operators.
-        per_operator_s: By unit, what each operator costs besides its timed kernel; below 0
+            is the fallback for classes that were never measured.
+        per_run_s: Overhead of a run besides its operators, by unit.
+        per_operator_s: Overhead of each operator besides its timed kernel, by unit; negative
             where timing costs more.
         batches: The batch sizes that were measured.
-        tails: Of the run time over its median, by quantile.
-        errors: Of models that were left out, by unit and regime.
+        tails: Ratios of run time to its median, by quantile.
+        errors: Errors of models that were left out, by unit and regime.
     """
 
     laws: Mapping[tuple[str, ThreadsAndGpu], Array]
@@ -113,13 +113,13 @@ class Fit:
 
     @property
     def units(self) -> list[ThreadsAndGpu]:
-        """What is known at all."""
+        """Units that the fit covers, sorted."""
         return sorted(self.per_run_s)
 
     def on_machine(self, overheads: Mapping[int, Overhead], batches: Iterable[int] = ()) -> Fit:
-        """The fit with what runs cost on a machine, and with batch sizes that were measured there.
+        """Return the fit with the run overheads of a machine, and the batch sizes measured there.
 
-        A number of threads that no profile has takes the laws of the nearest one.
+        A number of threads without profiles gets the laws of the nearest one.
         """
         laws, per_run_s, per_operator_s = (
             dict(self.laws),
@@ -144,7 +144,7 @@ class Fit:
         )
 
     def with_laws_of(self, other: Fit) -> Fit:
-        """The fit with the laws of another one for classes that it has none for."""
+        """Return the fit with laws of another fit added for classes that it lacks."""
         units = set(self.per_run_s)
         lent = {key: law for key, law in other.laws.items() if key[1] in units}
         return replace(self, laws=lent | dict(self.laws))
@@ -152,13 +152,15 @@ class Fit:
     def operator_seconds(
         self, kind: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array
     ) -> Array | None:
-        """What operators of one class take; None if neither it nor its family was measured.
+        """Return the seconds of operators of one class.
+
+        None if neither the class nor its family was measured.
 
         Args:
             kind: The class.
-            family: Of the class.
-            unit: What they run on.
-            sizes: Operators by sizes.
+            family: The family of the class.
+            unit: The unit they run on.
+            sizes: Array of operators by sizes.
             cold: As for `terms`.
         """
         parts = self.operator_parts(kind, family, unit, sizes, cold)
@@ -170,7 +172,7 @@ class Fit:
     def operator_parts(
         self, kind: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array
     ) -> Array | None:
-        """Likewise term by term, in microseconds: one row an operator."""
+        """Return the times of `operator_seconds` by term, in microseconds, one row per operator."""
         law = self._law(kind, family, unit)
         if law is None:
             return None
@@ -183,12 +185,12 @@ class Fit:
         return found
 
     def run_s(self, unit: ThreadsAndGpu, kernels_s: float, operators: float) -> float:
-        """A run of so many operators; it takes what a run of none does at least."""
+        """Return the seconds of a run, which are at least those of a run without operators."""
         besides_s = self.per_run_s[unit] + self.per_operator_s[unit] * operators
         return max(kernels_s + besides_s, self.per_run_s[unit], _LEAST_S)
 
     def errors_of(self, unit: ThreadsAndGpu, run_s: float) -> Errors:
-        """How wrong a prediction of so many seconds may be."""
+        """Return the errors of a prediction of ``run_s`` seconds."""
         return self.errors.get((unit, regime(run_s)), Errors())
 
     def _law(self, kind: str, family: str, unit: ThreadsAndGpu, how: str = "") -> Array | None:
@@ -197,14 +199,14 @@ class Fit:
 
 
 def regime(run_s: float) -> int:
-    """Runs that are alike in how well they are known, from the shortest on.
+    """Return the number of the class of run times with similar prediction errors, shortest first.
 
-    Below a millisecond what a run costs besides its operators counts, up to ten what waking a
-    thread costs.
+    Below a millisecond the overhead of a run matters, up to ten milliseconds that of waking a
+    thread.
     """
     return sum(run_s >= limit for limit in _REGIMES_S)
 
 
 def cold_share(traffic_bytes: float) -> float:
-    """How much of its weights a model finds no longer in a cache, by what a run moves."""
+    """Return the share of a model's weights not in cache, by the bytes that a run moves."""
     return min(1.0, max(0.0, (traffic_bytes - _CACHE_BYTES) / (_ALL_COLD_BYTES - _CACHE_BYTES)))

@@ -1,4 +1,4 @@
-"""What a profile database has to say about one model: the fit, its operators, its own runs."""
+"""Contents of a profile database for one model: the fit, its operators and its own runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NS_PER_S = 1e9
 
 
 def own_database(env: Mapping[str, str] = os.environ) -> Path:
-    """Where ``carpool profile`` keeps what it measures."""
+    """Return the path where ``carpool profile`` stores its measurements."""
     data = env.get("XDG_DATA_HOME") or str(
         Path(env.get("HOME") or "~").expanduser() / ".local/share"
     )
@@ -48,16 +48,16 @@ def own_database(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def usual_database() -> Path:
-    """The user's own database, or else the one that comes with the package."""
+    """Return the user's own database, or the package's if there is none."""
     own = own_database()
     return own if own.is_file() else default_database()
 
 
 def write_fit(path: Path, origin: Origin, fit: Fit, models: int) -> None:
-    """Keep what was learned from the rows of an origin.
+    """Store the fit learned from the rows of an origin.
 
     Raises:
-        ConfigError: the file is no profile database, or cannot be written.
+        ConfigError: the file is not a profile database, or cannot be written.
     """
     with opened(path, write=True) as connection:
         connection.execute(
@@ -66,10 +66,10 @@ def write_fit(path: Path, origin: Origin, fit: Fit, models: int) -> None:
 
 
 def read_fit(path: Path, origin: Origin) -> Fit | None:
-    """What this version has learned from the rows of an origin, if it has.
+    """Return the fit that this version learned from the rows of an origin; None if there is none.
 
     Raises:
-        ConfigError: the file is no profile database.
+        ConfigError: the file is not a profile database.
     """
     query = "SELECT document FROM fits WHERE (hardware, runtime, device) = (?, ?, ?)"
     with opened(path) as connection:
@@ -89,18 +89,18 @@ def read_model(
     alone: bool = False,
     calibration: Callable[[Origin], Calibration | None] = lambda _: None,
 ) -> tuple[OperatorLatencyModel, Origin]:
-    """The latency model of a graph, and what the database's times were measured on.
+    """Return the latency model of a graph, and the origin of the database's times.
 
     Args:
         path: A profile database.
         graph: The model.
-        hardware: The processor to predict for, where the database has several.
-        runtime: Likewise the runtime; empty: the one that the times are of.
-        alone: Whether operators count that were measured alone, and none in other models.
-        calibration: Of a machine, as far as it was made.
+        hardware: The processor to predict for, if the database has several.
+        runtime: The runtime to predict for; empty for the runtime of the times.
+        alone: Whether to use operators measured alone only, and not those measured in other models.
+        calibration: Returns the calibration of a machine; None if there is none.
 
     Raises:
-        ConfigError: the file is no profile database, or nothing was learned from it.
+        ConfigError: the file is not a profile database, or nothing was learned from it.
     """
     with opened(path) as connection:
         origin, fit = _best_fit(connection, path, hardware)
@@ -146,7 +146,7 @@ def read_model(
 def _scaled(
     fit: Fit, groups: Groups, own: Collection[ThreadsAndGpu], calibration: Calibration | None
 ) -> Fit:
-    """The fit for the machine that was calibrated, if it was."""
+    """Return the fit scaled to the calibrated machine; unchanged without a calibration."""
     if calibration is None:
         return fit
     families = {group.kind: group.family for group in groups.all}
@@ -154,7 +154,7 @@ def _scaled(
 
 
 def _ways(graph: Graph, known: Mapping[tuple[Case, ThreadsAndGpu], float]) -> tuple[Graph, Graph]:
-    """The graph where each branch goes the slower way, and where it goes the quicker one."""
+    """Return the graph with the slower way of each branch, and the graph with the quicker one."""
     if not any(operator.otherwise for operator in graph.operators):
         return graph, graph
     spent_s: defaultdict[str, float] = defaultdict(float)
@@ -172,7 +172,7 @@ def _spent(spent_s: Mapping[str, float]) -> Callable[[Operator], float]:
 
 
 def _complete(fit: Fit, groups: Groups, path: Path) -> Fit:
-    """The fit, with the package's laws for classes of the graph that it has none for."""
+    """Return the fit, with the package's laws for classes of the graph that it lacks."""
     default = default_database()
     units = fit.units
     kinds = {(group.kind, unit) for group in groups.all for unit in units}
@@ -184,14 +184,14 @@ def _complete(fit: Fit, groups: Groups, path: Path) -> Fit:
 
 
 def _cases(graph: Graph, batches: Iterable[int]) -> dict[Case, int]:
-    """Each operator of a graph once for each batch size that the graph admits."""
+    """Return each operator of a graph at each batch size that the graph admits."""
     every = [way for operator, _ in graph.alike for way in operator.ways]
     admitted = [batch for batch in sorted(batches) if graph.admits(batch)]
     return {operator.at(batch): batch for batch in admitted for operator in every}
 
 
 def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tuple[Origin, Fit]:
-    """The fit for this processor, or else the one of the most models."""
+    """Return the fit for this processor, or else the fit of the most models."""
     row = connection.execute(
         "SELECT hardware, runtime, device, document FROM fits"
         " ORDER BY hardware = ? DESC, models DESC, runtime DESC LIMIT 1",
@@ -211,7 +211,7 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
 def _known(
     connection: sqlite3.Connection, origin: Origin, numbers: Numbers
 ) -> dict[tuple[Case, ThreadsAndGpu], float]:
-    """Seconds of operators in place, in whatever models have them."""
+    """Return the in-place seconds of operators, averaged over all models that contain them."""
     query = (
         'SELECT o."case", batch, threads, gpu, sum(o.count * o.median_ns) / sum(o.count)'
         ' FROM json_each(?) j CROSS JOIN operators o ON o."case" = j.value'
@@ -227,7 +227,10 @@ def _known(
 def _runs(
     connection: sqlite3.Connection, origin: Origin, graph: Graph, hardware: str
 ) -> tuple[dict[Setting, float], float, float]:
-    """The model's own runs on this processor; load time and memory are as good from another."""
+    """Return the model's own runs on this processor, its load time and its memory.
+
+    Load time and memory may be from another processor.
+    """
     row = connection.execute(
         "SELECT id, load_s, memory_mb, hardware FROM models WHERE fingerprint = ?"
         " AND (hardware = ? OR (hardware, runtime, device) = (?, ?, ?))"

@@ -1,4 +1,4 @@
-"""A fit as JSON and back, so that a database can keep what was learned from its rows."""
+"""Conversion of a fit to and from JSON, so that a database can store it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM = 2  # of the text, and of the laws whose coefficients it holds
 
 
 def to_json(fit: Fit) -> str:
-    """The fit as text."""
+    """Return the fit as JSON text."""
     data = {
         "form": _FORM,
         "laws": [
@@ -36,10 +36,10 @@ def to_json(fit: Fit) -> str:
 
 
 def from_json(text: str) -> Fit:
-    """The fit that `to_json` wrote.
+    """Return the fit that `to_json` wrote.
 
     Raises:
-        ValueError: the text is none, or was written by a version with other laws.
+        ValueError: the text is not a fit, or was written by a version with other laws.
     """
     data: dict[str, Any] = json.loads(text)
     try:

@@ -1,4 +1,4 @@
-"""From profiles to a fit that knows its errors."""
+"""Fitting of profiles, including the errors of the fit."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def fit_profiles(
     families: Mapping[str, str] | None = None,
     most: int | None = None,
 ) -> Fit:
-    """Everything that profiles of one origin tell.
+    """Return the fit of profiles of one origin, with its errors.
 
     Args:
-        profiles: Of models, measured operator by operator.
-        families: Models that are told apart by name alone, when errors are measured: none is
-            predicted from another of its family.
-        most: How many models are left out to measure errors; None: each of them.
+        profiles: Profiles of models, measured operator by operator.
+        families: Family of each model, by name, when errors are measured: no model is predicted
+            from another one of its family. Models without an entry are a family of their own.
+        most: How many models to leave out to measure errors; None for each of them.
     """
     samples = Samples.of(profiles)
     every = range(len(profiles))
@@ -43,16 +43,16 @@ def fit_profiles(
 
 
 def learn(profiles: Sequence[Profile], newest: Profile, earlier: Fit | None) -> Fit:
-    """As `fit_profiles`, but quickly, from what is known already.
+    """Return a fit like `fit_profiles`, but update an earlier one where possible, which is faster.
 
     Laws of classes that the newest model lacks stay as they are. One model among many changes
-    errors little; they are measured again whenever there are a tenth more, or where the newest was
-    run with a number of threads whose errors are not known.
+    errors little, so they are measured again only when the number of models has grown by a tenth,
+    or when the newest model was run with a number of threads whose errors are unknown.
 
     Args:
-        profiles: All of one origin.
-        newest: The one of them that was added or measured again.
-        earlier: What was learned from the others; None: nothing.
+        profiles: All profiles of one origin.
+        newest: The profile that was added or measured again.
+        earlier: The fit of the others; None if there is none.
     """
     if earlier is None or _is_new(newest, earlier) or _is_grown(len(profiles)):
         return fit_profiles(profiles, most=_LEFT_OUT)
@@ -62,14 +62,14 @@ def learn(profiles: Sequence[Profile], newest: Profile, earlier: Fit | None) -> 
 
 
 def _is_new(newest: Profile, earlier: Fit) -> bool:
-    """Whether a profile has runs of a unit whose errors are not known; at first none are."""
+    """Return whether a profile has runs of a unit whose errors are unknown."""
     known = {unit for unit, _ in earlier.errors}
     units = {ThreadsAndGpu(run.setting.threads, run.setting.gpu) for run in newest.runs}
     return not known or not units <= known
 
 
 def _is_grown(count: int) -> bool:
-    """Whether so many are a tenth more than when that was last so; so it is while they are few."""
+    """Return whether ``count`` models are few, or have just reached a further tenth more."""
     return count <= _LEFT_OUT or int(_steps(count)) > int(_steps(count - 1))
 
 

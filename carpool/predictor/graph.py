@@ -1,7 +1,7 @@
-"""Operators of a model as a predictor sees them: kind, attributes, shapes that follow the batch.
+"""Operators of a model as predictors see them: kind, attributes, shapes that depend on the batch.
 
-A graph is what the runtime executes, after its optimiser; how it is read from a file, and how long
-an operator takes, is not known here.
+A graph is what the runtime executes after optimization. How it is read from a file, and how long an
+operator takes, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class TensorShape(NamedTuple):
     """A tensor at one batch size.
 
     Attributes:
-        datatype: Such as ``f32``.
-        shape: Its sizes.
-        constant: Whether it is part of the model, and may have been laid out in advance.
+        datatype: Datatype, such as ``f32``.
+        shape: Sizes of the dimensions.
+        constant: Whether it is part of the model, so that it may have been laid out in advance.
     """
 
     datatype: str
@@ -51,12 +51,12 @@ class TensorShape(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many numbers it holds."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def size_bytes(self) -> float:
-        """What it occupies."""
+        """Size in bytes."""
         return self.elements * _ELEMENT_BYTES.get(self.datatype, 1)
 
     def __str__(self) -> str:
@@ -65,10 +65,10 @@ class TensorShape(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TensorShape:
-        """What `str` makes of a form.
+        """Return the tensor shape that `str` wrote.
 
         Raises:
-            ValueError: the text is none.
+            ValueError: the text is not a tensor shape.
         """
         match = _FORM(text)
         if match is None:
@@ -80,13 +80,13 @@ class TensorShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """An operator at one batch size: what a profile database is keyed by.
+    """An operator at one batch size, the key of a profile database.
 
     Attributes:
-        kind: Such as ``nchwc.Conv``; operators of ONNX itself have no prefix.
-        attributes: As sorted JSON.
-        inputs: In order; an input left out has no datatype.
-        outputs: In order.
+        kind: Kind, such as ``nchwc.Conv``; operators of ONNX itself have no prefix.
+        attributes: Attributes as sorted JSON.
+        inputs: Inputs in order; an omitted input has no datatype.
+        outputs: Outputs in order.
     """
 
     kind: str
@@ -95,23 +95,23 @@ class Case:
     outputs: tuple[TensorShape, ...]
 
     def __hash__(self) -> int:
-        """Of texts, which remember theirs."""
+        """Return a hash of strings, which cache their own hashes."""
         return hash((self.kind, self.attributes, self.shapes))
 
     @cached_property
     def given(self) -> Mapping[str, Any]:
-        """The attributes by name."""
+        """Attributes by name."""
         found: Mapping[str, Any] = json.loads(self.attributes)
         return found
 
     @cached_property
     def shapes(self) -> str:
-        """The inputs and outputs as one text."""
+        """Inputs and outputs as one string."""
         return _joined(self.inputs) + ">" + _joined(self.outputs)
 
     @classmethod
     def parse(cls, kind: str, attributes: str, shapes: str) -> Case:
-        """A case from the texts that a database keeps.
+        """Return a case from the strings that a database stores.
 
         Raises:
             ValueError: the shapes are ill-formed.
@@ -125,13 +125,13 @@ class Operator:
     """An operator of a graph, for any batch size.
 
     Attributes:
-        name: In the model.
+        name: Name in the model.
         kind: As in `Case`.
         attributes: As in `Case`.
-        inputs: Datatype, sizes, and whether it is constant.
-        outputs: Likewise.
-        after: Positions of the operators whose outputs it takes.
-        otherwise: Of a branch, the attributes where it goes the other way.
+        inputs: Datatype, sizes, and whether it is constant, of each input.
+        outputs: The same of each output.
+        after: Positions of the operators whose outputs it uses.
+        otherwise: For a branch, its attributes if the other way is taken.
     """
 
     name: str
@@ -145,18 +145,18 @@ class Operator:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What its times are keyed by, wherever it is."""
+        """Key of its times, independent of its place in the graph."""
         return self.kind, self.attributes, self.inputs, self.outputs
 
     @property
     def ways(self) -> tuple[Operator, ...]:
-        """The operator for each way that a run may take."""
+        """The operator once for each way that a run may take."""
         if not self.otherwise:
             return (self,)
         return self, replace(self, attributes=self.otherwise, otherwise=self.attributes)
 
     def at(self, batch: int) -> Case:
-        """The operator in a batch of this size."""
+        """Return the operator at this batch size."""
         found = self._cases.get(batch)
         if found is None:
             inputs, outputs = (
@@ -171,9 +171,9 @@ class Graph:
     """A model as the runtime executes it.
 
     Attributes:
-        model: Its name.
-        operators: In the order of execution.
-        fixed_batch: The one batch size it takes; None for any.
+        model: Name of the model.
+        operators: Operators in the order of execution.
+        fixed_batch: The only batch size it accepts; None for any.
     """
 
     model: str
@@ -182,7 +182,7 @@ class Graph:
 
     @cached_property
     def alike(self) -> list[tuple[Operator, int]]:
-        """One of all operators that are equal but for their places, with how many there are."""
+        """One of each set of operators that are equal except for their places, with its size."""
         first: dict[object, Operator] = {}
         counts: Counter[object] = Counter()
         for operator in self.operators:
@@ -192,15 +192,15 @@ class Graph:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this graph from others, whatever it is called.
+        """Hash of the operators, independent of the model's name and of their order.
 
-        The runtime's optimiser does not order all of its operators alike at each load.
+        The runtime's optimizer does not order all operators the same at each load.
         """
         parts = sorted(operator.key for operator in self.operators)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def admits(self, batch: int) -> bool:
-        """Whether the model takes batches of this size."""
+        """Return whether the model accepts batches of this size."""
         return batch >= 1 and self.fixed_batch in (None, batch)
 
 

@@ -1,7 +1,7 @@
-"""Graphs as JSON and back, and as a profile database keeps those of files that it has seen.
+"""Conversion of graphs to and from JSON, and storage of graphs of files in a profile database.
 
 A graph is what the runtime makes of a file on this processor. It does not depend on weights in
-files of their own, which are not read for it.
+separate files, which are not read for it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _READER = 1  # raise it where files of before are read as other graphs
 
 
 def known_graph(database: Path, path: Path, sizes: Mapping[str, int], runtime: str) -> Graph | None:
-    """The graph of a file, if the database has it and the file is still as it was.
+    """Return the stored graph of a file; None if the database lacks it or the file has changed.
 
     Raises:
-        ConfigError: the database is none.
+        ConfigError: the file is not a profile database.
     """
     if not database.is_file():
         return None
@@ -43,10 +43,10 @@ def known_graph(database: Path, path: Path, sizes: Mapping[str, int], runtime: s
 def write_graph(
     database: Path, path: Path, sizes: Mapping[str, int], runtime: str, graph: Graph
 ) -> None:
-    """Keep the graph of a file.
+    """Store the graph of a file.
 
     Raises:
-        ConfigError: the file is no profile database, or cannot be written.
+        ConfigError: the file is not a profile database, or cannot be written.
     """
     row = (*_key(path, sizes, runtime), _state(path), to_json(graph))
     with opened(database, write=True) as connection:
@@ -54,7 +54,7 @@ def write_graph(
 
 
 def to_json(graph: Graph) -> str:
-    """The graph as text."""
+    """Return the graph as JSON text."""
     operators = [
         [o.name, o.kind, o.attributes, o.inputs, o.outputs, o.after, o.otherwise]
         for o in graph.operators
@@ -64,7 +64,7 @@ def to_json(graph: Graph) -> str:
 
 
 def from_json(text: str) -> Graph | None:
-    """The graph that `to_json` wrote; None if another version of it did."""
+    """Return the graph that `to_json` wrote; None if it is from another version."""
     form, *document = json.loads(text)
     if form != _FORM:
         return None
@@ -94,7 +94,7 @@ def _key(path: Path, sizes: Mapping[str, int], runtime: str) -> tuple[str, str, 
 
 
 def _state(path: Path) -> str:
-    """What changes with a file's content, as for make and git."""
+    """Return the file's size, modification time and inode, which change with its content."""
     try:
         found = path.stat()
     except OSError:

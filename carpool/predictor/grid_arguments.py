@@ -1,4 +1,4 @@
-"""The arguments that ``carpool profile`` and ``carpool predict`` share: a model and sizes."""
+"""Arguments shared by ``carpool profile`` and ``carpool predict``: a model and sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 1e6  # no machine has as many cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what both commands take."""
+    """Add the arguments of both commands."""
     parser.add_argument("model", type=Path, help="an ONNX file")
     parser.add_argument(
         "--batch", type=counts, default=[1, 2, 4, 8], help="batch sizes (1,2,4,8)", metavar="SIZES"
@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sizes(arguments: argparse.Namespace) -> dict[str, int]:
-    """The free dimensions by name."""
+    """Return the sizes of the free dimensions, by name."""
     return dict(arguments.dim)
 
 
 def counts(text: str) -> list[int]:
-    """Whole numbers of at least 1, separated by commas; refused as argparse wants it."""
+    """Parse comma-separated integers of at least 1; return them sorted, without duplicates."""
     found = numbers(text)
     if any(value % 1 for value in found):
         msg = f"{text!r}: expected whole numbers of at least 1, such as 1,2,4"
@@ -44,7 +44,7 @@ def counts(text: str) -> list[int]:
 
 
 def numbers(text: str) -> list[float]:
-    """Numbers above 0, separated by commas, in order and each once."""
+    """Parse comma-separated numbers above 0; return them sorted, without duplicates."""
     try:
         found = sorted({float(word) for word in text.split(",")})
     except ValueError:
@@ -56,7 +56,7 @@ def numbers(text: str) -> list[float]:
 
 
 def seconds(text: str) -> float:
-    """A duration in seconds, refused as argparse wants it."""
+    """Parse a duration in seconds; raise ``ArgumentTypeError`` if it is invalid."""
     try:
         return durations.parse(text)
     except durations.DurationError as error:

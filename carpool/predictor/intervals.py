@@ -1,6 +1,6 @@
-"""How wide an interval is: by what was measured, how far one extrapolates, and whose times it uses.
+"""Widths of prediction intervals, by what was measured, how far away, and on which machine.
 
-Bounds are of log(measured / predicted), and hold it with a probability of 90 %.
+Bounds are of log(measured / predicted), and contain it with a probability of 90 %.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _PER_FACTOR = 0.1  # of log(this machine / the laws' machine), for operators tha
 
 
 class Part(NamedTuple):
-    """Some of a run's seconds, and the bounds of their error.
+    """Parts of a run's time, with the bounds of their errors.
 
     Attributes:
-        seconds: Predicted.
-        low: The lower bounds.
-        high: The upper ones.
+        seconds: Predicted seconds.
+        low: Lower bounds.
+        high: Upper bounds.
     """
 
     seconds: Array
@@ -62,24 +62,24 @@ class Part(NamedTuple):
 
 
 def measured(threads: int) -> Bounds:
-    """Where every operator was measured."""
+    """Return the bounds for runs of which every operator was measured."""
     return MEASURED[min(threads, max(MEASURED))]
 
 
 def from_far(bounds: Bounds, doublings: Array) -> tuple[Array, Array]:
-    """Bounds for batches that are so far from measured ones."""
+    """Return bounds for batches that are ``doublings`` away from measured ones."""
     more = _PER_DOUBLING * np.minimum(doublings, _MOST_DOUBLINGS)
     return bounds[0] - more, bounds[1] + more
 
 
 def scaling(factors: Array) -> Array:
-    """By how much bounds widen where laws were scaled by so much."""
+    """Return how much bounds widen for laws scaled by ``factors``."""
     widened: Array = _PER_FACTOR * np.abs(np.log(np.maximum(factors, 1e-9)))
     return widened
 
 
 def combined(parts: Sequence[Part]) -> Bounds:
-    """The bounds of a sum whose parts err alike."""
+    """Return the bounds of a sum of parts whose errors are fully correlated."""
     total = sum(float(part.seconds.sum()) for part in parts)
     if total <= 0:
         return parts[0].low.min().item(), parts[0].high.max().item()

@@ -1,10 +1,10 @@
-"""The operators latency model: a sum over a graph's operators, corrected by what is measured.
+"""The operators latency model: a sum over a graph's operators, corrected by measurements.
 
 ONNX Runtime's sequential executor runs one operator after the other, each on all threads, so a run
-takes the sum of its operators and a little for each; with its parallel executor, branches overlap
-and the longest path is what no run undercuts. Operators that were measured, in other models or
-alone, are taken from there; all others follow from their class's law. One measured run of the model
-settles most of the rest.
+takes the sum of its operators plus a small overhead for each. With the parallel executor, branches
+overlap, and no run is faster than the longest path. Operators that were measured, in other models
+or alone, use those times; all others follow the law of their class. One measured run of the model
+removes most of the remaining error.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ _LEAST_S = 1e-9
 
 
 class Interval(NamedTuple):
-    """Where the median of runs lies with a probability of 90 %, in seconds."""
+    """90 % interval of the median of runs, in seconds."""
 
     low_s: float
     high_s: float
 
 
 class Source(NamedTuple):
-    """Where the time of equal operators of a graph is from.
+    """Source of the time of equal operators of a graph.
 
     Attributes:
-        kind: Of the operators.
-        shapes: Of their inputs and outputs.
-        number: How many there are.
-        seconds: All of them together.
-        source: ``measured``, on the machine that is predicted for, or ``predicted``.
+        kind: Kind of the operators.
+        shapes: Shapes of their inputs and outputs.
+        number: Number of equal operators.
+        seconds: Time of all of them together.
+        source: ``measured`` if measured on the target machine, else ``predicted``.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class Source(NamedTuple):
 
 
 class _RunError(NamedTuple):
-    """log(measured / predicted) of a run of the model itself, and what of it is not the model's."""
+    """The log(measured / predicted) of a run of the model, and its excess beyond the interval."""
 
     batch: int
     error: float
@@ -90,22 +90,21 @@ class OperatorLatencyModel:
     """Predicts how long a batch of one model takes, by adding up its operators.
 
     Attributes:
-        graph: Its operators.
-        fit: What is known of operators.
-        known: Seconds of operators that were measured on the machine that is predicted for, by
-            case and unit.
-        elsewhere: Likewise on another machine, which the fit is from; None: it is from this one.
-        overheads: Numbers of threads for which it was measured here what a run costs besides.
-        runs: Runs of the model itself that were measured, in seconds.
+        graph: The operators of the model.
+        fit: The fit that predicts operators.
+        known: Seconds of operators that were measured on the target machine, by case and unit.
+        elsewhere: The same on another machine, which the fit is from; None if the fit is from
+            this one.
+        overheads: Numbers of threads for which the overhead of runs was measured here.
+        runs: Seconds of measured runs of the model itself.
         load_s: Seconds to load an instance.
         memory_mb: Memory of an instance.
         parallel: Whether branches run in parallel.
-        refused: Operators that the runtime does not run alone on that machine.
-        least: The model where each If goes the quicker way; this one is where it goes the other.
-        groups: Of the graph, if they are known already.
-        learnt: What the fit was before it was scaled to the machine that is predicted for; None: as
-            it is.
-        calibrated: Numbers of threads for which it was scaled.
+        refused: Operators that the runtime refuses to run alone on the target machine.
+        least: The model with the quicker way of each If; this one has the slower way.
+        groups: Operator groups of the graph, if already known.
+        learnt: The fit before it was scaled to the target machine; None if it was not scaled.
+        calibrated: Numbers of threads for which the fit was scaled.
     """
 
     graph: Graph
@@ -124,7 +123,7 @@ class OperatorLatencyModel:
     calibrated: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        """Prepare what every prediction needs."""
+        """Prepare what all predictions share."""
         known = self.groups if self.groups and self.groups.graph is self.graph else None
         groups = known or Groups(self.graph)
         learnt = self.learnt or self.fit
@@ -148,7 +147,7 @@ class OperatorLatencyModel:
     )
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
-        """As `LatencyModel.predict`; fewer cores than threads stretch a run in proportion."""
+        """Implement `LatencyModel.predict`; fewer cores than threads slow a run by that ratio."""
         unit = ThreadsAndGpu(max(1, round(cpu)), gpu) if cpu > 0 else ThreadsAndGpu(0)
         if unit not in self.fit.per_run_s or not self._admits(batch):
             return None
@@ -160,7 +159,7 @@ class OperatorLatencyModel:
         return plain_s * math.exp(correction) * stretched * self._tail(quantile)
 
     def interval(self, batch: int, cpu: float, gpu: float) -> Interval | None:
-        """Where the median lies, by the errors for models that were left out of the fit."""
+        """Return the interval of the median, based on the errors for models left out of the fit."""
         middle_s = self.predict(batch, cpu, gpu)
         if middle_s is None:
             return None
@@ -171,33 +170,33 @@ class OperatorLatencyModel:
         return Interval(min(low_s, least.low_s) if least else low_s, middle_s * math.exp(high))
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
-        """As `LatencyModel.resources`."""
+        """Implement `LatencyModel.resources`."""
         del batch
         return Resources(cpu, gpu, self.memory_mb)
 
     def configurations(self, max_batch: int) -> Iterator[Configuration]:
-        """Every batch size on every number of whole cores that was measured."""
+        """Yield every batch size on every number of whole cores that was measured."""
         for unit in self.fit.units:
             for batch in range(1, max_batch + 1):
                 if self.predict(batch, unit.threads, unit.gpu) is not None:
                     yield Configuration(batch, float(unit.threads), unit.gpu)
 
     def guessed(self) -> list[str]:
-        """Kinds of operators that nobody measured, so that others of their family stand in."""
+        """Return kinds of operators that were never measured but follow the law of their family."""
         return self._lacking(self._groups.guessed)
 
     def operator_seconds(self, batch: int, cpu: float) -> list[float]:
-        """Seconds of each operator of the graph, in its order."""
+        """Return the seconds of each operator of the graph, in its order."""
         seconds = self._seconds(ThreadsAndGpu(max(1, round(cpu))), batch)
         places = map(self._groups.place, range(len(self.graph.operators)))
         return [float(seconds[number][at]) for number, at in places]
 
     def untold(self) -> list[str]:
-        """Kinds of operators that nothing tells the time of."""
+        """Return kinds of operators without any law or measurement."""
         return self._lacking(self._groups.untold)
 
     def sources(self, batch: int, cpu: float) -> list[Source]:
-        """Where the times of the operators are from, the longest first."""
+        """Return the sources of the operators' times, the longest first."""
         unit = ThreadsAndGpu(max(1, round(cpu)))
         found = []
         doublings = self._corrections.doublings(unit, batch)
@@ -211,9 +210,9 @@ class OperatorLatencyModel:
         return sorted(found, key=lambda each: -each.seconds)
 
     def unmeasured(self, settings: Sequence[Setting]) -> list[tuple[int, list[Setting]]]:
-        """Positions of operators, one of equal ones, and where they can still be measured here.
+        """Return operators that can still be measured here, by position, and at which settings.
 
-        Those that are predicted to take longest come first.
+        Equal operators appear once. Those predicted to take longest come first.
         """
         found: dict[tuple[int, int], tuple[float, int, list[Setting]]] = {}
         seconds = {s: self._seconds(ThreadsAndGpu(*s[1:]), s.batch) for s in settings}
@@ -236,7 +235,7 @@ class OperatorLatencyModel:
         return place not in self.known and place not in self.refused
 
     def _lacking(self, how: Callable[[Fit, ThreadsAndGpu], list[bool]]) -> list[str]:
-        """Kinds of groups for which it is so on every unit, and which were not measured there."""
+        """Return kinds of groups for which ``how`` is true on every unit, unless measured there."""
         found: set[int] = set(range(len(self._groups.all)))
         for unit in self.fit.units:
             groups = zip(how(self.fit, unit), self._corrections.told(unit), strict=True)
@@ -261,12 +260,12 @@ class OperatorLatencyModel:
         return self.fit.run_s(unit, kernels_s, count)
 
     def _timed(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
-        """Of the operators of each group."""
+        """Return the seconds of the operators of each group."""
         seconds = self._groups.seconds(self.fit, unit, batch)
         return self._corrections.apply(seconds, unit, batch)
 
     def _bounds(self, unit: ThreadsAndGpu, batch: int, plain_s: float) -> Bounds:
-        """Where log(measured / predicted) lies if no run of the model was measured."""
+        """Return the bounds of log(measured / predicted) without measured runs of the model."""
         law = self._law_bounds(unit, plain_s)
         guessed = self._groups.guessed(self.fit, unit)
         seconds, doublings = self._seconds(unit, batch), self._corrections.doublings(unit, batch)
@@ -287,7 +286,7 @@ class OperatorLatencyModel:
         return combined([*parts, Part(besides, np.array([least]), np.array([most]))])
 
     def _scaled_by(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
-        """How much longer operators take on this machine than where their laws are from."""
+        """Return how much slower operators are on this machine than on that of their laws."""
         learnt = self.learnt if unit.threads in self.calibrated else None
         if learnt is None:
             return [np.ones(len(group.operators)) for group in self._groups.all]
@@ -295,7 +294,7 @@ class OperatorLatencyModel:
         return [one / np.maximum(two, _LEAST_S) for one, two in zip(here, there, strict=True)]
 
     def _law_bounds(self, unit: ThreadsAndGpu, plain_s: float) -> Bounds:
-        """The bounds for operators that follow from laws."""
+        """Return the bounds for operators that are predicted by laws."""
         low, high = self.fit.errors_of(unit, plain_s).plain
         if self.elsewhere is None:
             return low, high
@@ -307,7 +306,7 @@ class OperatorLatencyModel:
 
     @cached_property
     def _errors(self) -> dict[ThreadsAndGpu, list[_RunError]]:
-        """How far the model's own measured runs are from their predictions."""
+        """Errors of the predictions of the model's own measured runs, by unit."""
         found: dict[ThreadsAndGpu, list[_RunError]] = {}
         for setting, measured_s in sorted(self.runs.items()):
             unit = ThreadsAndGpu(setting.threads, setting.gpu)
@@ -321,14 +320,14 @@ class OperatorLatencyModel:
         return found
 
     def _excess(self, unit: ThreadsAndGpu, batch: int, plain_s: float, error: float) -> float:
-        """What of a run's error is not the model's: beyond what its interval leaves open."""
+        """Return the part of a run's error beyond its interval, which is not the model's."""
         low, high = self._bounds(unit, batch, plain_s)
         return error - min(max(error, low), high)
 
     def _told(self, unit: ThreadsAndGpu, batch: int, plain_s: float) -> tuple[float, Bounds]:
-        """What the model's own runs add to a prediction's logarithm, and what they leave open.
+        """Return the model's correction by its own runs, as a logarithm, and the remaining bounds.
 
-        Runs on the same threads tell it, between batches, else all of them.
+        Runs on the same threads are used, interpolated between batch sizes, or else all runs.
         """
         errors = self.fit.errors_of(unit, plain_s)
         same = unit in self._errors
@@ -343,7 +342,7 @@ class OperatorLatencyModel:
         return excess + share * (error - excess), own if own[0] < own[1] else bounds
 
     def _tail(self, quantile: float) -> float:
-        """A run at this quantile over the median one; never below it, as planners rely on it."""
+        """Return the ratio of this quantile to the median; at least 1, as planners rely on it."""
         if quantile <= 0.5 or not self.fit.tails:  # noqa: PLR2004  the median
             return 1.0
         known = [(0.0, 0.0)]
@@ -355,7 +354,7 @@ class OperatorLatencyModel:
 
 
 def _between(points: Sequence[_RunError], batch: int) -> tuple[float, float]:
-    """Error and excess at a batch size, on lines between measured ones."""
+    """Return error and excess at a batch size, interpolated between measured ones."""
     batches, *columns = np.array(points, float).T
     at = math.log(batch), np.log(batches)
     error, excess = (float(np.interp(*at, column)) for column in columns)

@@ -1,4 +1,4 @@
-"""Least squares with coefficients of at least zero, by Lawson and Hanson's active sets (1974)."""
+"""Non-negative least squares, by Lawson and Hanson's active set method (1974)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["non_negative"]
 
 
 def non_negative(matrix: Array, target: Array, near: Array | None = None) -> Array:
-    """The coefficients x >= 0 for which ``matrix @ x`` is nearest to ``target``.
+    """Return the coefficients x >= 0 that bring ``matrix @ x`` nearest to ``target``.
 
     Args:
-        matrix: One row an equation.
-        target: What each is to give.
-        near: Coefficients of at least 0 that are not far from them, to begin with.
+        matrix: One row per equation.
+        target: Right-hand side of each equation.
+        near: Non-negative coefficients to start from, close to the solution.
     """
     scale = np.sqrt((matrix**2).sum(axis=0))
     scale[scale == 0] = 1.0
@@ -48,7 +48,7 @@ def non_negative(matrix: Array, target: Array, near: Array | None = None) -> Arr
 
 
 def _settled(gram: Array, right: Array, chosen: NDArray[np.bool_], x: Array) -> Array:
-    """The best point with the chosen coefficients, those that fall below zero given up."""
+    """Return the optimum over the chosen coefficients, dropping those that fall below zero."""
     while True:
         index = np.flatnonzero(chosen)
         free = np.zeros_like(x)

@@ -1,4 +1,4 @@
-"""Operators that were measured alone, in a profile database, with what a run costs besides them."""
+"""Operators measured alone, in a profile database, and the overheads of runs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def write_alone(
     rows: Iterable[Alone | Refused],
     overheads: Mapping[int, Overhead],
 ) -> None:
-    """Keep what was measured; later times replace earlier ones.
+    """Store measurements; later times replace earlier ones.
 
     Args:
         path: A profile database.
-        origin: What was measured on.
-        rows: Operators, with their times or as refused; a time replaces a refusal.
-        overheads: By number of threads.
+        origin: Machine and runtime of the measurements.
+        rows: Operators that were measured or refused; a time replaces a refusal.
+        overheads: Overheads by number of threads.
 
     Raises:
-        ConfigError: the file is no profile database, or cannot be written.
+        ConfigError: the file is not a profile database, or cannot be written.
     """
     place = origin[:2]
     with opened(path, write=True) as connection:
@@ -70,7 +70,7 @@ def write_alone(
 
 
 def read_alone(connection: sqlite3.Connection, origin: Origin, numbers: Numbers) -> Iterator[Alone]:
-    """What is known of cases at batch sizes, by their numbers in the database."""
+    """Yield the operators measured alone, of the cases numbered in ``numbers``."""
     if not has_table(connection, "measured_alone"):
         return
     columns = "batch, threads, moved_mb, median_ns"
@@ -82,7 +82,7 @@ def read_alone(connection: sqlite3.Connection, origin: Origin, numbers: Numbers)
 def read_refused(
     connection: sqlite3.Connection, origin: Origin, numbers: Numbers
 ) -> Iterator[Refused]:
-    """What the runtime has refused to run alone; arguments as `read_alone` has them."""
+    """Yield the operators that the runtime refused to run alone; arguments as in `read_alone`."""
     if not has_table(connection, "refused_alone"):
         return
     query = _OF_CASES.format(columns="batch, threads", table="refused_alone")
@@ -91,7 +91,7 @@ def read_refused(
 
 
 def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:
-    """Batch sizes at which anything was measured alone, or refused."""
+    """Return batch sizes at which any operator was measured alone, or refused."""
     found: set[int] = set()
     for table in ("measured_alone", "refused_alone"):
         if has_table(connection, table):
@@ -101,7 +101,7 @@ def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int
 
 
 def read_overheads(connection: sqlite3.Connection, origin: Origin) -> dict[int, Overhead]:
-    """What runs cost besides their operators, by number of threads."""
+    """Return the overheads of runs, by number of threads."""
     if not has_table(connection, "overheads"):
         return {}
     query = (

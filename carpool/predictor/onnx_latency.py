@@ -1,4 +1,4 @@
-"""An ONNX file as a latency model: its operators, timed by what a profile database knows."""
+"""Latency models of ONNX files, from their operators and a profile database."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def read_operators(
     load_s: float | None = None,
     memory_mb: float | None = None,
 ) -> OperatorLatencyModel:
-    """The latency model of an ONNX file.
+    """Return the latency model of an ONNX file.
 
     Args:
         path: The file; its weights are not needed.
-        database: Of profiles; None for the user's own, or else the package's.
+        database: The profile database; None for the user's own, or else the package's.
         dims: Sizes of free dimensions other than the batch.
         measured: Runs of the model itself: ``batch``, ``cpu`` and ``latency_ms`` of each.
-        load_s: Seconds to load it, where better known than the database knows.
-        memory_mb: Its memory, likewise.
+        load_s: Seconds to load it, to override the database.
+        memory_mb: Its memory, to override the database.
 
     Raises:
         ConfigError: the model or the database cannot be used.

@@ -1,4 +1,4 @@
-"""A graph's operators grouped by class, so that any batch size is a few operations on arrays."""
+"""Operators of a graph grouped by class, so that any batch size takes a few array operations."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Group(NamedTuple):
     """Operators of one class.
 
     Attributes:
-        family: Of the class.
+        family: Family of the class.
         kind: The class.
-        operators: Different ones.
-        counts: How often each is in the graph.
-        base: Their sizes without a batch.
-        each: What every item of a batch adds to the sizes.
+        operators: The distinct operators.
+        counts: Number of occurrences of each in the graph.
+        base: Their sizes at batch size 0.
+        each: Increase of the sizes per item of a batch.
     """
 
     family: str
@@ -46,7 +46,7 @@ class Group(NamedTuple):
 
 
 class Groups:
-    """The operators of a graph.
+    """Operators of a graph, in groups.
 
     Args:
         graph: The graph.
@@ -86,7 +86,7 @@ class Groups:
         self._traffic = (moved[0] - slope * probes[0], slope)
 
     def seconds(self, fit: Fit, unit: ThreadsAndGpu, batch: int) -> list[Array]:
-        """Seconds of the operators of each group; a microsecond each where no law tells them."""
+        """Return the seconds of each group's operators; a microsecond each if there is no law."""
         cold = cold_share(self._traffic[0] + self._traffic[1] * batch)
         found = []
         for group in self.all:
@@ -97,7 +97,7 @@ class Groups:
         return found
 
     def longest_path_s(self, seconds: list[Array]) -> float:
-        """Seconds until the last operator ends if each starts as soon as its inputs are there."""
+        """Return the end of the last operator if each starts as soon as its inputs are ready."""
         ends: list[float] = []
         for key, operator in zip(self._key, self.graph.operators, strict=True):
             number, at = self._place[key]
@@ -106,11 +106,11 @@ class Groups:
         return max(ends, default=0.0)
 
     def guessed(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
-        """Which groups are of a class that was never measured, so that another stands in."""
+        """Return which groups are of a class that was never measured on the unit."""
         return [(group.kind, unit) not in fit.laws for group in self.all]
 
     def untold(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
-        """Which groups no law tells the time of: none of their class's or their family's."""
+        """Return which groups have no law on the unit, of neither their class nor their family."""
         return [
             (group.kind, unit) not in fit.laws
             and (
@@ -121,11 +121,11 @@ class Groups:
         ]
 
     def place(self, position: int) -> tuple[int, int]:
-        """The group of an operator of the graph, and its place there."""
+        """Return the group of an operator of the graph, and its position in the group."""
         return self._place[self._key[position]]
 
     def _moved_bytes(self, batch: int) -> float:
-        """Of weights and results, as profiles count them."""
+        """Return the bytes of weights and results, as profiles count them."""
         moved = 0.0
         for operator, count in self.graph.alike:
             case = operator.at(batch)

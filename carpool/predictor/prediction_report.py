@@ -1,4 +1,4 @@
-"""What ``carpool predict`` prints: rows of milliseconds, and what they rest on."""
+"""Output of ``carpool predict``: rows of milliseconds, and the basis of the predictions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SOURCES = ("measured", "known", "predicted")
 
 
 class Basis(NamedTuple):
-    """What predictions rest on.
+    """Basis of predictions.
 
     Attributes:
-        origin: What the laws are from.
-        target: What is predicted for.
-        measuring_s: Seconds that were spent on measuring now.
-        fresh: Kinds and shapes of the operators that were measured now.
+        origin: Machine and runtime of the laws.
+        target: Machine and runtime to predict for.
+        measuring_s: Seconds spent on measuring in this call.
+        fresh: Kinds and shapes of the operators measured in this call.
     """
 
     origin: Origin
@@ -35,18 +35,18 @@ class Basis(NamedTuple):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the laws are another machine's."""
+        """Whether the laws are from another machine or runtime."""
         return self.origin != self.target
 
     def source(self, each: Source) -> str:
-        """``measured`` now, ``known`` from the database, or ``predicted`` by a law."""
+        """Return ``measured`` if measured now, ``known`` if in the database, else ``predicted``."""
         if each.source == "measured" and (each.kind, each.shapes) not in self.fresh:
             return "known"
         return each.source
 
 
 def row(model: OperatorLatencyModel, cpu: float, gpu: float, batch: int) -> dict[str, float] | None:
-    """Milliseconds of one size: the median, its interval, quantiles; None if it is not known."""
+    """Return one size's median, interval and quantiles in milliseconds; None if unknown."""
     middle_s, interval = model.predict(batch, cpu, gpu), model.interval(batch, cpu, gpu)
     if middle_s is None or interval is None:
         return None
@@ -61,7 +61,7 @@ def row(model: OperatorLatencyModel, cpu: float, gpu: float, batch: int) -> dict
 def document(
     model: OperatorLatencyModel, basis: Basis, rows: Sequence[dict[str, float]]
 ) -> dict[str, Any]:
-    """The prediction as JSON has it."""
+    """Return the prediction as a JSON document."""
     return {
         "model": model.graph.model,
         "rows": list(rows),
@@ -92,7 +92,7 @@ def document(
 
 
 def table(model: OperatorLatencyModel, basis: Basis, rows: Sequence[dict[str, float]]) -> str:
-    """The prediction for a reader."""
+    """Return the prediction as text."""
     how = "longest path of" if model.parallel else "sum over"
     count = f"{len(model.runs)} measured run{'s' * (len(model.runs) > 1)}"
     settled = f"; corrected by {count}" if model.runs else ""
@@ -110,7 +110,7 @@ def table(model: OperatorLatencyModel, basis: Basis, rows: Sequence[dict[str, fl
 def _basis(
     model: OperatorLatencyModel, basis: Basis, rows: Sequence[dict[str, float]]
 ) -> list[str]:
-    """What was measured where, and when."""
+    """Return lines that say what was measured, and where."""
     lines = [f"laws from {basis.origin.hardware}, {basis.origin.runtime}"]
     if rows:
         shares: Counter[str] = Counter()
@@ -126,7 +126,7 @@ def _basis(
 
 
 def _allowance(model: OperatorLatencyModel) -> str:
-    """How predictions for another machine than the laws' one are made."""
+    """Return how predictions for a machine other than that of the laws are made."""
     if model.calibrated:
         return "is scaled by its calibration"
     return (
@@ -147,7 +147,7 @@ def _cells(row: dict[str, float]) -> tuple[str, ...]:
 
 
 def known(model: OperatorLatencyModel) -> str:
-    """What can be predicted, for a message about what cannot."""
+    """Return what can be predicted, for an error message about what cannot."""
     untold = model.untold()
     if untold:
         verb = "has" if len(untold) == 1 else "have"

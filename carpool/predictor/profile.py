@@ -1,7 +1,7 @@
-"""What profiling finds out: how long operators take in place or alone, and how long models do.
+"""Results of profiling: times of operators, in place or alone, and of models.
 
-The rows of a profile database, as values. Where they are kept and how they are measured is not
-known here.
+These are the rows of a profile database, as values. How they are measured and stored is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["Alone", "OperatorRow", "Origin", "Overhead", "Profile", "RunRow", "S
 
 
 class Setting(NamedTuple):
-    """What a measurement was taken with.
+    """Setting of a measurement.
 
     Attributes:
         batch: Requests in the batch.
-        threads: Of the runtime, one a core.
+        threads: Threads of the runtime, one per core.
         gpu: Percent of one GPU.
     """
 
@@ -30,7 +30,7 @@ class Setting(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What a measurement was taken on.
+    """Hardware and software of a measurement.
 
     Attributes:
         hardware: The processor's name.
@@ -45,14 +45,14 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """Equal operators of one model at one setting.
+    """Times of equal operators of one model at one setting.
 
     Attributes:
         case: Kind, attributes, shapes.
         setting: Batch, threads, GPU.
-        count: How often the model has it.
-        median_s: Seconds that one of them takes.
-        spread_s: The middle half of its measurements lies within so many seconds.
+        count: Number of these operators in the model.
+        median_s: Median seconds of one of them.
+        spread_s: Interquartile range of the measurements, in seconds.
     """
 
     case: Case
@@ -63,13 +63,13 @@ class OperatorRow:
 
 
 class Alone(NamedTuple):
-    """An operator that was measured as a graph of one node.
+    """Time of an operator that was measured as a graph of one node.
 
     Attributes:
         case: Kind, attributes, shapes.
         setting: Batch, threads, GPU.
-        moved_mb: What was moved through the caches before each run, as the rest of a model does.
-        seconds: The median.
+        moved_mb: MB moved through the caches before each run, to imitate the rest of a model.
+        seconds: Median seconds.
     """
 
     case: Case
@@ -79,7 +79,7 @@ class Alone(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """An operator that the runtime does not run as a graph of one node.
+    """An operator that the runtime refuses to run as a graph of one node.
 
     Attributes:
         case: Kind, attributes, shapes.
@@ -91,11 +91,11 @@ class Refused(NamedTuple):
 
 
 class Overhead(NamedTuple):
-    """What a run costs on a machine besides its operators.
+    """Overhead of a run on a machine, besides its operators.
 
     Attributes:
-        per_run_s: Seconds, of any run.
-        per_operator_s: Seconds for each operator; below 0 where timing it costs more.
+        per_run_s: Seconds per run.
+        per_operator_s: Seconds per operator; negative where timing an operator costs more.
     """
 
     per_run_s: float
@@ -104,16 +104,16 @@ class Overhead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A whole model at one setting.
+    """Times of a whole model at one setting.
 
     Attributes:
         setting: Batch, threads, GPU.
-        median_s: Seconds of a run.
-        p90_s: What 90 of 100 runs stay below.
-        p95_s: Likewise 95.
-        p99_s: Likewise 99.
-        spread_s: The middle half of the runs lies within so many seconds.
-        samples: How many runs these are of.
+        median_s: Median seconds of a run.
+        p90_s: 90th percentile.
+        p95_s: 95th percentile.
+        p99_s: 99th percentile.
+        spread_s: Interquartile range of the runs, in seconds.
+        samples: Number of runs.
     """
 
     setting: Setting
@@ -127,16 +127,16 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One model, measured.
+    """Measurements of one model.
 
     Attributes:
-        model: Its name.
-        origin: What it was measured on.
-        runs: Whole runs.
-        operators: Their parts.
-        load_s: Seconds to load it.
-        memory_mb: The most memory it took.
-        fingerprint: Of its graph, by which it is known again under another name.
+        model: Name of the model.
+        origin: Hardware and software of the measurements.
+        runs: Times of whole runs.
+        operators: Times of their operators.
+        load_s: Seconds to load the model.
+        memory_mb: Maximum memory it used.
+        fingerprint: Hash of its graph, which identifies it under another name.
     """
 
     model: str

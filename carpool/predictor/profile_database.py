@@ -1,9 +1,9 @@
 """The profile database: measured operators and models in an SQLite file.
 
-A model that is measured again on the same hardware and runtime replaces what was known of it there.
-Times are kept as they were measured, in whole nanoseconds; what follows from them is for others to
-say. An operator's shapes are kept once for all batch sizes where the batch is what they begin with,
-as in ``f32[1b,64,56,56]``.
+A model that is measured again on the same hardware and runtime replaces its earlier measurements
+there. Times are stored as measured, in whole nanoseconds; conclusions are drawn elsewhere. An
+operator's shapes are stored once for all batch sizes if they begin with the batch, as in
+``f32[1b,64,56,56]``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _FIRST_BATCHES = re.compile(r"(\w+\[)(\d+)b")
 
 
 def read_profiles(path: Path) -> list[Profile]:
-    """Everything in a database.
+    """Return all profiles of a database.
 
     Raises:
-        ConfigError: the file is missing, or no profile database.
+        ConfigError: the file is missing, or is not a profile database.
     """
     with opened(path) as connection:
         runs = _grouped(connection.execute("SELECT * FROM runs ORDER BY 1, 3, 2, 4"))
@@ -74,10 +74,10 @@ def read_profiles(path: Path) -> list[Profile]:
 
 
 def write_profile(path: Path, profile: Profile) -> None:
-    """Put a model's measurements into a database, which is made if it is missing.
+    """Store a model's measurements in a database, which is created if missing.
 
     Raises:
-        ConfigError: the file is no profile database, or cannot be written.
+        ConfigError: the file is not a profile database, or cannot be written.
     """
     with opened(path, write=True) as connection:
         key = (profile.model, *profile.origin)
@@ -102,7 +102,7 @@ def write_profile(path: Path, profile: Profile) -> None:
 
 
 def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | None:
-    """The number of an operator in a database; None: it is not there."""
+    """Return the number of an operator in a database; None if it is not stored there."""
     row = connection.execute(
         "SELECT c.id FROM kinds k JOIN cases c ON c.kind = k.id"
         " WHERE (k.kind, attributes, shapes) = (?, ?, ?)",
@@ -112,7 +112,7 @@ def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | Non
 
 
 def case_ids(connection: sqlite3.Connection, cases: Mapping[Case, int]) -> Numbers:
-    """Those cases that a database has, by their numbers and batch sizes."""
+    """Return the cases that a database contains, by their numbers and batch sizes."""
     query = (
         "SELECT j.key, c.id FROM json_each(?) j"
         " CROSS JOIN kinds k ON k.kind = json_extract(j.value, '$[0]')"
@@ -128,14 +128,14 @@ def case_ids(connection: sqlite3.Connection, cases: Mapping[Case, int]) -> Numbe
 def rows_of(
     connection: sqlite3.Connection, query: str, numbers: Numbers, origin: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """What a query finds of cases: each, its batch size and further columns.
+    """Yield the rows that a query finds: the case, its batch size and further columns.
 
     Args:
-        connection: To the database.
-        query: With places for a JSON list of numbers and for the origin; its first columns are the
-            number of a case and the batch size.
-        numbers: Of the cases.
-        origin: What they were measured on.
+        connection: Connection to the database.
+        query: Query with placeholders for a JSON list of numbers and for the origin; its first
+            columns are the number of a case and the batch size.
+        numbers: Numbers of the cases.
+        origin: Origin of the measurements.
     """
     every = json.dumps(sorted({number for number, _ in numbers}))
     for number, batch, *rest in connection.execute(query, (every, *origin)):
@@ -145,7 +145,7 @@ def rows_of(
 
 
 def new_case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int:
-    """As `case_id`; an operator that is not there is put there."""
+    """Return the number of an operator as `case_id` does, and insert the operator if missing."""
     known = case_id(connection, case, batch)
     if known is None:
         kind = (case.kind, case.attributes)
@@ -168,7 +168,7 @@ def _write_operator(connection: sqlite3.Connection, number: int | None, row: Ope
 
 
 def _any_batch(shapes: str, batch: int) -> str:
-    """The shapes with what first sizes are of the batch; constants have none."""
+    """Return the shapes with first sizes as multiples of the batch; constants stay as they are."""
 
     def written(match: re.Match[str]) -> str:
         size = int(match[2])

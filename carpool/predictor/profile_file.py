@@ -1,6 +1,6 @@
-"""The file that a profile database is: made from the package's own, opened, or refused with why.
+"""The file of a profile database: copied from the package's own, opened, or refused with a reason.
 
-What its tables mean is `profile_database`'s business.
+`profile_database` defines the meaning of its tables.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ _FIXES = {
 
 
 def default_database() -> Path:
-    """The database that comes with the package."""
+    """Return the path of the database that comes with the package."""
     return Path(str(resources.files("carpool") / "predictor" / "profiles.sqlite"))
 
 
 def begin_database(path: Path) -> None:
-    """See that a database can be written to; a missing or empty one becomes the package's copy.
+    """Ensure that a database is writable; copy the package's one if it is missing or empty.
 
-    The copy appears whole or not at all, whatever else begins it meanwhile.
+    The copy appears atomically, even if other processes create it at the same time.
 
     Raises:
-        ConfigError: it is no profile database, or cannot be written.
+        ConfigError: the file is not a profile database, or cannot be written.
     """
     with _refusing(path):
         if path.is_file() and not path.stat().st_size:
@@ -109,10 +109,10 @@ def _copy(source: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-    """A connection to a profile database, in one transaction.
+    """Open a connection to a profile database, in one transaction.
 
     Raises:
-        ConfigError: the file is missing, no profile database, or cannot be written.
+        ConfigError: the file is missing, is not a profile database, or cannot be written.
     """
     if not write and not path.is_file():
         raise ConfigError([Problem("database", str(path), "an existing profile database")])
@@ -125,7 +125,7 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether a database has a table; those of an earlier carpool have fewer."""
+    """Return whether a database has a table; files of earlier versions have fewer tables."""
     query = "SELECT count(*) FROM sqlite_master WHERE (type, name) = ('table', ?)"
     return bool(connection.execute(query, (name,)).fetchone()[0])
 

@@ -1,9 +1,8 @@
-"""How a predictor is learned from profiles: laws by class, what a run costs besides, tails.
+"""Fitting of a predictor to profiles: laws by class, overheads of runs, and tails.
 
-Coefficients are fitted so that relative errors are small, in absolute value rather than in square:
-other programs prolong a measurement and never shorten it, and must not be learned. On several
-threads a class begins from what its work takes on one, divided, and a hand-over; measurements draw
-it from there.
+Coefficients are fitted to absolute rather than squared relative errors: other programs can only
+lengthen a measurement, and such outliers must not be learned. On several threads, a class starts
+from its one-thread law, divided, plus a hand-over; measurements move it from there.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _LEAST_ROWS = 8
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Profiles, with their operators tabled once for any number of fits.
+    """Profiles, with their operators tabulated once for any number of fits.
 
     Attributes:
-        profiles: All.
+        profiles: All profiles.
         tables: Their operators by class.
-        settings: What the rows of the tables refer to.
-        units: Likewise.
-        kernels: By profile and setting: how many operators, and the seconds they took together.
+        settings: Settings that the rows of the tables refer to.
+        units: Units that the rows of the tables refer to.
+        kernels: Number of operators and their total seconds, by profile and setting.
     """
 
     profiles: Sequence[Profile]
@@ -62,7 +61,7 @@ class Samples:
 
     @classmethod
     def of(cls, profiles: Sequence[Profile]) -> Samples:
-        """The samples that profiles are."""
+        """Return the samples of profiles."""
         kernels: defaultdict[tuple[int, Setting], tuple[float, float]] = defaultdict(lambda: (0, 0))
         for number, profile in enumerate(profiles):
             for row in profile.operators:
@@ -72,11 +71,11 @@ class Samples:
         return cls(profiles, *tabled(profiles), kernels)
 
     def fit(self, kept: Iterable[int], kinds: Collection[str] | None = None) -> Fit:
-        """What some of the profiles tell, by their positions; errors are not measured.
+        """Return a fit of some of the profiles, without measuring its errors.
 
         Args:
-            kept: The positions.
-            kinds: The classes to learn laws of, and of their families; None: all.
+            kept: Positions of the profiles.
+            kinds: Classes to learn laws of, together with their families; None for all.
         """
         chosen = sorted(kept)
         runs = [
@@ -128,7 +127,7 @@ class Samples:
 def _laws(
     kind: str, rows: Rows, unit: ThreadsAndGpu, one: Array | None
 ) -> dict[tuple[str, ThreadsAndGpu], Array]:
-    """The law of a class on a unit, given that of one thread."""
+    """Return the laws of a class on a unit, given its law on one thread."""
     if unit.threads == 1 or one is None:
         return {(kind, unit): _law(rows, unit.threads)}
     with_others = shared(rows.family, rows.sizes)
@@ -140,7 +139,7 @@ def _laws(
 
 
 def _law(rows: Rows, threads: int, one: Array | None = None) -> Array:
-    """Coefficients; ``one`` are those for one thread."""
+    """Return coefficients; ``one`` are those for one thread."""
     matrix = terms(rows.family, rows.sizes, rows.cold, threads)
     if one is None:
         return _near(matrix, rows)
@@ -150,7 +149,7 @@ def _law(rows: Rows, threads: int, one: Array | None = None) -> Array:
 
 
 def _near(matrix: Array, rows: Rows, drawn_to: Array | None = None) -> Array:
-    """Coefficients of at least 0 with small relative errors, near to some where they are given."""
+    """Return non-negative coefficients with small relative errors, drawn to given ones if any."""
     scale = 1 / (rows.median_us + _CLOCK_US)
     steady = scale / np.hypot(1, _SPREAD * rows.spread_us * scale)
     weights, found = steady, np.zeros(matrix.shape[1])
@@ -167,9 +166,9 @@ def _near(matrix: Array, rows: Rows, drawn_to: Array | None = None) -> Array:
 
 
 def _overhead(runs: Sequence[tuple[tuple[float, float], RunRow]]) -> tuple[float, float]:
-    """What runs take beyond their kernels, as a line over the number of operators.
+    """Return the time of runs beyond their kernels, as a line over the number of operators.
 
-    It may fall: timing an operator prolongs it a little, and whole runs are not timed inside.
+    The line may fall: timing an operator takes a little time, which whole runs are spared.
     """
     matrix = np.array([(1.0, count) for (count, _), _ in runs])
     wanted = np.array([run.median_s - spent_s for (_, spent_s), run in runs])

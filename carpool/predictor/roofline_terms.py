@@ -1,9 +1,9 @@
-"""The terms that an operator's seconds are a sum of, by family: work, bytes, calls.
+"""Terms that add up to an operator's seconds, by family: work, bytes, calls.
 
-This is a roofline whose two sides add up instead of hiding one another, with non-negative
-coefficients that are fitted. Work is counted as the kernels do it: in blocks of output channels and
-pixels or of rows, the remainders apart, since a remainder runs at a fraction of the speed. Bytes
-count again where they exceed a cache. Sizes come as one array of operators by sizes.
+This is a roofline model whose two sides are added instead of hiding each other, with fitted
+non-negative coefficients. Work is counted as the kernels do it, in blocks of output channels and
+pixels or of rows. Remainders are counted separately, since they run at a fraction of the speed.
+Bytes count again where they exceed a cache. Sizes are an array of operators by sizes.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _LEVELS = (_CACHE, _CACHE, _MEMORY)
 
 
 def terms(family: str, sizes: Array, cold: Array, threads: int = 1) -> Array:
-    """One row of terms for each row of sizes.
+    """Return a row of terms for each row of sizes.
 
     Args:
         family: As in `features`.
-        sizes: Operators by sizes.
-        cold: Of each operator, the share of its weights that come from memory.
-        threads: That work on them.
+        sizes: Array of operators by sizes.
+        cold: Share of each operator's weights that are read from memory.
+        threads: Number of threads that share the work.
     """
     one = np.ones(len(sizes))
     return np.stack([one, *TERMS[family](divided(family, sizes, threads).T, cold)], axis=1)
 
 
 def _levels(size_bytes: Array) -> list[Array]:
-    """Bytes, and those beyond each cache."""
+    """Return the bytes, and the bytes beyond each cache."""
     beyond = [np.maximum(0.0, size_bytes - limit) * _UNIT for limit in (_L2, _L3)]
     return [size_bytes * _UNIT, *beyond]
 
 
 def _channel_blocks(channels: Array) -> list[Array]:
-    """Blocks of output channels that are done with 4, 3, 2 or 1 at once, less where fewer."""
+    """Return how many blocks of output channels are done 4, 3, 2 and 1 at a time."""
     blocks = np.ceil(channels / _BLOCK)
     whole = np.floor(blocks / _SET) * _SET
     rest = blocks - whole
@@ -110,7 +110,7 @@ def _depthwise(sizes: Array, _cold: Array) -> list[Array]:
 
 
 def _rows_of(rows: Array) -> list[Array]:
-    """Passes over the other matrix: with all rows, and with each number of remaining ones."""
+    """Return passes over the other matrix, with all rows and with each range of remaining rows."""
     whole = np.floor(rows / _ROWS)
     rest = rows - whole * _ROWS
     bounds = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 11))

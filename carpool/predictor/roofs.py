@@ -1,4 +1,4 @@
-"""A calibration in the figures that processors are compared by: arithmetic, bytes, overheads."""
+"""Key figures of a calibrated processor: arithmetic, bandwidth, overheads."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _OPERATIONS = 2  # of a multiplication whose result is added
 
 
 class Roofs(NamedTuple):
-    """The most that some threads were seen to do; 0 where nothing tells it.
+    """Highest measured rates on a number of threads; 0 if not measured.
 
     Attributes:
-        threads: How many.
-        f32_gflops: Billions of operations on 32-bit numbers a second.
-        i8_gops: Likewise on 8-bit whole numbers.
-        cache_gb_s: Billions of bytes a second that are read and written within caches.
-        memory_gb_s: Likewise those that no cache holds.
-        per_run_us: Microseconds that a run costs besides its operators.
-        per_operator_us: Likewise each operator; below 0 where timing one costs more.
+        threads: Number of threads.
+        f32_gflops: Billions of 32-bit floating-point operations per second.
+        i8_gops: Billions of 8-bit integer operations per second.
+        cache_gb_s: GB per second read and written within caches.
+        memory_gb_s: GB per second read and written beyond all caches.
+        per_run_us: Microseconds of overhead per run, besides its operators.
+        per_operator_us: Microseconds of overhead per operator; negative where timing costs more.
     """
 
     threads: int
@@ -46,7 +46,7 @@ class Roofs(NamedTuple):
 
 
 def roofs(calibration: Calibration) -> list[Roofs]:
-    """The roofs of a machine, by number of threads."""
+    """Return the roofs of a machine, by number of threads."""
     found = []
     for threads, overhead in sorted(calibration.overheads.items()):
         rows = [row for row in calibration.rows if row.setting.threads == threads]
@@ -56,7 +56,7 @@ def roofs(calibration: Calibration) -> list[Roofs]:
 
 
 def _arithmetic(rows: Iterable[Alone]) -> tuple[float, float]:
-    """Of 32-bit numbers, and of whole ones."""
+    """Return the rates of floating-point and of integer operations."""
     most = {False: 0.0, True: 0.0}
     for row in rows:
         size = sized(row.case)
@@ -68,7 +68,7 @@ def _arithmetic(rows: Iterable[Alone]) -> tuple[float, float]:
 
 
 def _moving(rows: Iterable[Alone]) -> tuple[float, float]:
-    """Within caches, and from memory."""
+    """Return the bandwidths within caches and of memory."""
     cache = memory = 0.0
     for row in rows:
         moved = _bytes(row.case)

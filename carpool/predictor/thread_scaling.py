@@ -1,8 +1,8 @@
-"""What several threads change: which operators they share, and how a layer is divided among them.
+"""Effects of several threads: which operators they share, and how a layer is divided among them.
 
-ONNX Runtime wakes another thread only where its estimate of the work is worth that, so an operator
-below a threshold takes what it takes on one thread. The thresholds are the runtime's own: 64 Ki
-multiplications of a product of matrices, some ten thousand elements of a loop.
+ONNX Runtime wakes another thread only where its estimate of the work justifies that, so an operator
+below a threshold takes as long as on one thread. The thresholds are the runtime's own: 64 Ki
+multiplications of a matrix product, some ten thousand elements of a loop.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ELEMENTS: Mapping[str, float] = {"rows": 16_384.0, "copy": 30_000.0, "elementwi
 
 
 def shared(family: str, sizes: Array) -> Flags:
-    """Which of these operators several threads work on.
+    """Return which of these operators run on several threads.
 
     Args:
         family: As in `features`.
-        sizes: Operators by sizes.
+        sizes: Array of operators by sizes.
     """
     found: Flags = np.ones(len(sizes), bool)
     if family in ("dense", "unfolded"):
@@ -44,7 +44,7 @@ def shared(family: str, sizes: Array) -> Flags:
 
 
 def divided(family: str, sizes: Array, threads: int) -> Array:
-    """The sizes that one of the threads sees, where that is not a share of everything.
+    """Return the sizes that one thread sees, where the work is not divided evenly.
 
     A recurrent layer is divided by the rows of its batch.
     """

@@ -1,4 +1,4 @@
-"""The operators of profiles as columns of numbers, one table a class, ready to be fitted."""
+"""Operators of profiles as columns of numbers, one table per class, ready to be fitted."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _US_PER_S = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Measured operators of one family.
+    """Measured operators of one family, as columns.
 
     Attributes:
-        family: Of their class.
-        profile: Positions of the profiles that they are of.
-        setting: Positions of their settings among all.
-        unit: Positions of their units among all.
-        count: How often each is in its model.
-        sizes: One row an operator.
+        family: Family of their class.
+        profile: Positions of their profiles.
+        setting: Positions of their settings.
+        unit: Positions of their units.
+        count: Number of occurrences of each in its model.
+        sizes: Sizes, one row per operator.
         cold: As for `terms`.
-        median_us: Microseconds that one takes.
-        spread_us: How far its measurements lie apart.
+        median_us: Median microseconds of one operator.
+        spread_us: Spread of its measurements, in microseconds.
     """
 
     family: str
@@ -55,14 +55,14 @@ class Rows:
     spread_us: Array
 
     def where(self, chosen: Flags) -> Rows:
-        """Some of them."""
+        """Return the chosen rows."""
         return Rows(self.family, *(column[chosen] for column in self.columns()))
 
     def __len__(self) -> int:
         return len(self.profile)
 
     def columns(self) -> tuple[Any, ...]:
-        """All but the family, in the order of the attributes."""
+        """Return all attributes except the family, in order."""
         return (
             *(self.profile, self.setting, self.unit, self.count),
             *(self.sizes, self.cold, self.median_us, self.spread_us),
@@ -70,7 +70,7 @@ class Rows:
 
 
 def together(tables: Sequence[Rows]) -> Rows:
-    """The rows of several classes of one family."""
+    """Return the rows of several classes of one family in one table."""
     columns = zip(*(table.columns() for table in tables), strict=True)
     return Rows(tables[0].family, *map(np.concatenate, columns))
 
@@ -78,7 +78,7 @@ def together(tables: Sequence[Rows]) -> Rows:
 def tabled(
     profiles: Sequence[Profile],
 ) -> tuple[Mapping[str, Rows], Sequence[Setting], Sequence[ThreadsAndGpu]]:
-    """The operators of all profiles by class, and the settings and units that they are at."""
+    """Return the operators of all profiles by class, and their settings and units."""
     settings = sorted({row.setting for profile in profiles for row in profile.operators})
     units = sorted({ThreadsAndGpu(*setting[1:]) for setting in settings})
     at = {setting: number for number, setting in enumerate(settings)}

@@ -1,1 +1,1 @@
-"""Child processes: one of them, the loop that keeps one running, and what they leave behind."""
+"""Child processes: starting one, keeping one running, and cleaning up what they leave behind."""

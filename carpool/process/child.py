@@ -1,4 +1,4 @@
-"""A child process: started in a session of its own, its output read, ended with all it started."""
+"""A child process in a session of its own, with its output read, and ended with its descendants."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _DRAIN_S = 1.0  # for its last output, if a process that cannot be found holds t
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start.
+    """A command to start.
 
     Attributes:
         argv: the program and its arguments.
-        env: its whole environment; None: that of this process.
-        cwd: the folder it runs in; None: that of this process.
-        parent_death: the signal that the kernel sends it when this process ends; None: it goes on.
+        env: its whole environment; None for that of this process.
+        cwd: its working directory; None for that of this process.
+        parent_death: the signal that the kernel sends it when this process ends; None for no
+            signal.
     """
 
     argv: Sequence[str]
@@ -44,7 +45,7 @@ class Command:
 
 
 class ChildProcess:
-    """One child process at a time, with nothing on its standard input and no open file of ours.
+    """One child process at a time, without standard input and without inherited open files.
 
     Args:
         end_rest: ends what the process has started outside its process group.
@@ -59,21 +60,22 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs; 0 while none does."""
+        """Process id; 0 if no process is running."""
         return self._process.pid if self._process and self._process.returncode is None else 0
 
     async def start(
         self, command: Command, read: ReadOutput | None = None, *, with_stdout: bool = False
     ) -> None:
-        """Start it; what is to end before it has started is killed at once.
+        """Start a process; kill it at once if it was stopped while starting.
 
         Args:
-            command: what to start.
-            read: reads its standard error up to the end; None: it goes where ours goes.
+            command: the command to start.
+            read: reads its standard error to the end; None to inherit the standard error of this
+                process.
             with_stdout: whether ``read`` gets its standard output, too.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the process cannot be started.
         """
         self._stopped = False
         output = await self._open_output(read) if read else None
@@ -99,11 +101,11 @@ class ChildProcess:
             await self.kill()
 
     async def take_over(self, started: EarlyStart, read: ReadOutput) -> None:
-        """Go on with a process that was started before the event loop, as if it were started here.
+        """Take over a process that was started before the event loop, as if it were started here.
 
         Args:
             started: the process.
-            read: reads its standard error up to the end.
+            read: reads its standard error to the end.
         """
         self._stopped = False
         await self._read_from(started.errors, read)
@@ -112,7 +114,10 @@ class ChildProcess:
             await self.kill()
 
     async def ended(self) -> int:
-        """Wait for its end, end what it left behind, read its last output; the exit code."""
+        """Wait until the process ends, end its descendants and return its exit code.
+
+        Its last output is read first, for a limited time.
+        """
         process = self._process
         assert process is not None  # noqa: S101 - it was started
         try:
@@ -127,19 +132,19 @@ class ChildProcess:
         return code
 
     async def terminate(self) -> None:
-        """SIGTERM to the process itself, which may finish what it has."""
+        """Send SIGTERM to the process itself, which may finish its work."""
         self._stopped = True
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     async def kill(self) -> None:
-        """SIGKILL to it and to everything it started."""
+        """Send SIGKILL to the process and everything it started."""
         self._stopped = True
         self._end_all(self.pid)
 
     def kill_group(self) -> None:
-        """SIGKILL to it and to its process group."""
+        """Send SIGKILL to the process and its process group."""
         _kill_group(self.pid)
 
     def _end_all(self, pid: int) -> None:
@@ -148,9 +153,9 @@ class ChildProcess:
             self._end_rest()
 
     async def _open_output(self, read: ReadOutput) -> int:
-        """Begin to read what it is going to print; returns its end of the pipe.
+        """Start reading the output of the next process; return its end of the pipe.
 
-        The other end is ours to close: what the process leaves behind may hold this one for ever.
+        The other end is closed here, as what the process leaves behind may hold this one forever.
         """
         reading, writing = os.pipe()
         await self._read_from(reading, read)
@@ -172,7 +177,7 @@ class ChildProcess:
 
 
 def end(process: subprocess.Popen[Any], *signals: int, grace_s: float) -> None:
-    """End a process that leads a session: by one signal after the other, then with its group."""
+    """End a process that leads a session, by one signal after the other, then kill its group."""
     for number in signals:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.send_signal(number)

@@ -1,6 +1,6 @@
 """A process that is started before there is an event loop, which takes it over later.
 
-What starts it imports asyncio meanwhile; so this module does not.
+The starting process imports asyncio meanwhile, so this module does not.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["EarlyStart"]
 
 
 class EarlyStart:
-    """A process in a session of its own, which is killed when this one ends.
+    """A process in a session of its own, which is killed when this process ends.
 
     Args:
         argv: the program and its arguments.
         env: its whole environment.
 
     Attributes:
-        errors: the descriptor to read its standard error from; what takes it over closes it.
+        errors: the descriptor to read its standard error from; closed by whatever takes it over.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -53,12 +53,12 @@ class EarlyStart:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code; None until `wait` has seen its end."""
+        """Exit code; None until `wait` has returned."""
         return self._process.returncode
 
     def end(self) -> None:
@@ -69,7 +69,7 @@ class EarlyStart:
             self._process.wait()
 
     async def wait(self) -> int:
-        """Wait for its end, in a thread; its exit code."""
+        """Wait in a thread until the process ends, and return its exit code."""
         import asyncio  # noqa: PLC0415 - it is there by now
 
         return await asyncio.to_thread(self._process.wait)

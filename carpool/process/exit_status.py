@@ -1,4 +1,4 @@
-"""The exit code of a process, in words."""
+"""Descriptions of exit codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["in_words"]
 
 
 def in_words(code: int) -> str:
-    """As in ``status 3`` or ``SIGKILL``; ``code`` is negative for the number of a signal."""
+    """Return ``status 3`` or ``SIGKILL``; ``code`` is negative for the number of a signal."""
     if code >= 0:
         return f"status {code}"
     try:

@@ -1,11 +1,11 @@
-"""Finding and ending what processes have left behind, in whatever session it runs.
+"""Finding and ending what processes have left behind, in any session.
 
-Whatever a process starts, however deep below it, inherits its environment: a variable marks it, by
-its value or, if that is a folder, by one below it. Where there are control groups, whatever is in
-one belongs to it. Run as a program (``leftovers.py FOLDER [GROUP...]``) this is a keeper: it waits
-for its standard input to end, which happens when the process that started it is gone, however it
-went; then it ends what has its TMPDIR in the folder or is in the groups, and removes them. Standard
-library only, and no import of ours: the keeper is to be small and to start fast.
+All descendants of a process inherit its environment: a variable marks them, by its value or, if
+that is a folder, by one below it. Where there are control groups, all processes in one belong to
+it. Run as a program (``leftovers.py FOLDER [GROUP...]``) this is a keeper: it waits for its
+standard input to end, which happens when the process that started it is gone for any reason. Then
+it ends the processes that have their TMPDIR in the folder or are in the groups, and removes both.
+It imports the standard library only, so that the keeper is small and starts fast.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LOOK_AGAIN_S = 0.01
 
 
 def marked(mark: str) -> list[int]:
-    """The processes with ``NAME=VALUE`` in their environment, or a value of ``VALUE/...``.
+    """Return the processes with ``NAME=VALUE`` in their environment, or a value of ``VALUE/...``.
 
-    On Linux; elsewhere none is found.
+    Empty on systems other than Linux.
     """
     exact, below = f"\0{mark}\0".encode(), f"\0{mark}/".encode()
     found = []
@@ -44,7 +44,7 @@ def marked(mark: str) -> list[int]:
 
 
 def end_marked(mark: str) -> None:
-    """Kill every process with a mark, also those that are started meanwhile."""
+    """Kill every process with a mark, including those started meanwhile."""
     seen: set[int] = set()
     while fresh := set(marked(mark)) - seen:
         seen |= fresh
@@ -54,7 +54,7 @@ def end_marked(mark: str) -> None:
 
 
 def end_group(folder: str) -> None:
-    """Kill every process in a control group, also those that are started meanwhile."""
+    """Kill every process in a control group, including those started meanwhile."""
     seen: set[int] = set()
     with contextlib.suppress(OSError):
         while fresh := set(map(int, (Path(folder) / "cgroup.procs").read_text().split())) - seen:
@@ -65,10 +65,10 @@ def end_group(folder: str) -> None:
 
 
 def remove_group(folder: str) -> bool:
-    """End what is in a control group and those below it, and remove them; whether that worked.
+    """End the processes of a control group and its subgroups, and remove the groups.
 
-    The one that this process is in stays. Blocks for some seconds at most: a group can be removed
-    when the last process in it is reaped.
+    Return whether that worked. The group of this process stays. Blocks for some seconds at most, as
+    a group can be removed only once the last process in it is reaped.
     """
     group = Path(folder)
     below = []
@@ -91,7 +91,7 @@ def remove_group(folder: str) -> bool:
 
 
 def _is_home(group: Path) -> bool:
-    """Whether this process is in it: the provider and its keeper may be in one below their own."""
+    """Return whether this process is in the group, as provider and keeper may be in a subgroup."""
     try:
         return str(os.getpid()) in (group / "cgroup.procs").read_text().split()
     except OSError:

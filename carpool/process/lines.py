@@ -1,4 +1,4 @@
-"""What a process prints: cut into lines of bounded length, and floods of them dropped."""
+"""Output of a process: cut into lines of bounded length, with floods dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FLOOD_PAUSE_S = 0.001  # after each piece of a flood that is dropped
 
 
 async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
-    """The lines of a stream, and now and then how many of a flood were dropped."""
+    """Yield the lines of a stream, and messages about dropped lines."""
     cutter, budget, now = LineCutter(), LineBudget(), asyncio.get_running_loop().time
     while data := await stream.read(_READ_BYTES):
         if not budget.takes(data.count(b"\n"), now()):
@@ -36,7 +36,7 @@ async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
 
 
 class LineCutter:
-    """Turns a byte stream into lines; what goes beyond ``line_bytes`` of a line is dropped."""
+    """Splits a byte stream into lines; bytes of a line beyond ``line_bytes`` are dropped."""
 
     def __init__(self, line_bytes: int = LINE_BYTES) -> None:
         self._line_bytes = line_bytes
@@ -44,7 +44,7 @@ class LineCutter:
         self._dropped = 0
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """The lines that ``data`` completes."""
+        """Yield the lines that ``data`` completes."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._append(line)
@@ -52,13 +52,13 @@ class LineCutter:
         self._append(rest)
 
     def skip(self, data: bytes) -> None:
-        """Skip to behind the lines that ``data`` completes."""
+        """Skip the lines that ``data`` completes."""
         self._rest.clear()
         self._dropped = 0
         self._append(data.rpartition(b"\n")[2])
 
     def end(self) -> Iterator[str]:
-        """The unfinished last line, if there is one."""
+        """Yield the unfinished last line, if there is one."""
         if self._rest:
             yield self._take()
 
@@ -77,9 +77,9 @@ class LineCutter:
 
 
 class LineBudget:
-    """How many lines of one process are kept: at most ``per_s`` a second, or as many at once.
+    """Limit on the lines kept of one process: at most ``per_s`` per second, or as many at once.
 
-    To take more costs time that other work of this process needs.
+    More lines would take time from other work of this process.
     """
 
     def __init__(self, per_s: int = LINES_PER_S) -> None:
@@ -89,7 +89,7 @@ class LineBudget:
         self._dropped = 0
 
     def takes(self, lines: int, now: float) -> bool:
-        """Whether there is room for ``lines`` more at ``now``; if not they are to be dropped."""
+        """Return whether ``lines`` more fit at ``now``; count them as dropped if not."""
         earned = (now - self._since) * self._per_s
         self._left, self._since = min(self._left + earned, self._per_s), now
         if lines > self._left:
@@ -99,6 +99,6 @@ class LineBudget:
         return True
 
     def told(self) -> str:
-        """How many were dropped since this was last asked, in words; empty if none."""
+        """Return how many lines were dropped since the last call, in words; empty if none were."""
         dropped, self._dropped = self._dropped, 0
         return f"{dropped} lines were dropped: more than {self._per_s} a second" * bool(dropped)

@@ -1,4 +1,4 @@
-"""Ending with the process that started this one, however that ends."""
+"""A signal from the kernel when the process that started this one ends, for any reason."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LIBC = ctypes.CDLL(None)  # loaded here, for it may be needed between fork and 
 
 
 def tell_on_parent_death(number: int) -> None:
-    """Linux: have the kernel send this process a signal when the thread that started it ends.
+    """On Linux, have the kernel send this process a signal when the thread that started it ends.
 
-    Elsewhere nothing is sent.
+    On other systems, do nothing.
 
     Args:
-        number: Of the signal.
+        number: Number of the signal.
     """
     with suppress(OSError, AttributeError):
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)

@@ -1,7 +1,7 @@
-"""How a process tells the one that started it that it is ready: systemd's protocol, a datagram.
+"""Notices from a child process that it is ready, as datagrams in systemd's protocol.
 
-It is a hint, and spares the one who is told a pause between two probes. Nothing depends on it: what
-is said is not believed without a probe, and a process that says nothing is probed as before.
+A notice is only a hint that saves a pause between two probes. It is not trusted without a probe,
+and a process that sends none is probed as before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST = 4096
 
 
 def tell(env: Mapping[str, str] = os.environ) -> None:
-    """Say that this process is ready, if the process that started it wants to know."""
+    """Report that this process is ready, if the process that started it wants to know."""
     address = env.get(VARIABLE, "")
     if not address.startswith(("/", "@")):
         return
@@ -34,15 +34,15 @@ def tell(env: Mapping[str, str] = os.environ) -> None:
 
 
 class ReadyNotices:
-    """Hears processes that say that they are ready, until it is closed.
+    """Receives the notices of processes that are ready, until it is closed.
 
     Args:
-        path: of the socket, which is made here; a process that is to tell has it as `VARIABLE`.
+        path: path of the socket to create; processes get it as `VARIABLE`.
         heard: called for each notice.
-        loop: that runs.
+        loop: the running loop.
 
     Raises:
-        OSError: the socket cannot be made.
+        OSError: the socket cannot be created.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ReadyNotices:
         loop.add_reader(self._socket, self._read)
 
     def close(self) -> None:
-        """Hear no more, and remove the socket."""
+        """Stop receiving, and remove the socket."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The loop that keeps something running: a process of this machine, or a container."""
+"""A loop that keeps something running: a process of this machine, or a container."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 
 class Endable(Protocol):
-    """What runs, and can be ended at any time."""
+    """A process or container that can be ended at any time."""
 
     async def terminate(self) -> None:
-        """Ask it to end; it may finish what it has."""
+        """Ask it to end; it may finish its work."""
         ...
 
     async def kill(self) -> None:
-        """End it now, with everything it started."""
+        """End it at once, with everything it started."""
         ...
 
 
@@ -34,11 +34,11 @@ class Supervisor:
     """Runs something again whenever it has ended, until it is stopped.
 
     Args:
-        run: one run, from its start to its end; returns its outcome, in words. A
-            `CarpoolError` that it raises ends the supervision.
-        process: what runs then.
-        on_end: called after each run that was not stopped, with its outcome and the seconds
-            until the next.
+        run: one run, from its start to its end; returns its outcome in words. A `CarpoolError` that
+            it raises ends the supervision.
+        process: the process of the current run.
+        on_end: called after each run that was not stopped, with its outcome and the seconds until
+            the next one.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class Supervisor:
 
     @property
     def stopping(self) -> bool:
-        """Whether there will be no further run."""
+        """Whether there will be no further runs."""
         return self._stop.is_set()
 
     def start(self) -> None:
-        """Begin the first run."""
+        """Start the first run."""
         self._task = asyncio.get_running_loop().create_task(self._keep_running())
 
     async def start_until(self, ready: asyncio.Event) -> None:
-        """Begin the first run, and wait for ``ready``.
+        """Start the first run, and wait for ``ready``.
 
         Raises:
-            CarpoolError: what ended the supervision instead.
+            CarpoolError: the supervision ended before.
         """
         self.start()
         assert self._task  # noqa: S101 - it was started
@@ -80,11 +80,11 @@ class Supervisor:
             self._task.result()
 
     def became_ready(self) -> None:
-        """What runs does what it should: the next pause is a short one."""
+        """Reset the backoff, so that the next pause is short."""
         self._backoff = Backoff()
 
     async def stop(self, grace_s: float) -> bool:
-        """Ask it to end, after ``grace_s`` end it; whether that was needed."""
+        """Ask the process to end, kill it after ``grace_s``; return whether it had to be killed."""
         self._stop.set()
         if self._task is None:
             return False
@@ -96,12 +96,12 @@ class Supervisor:
         return bool(late)
 
     async def kill(self) -> None:
-        """End it now, for good; does not wait."""
+        """Kill the process and run it no more, without waiting for its end."""
         self._stop.set()
         await self._process.kill()
 
     async def leave(self) -> None:
-        """Stop supervising, without ending what runs."""
+        """Stop supervising, without ending the process."""
         if self._task:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -118,7 +118,7 @@ class Supervisor:
             await wait_within(self._stop, pause_s)
 
     async def _run_once(self) -> str:
-        """One run; a fault of ours in it is logged, and does not keep it from being run again."""
+        """Run once; log unexpected errors, which do not prevent further runs."""
         try:
             return await self._run()
         except CarpoolError:
@@ -130,7 +130,7 @@ class Supervisor:
 
 
 async def wait_within(event: asyncio.Event, timeout_s: float) -> None:
-    """Wait until ``event`` is set, or ``timeout_s`` are over."""
+    """Wait until ``event`` is set, but at most ``timeout_s``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()

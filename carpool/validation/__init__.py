@@ -1,1 +1,1 @@
-"""Checks of what people write: each names the value, what was expected, and where it stands."""
+"""Validation of user input: errors name the value, what was expected, and its place."""

@@ -1,4 +1,4 @@
-"""CSV files of numbers, read strictly: the columns in their order, a problem for each bad cell."""
+"""Strict reading of numeric CSV files: columns in a fixed order, a problem for each bad cell."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["Column", "Line", "read"]
 
 
 class Column(NamedTuple):
-    """What the cells of a column may hold."""
+    """The valid cells of a column."""
 
     expected: str
     accepts: Callable[[float], bool]
 
 
 class Line(NamedTuple):
-    """The numbers of one line, in the order of the columns."""
+    """The numbers in a line of a file, in the order of the columns."""
 
     number: int
     values: tuple[float, ...]
 
 
 def read(path: Path, columns: Mapping[str, Column], problems: Problems) -> list[Line]:
-    """The lines below the header; what is wrong is added to ``problems``, with its line."""
+    """Return the lines below the header; add errors to ``problems``, with their lines."""
     text = read_text(path, problems)
     if text is None:
         return []

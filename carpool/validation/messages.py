@@ -1,7 +1,7 @@
-"""Reading what one program of Carpool writes to another: JSON straight into structs, by msgspec.
+"""Reading of messages between programs of Carpool: JSON straight into structs, by msgspec.
 
-A message is read at the speed of its transport, so reading stops at the first thing that is wrong.
-Files and settings, which people write, are read by `rules`, which say everything at once.
+Reading must keep up with the transport of messages, so it stops at the first error. Files and
+settings, which users write, are read by `rules`, which report all errors at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
     """Decode one message.
 
     Raises:
-        ConfigError: the first thing that is wrong with it: where, its value, what was expected.
+        ConfigError: the first error: its place, the value, and what was expected.
     """
     try:
         return decoder.decode(text)
@@ -43,7 +43,7 @@ def read(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
 
 
 def refuse_twice(path: str, field: str, values: Sequence[str]) -> None:
-    """Refuse a list of records of which two have the same value of a field.
+    """Refuse a list of records of which two have the same value in a field.
 
     Raises:
         ConfigError: names the second of them.
@@ -56,7 +56,7 @@ def refuse_twice(path: str, field: str, values: Sequence[str]) -> None:
 
 
 def _problem(message: str, text: bytes) -> Problem:
-    """What msgspec says, such as "Expected `int`, got `str` - at `$.apps[0].arrivals`"."""
+    """Parse a msgspec error such as "Expected `int`, got `str` - at `$.apps[0].arrivals`"."""
     reason, _, place = message.partition(" - at ")
     of_key = place.startswith("`key`")
     path = place.removeprefix("`key` in ").strip("`").removeprefix("$")
@@ -74,7 +74,7 @@ def _problem(message: str, text: bytes) -> Problem:
 
 
 def _value(path: str, text: bytes) -> object:
-    """What stands there; of an entry whose key msgspec does not tell, all that it is among."""
+    """Return the value at a path; its container where msgspec does not name the key of an entry."""
     value: object = ""
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         value = msgspec.json.decode(text)

@@ -1,4 +1,4 @@
-"""Reading configuration strictly: collect every problem, name the nearest word, raise once."""
+"""Collection of problems while reading: suggest the nearest known word, and raise once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 80  # characters of a name that may be a misspelt one
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint ``did you mean 'x'?`` for a misspelt ``name``, or an empty string."""
+    """Return the hint ``did you mean 'x'?`` for a misspelt ``name``; empty if nothing is close."""
     if len(name) > _LONGEST:
         return ""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
@@ -27,9 +27,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class Problems:
-    """Collects what is wrong while reading continues, so that a user fixes everything in one pass.
+    """Collects problems while reading continues, so that a user can fix all of them at once.
 
-    The first hundred problems are kept: documents come from untrusted clients, too.
+    The first hundred problems are kept, as documents come from untrusted clients, too.
     """
 
     def __init__(self) -> None:
@@ -40,23 +40,23 @@ class Problems:
 
     @property
     def full(self) -> bool:
-        """Whether so many have been noted that no more will be."""
+        """Whether the maximum number of problems is reached, so that further ones are dropped."""
         return len(self._found) >= _MOST
 
     @property
     def found(self) -> tuple[Problem, ...]:
-        """What has been noted so far."""
+        """Problems added so far."""
         return tuple(self._found)
 
     def add(self, name: str, value: object, expected: str, hint: str = "") -> None:
-        """Note that ``name`` was given ``value`` where ``expected`` was wanted."""
+        """Add a problem: ``name`` was given ``value`` where ``expected`` was expected."""
         if not self.full:
             self._found.append(Problem(name, str(value), expected, hint))
 
     def unknown(
         self, name: str, known: Iterable[str], value: object = "", *, within: str = ""
     ) -> None:
-        """Note an unknown name ``within`` a path, with the nearest one that is known."""
+        """Add an unknown name ``within`` a path, with the nearest known name."""
         if self.full:
             return
         names = sorted(known)
@@ -65,7 +65,7 @@ class Problems:
         self.add(f"{within}{name}", value, expected, hint)
 
     def attempt(self, read: Callable[[], T]) -> T | None:
-        """Call ``read``; if it finds problems, note them and return None."""
+        """Call ``read``; if it raises problems, add them and return None."""
         try:
             return read()
         except ConfigError as error:
@@ -73,13 +73,13 @@ class Problems:
             return None
 
     def extend(self, prefix: str, error: ConfigError) -> None:
-        """Take over the problems of a nested reading, their names prefixed."""
+        """Add the problems of a nested reading, with ``prefix`` before their names."""
         self._found += [
             Problem(f"{prefix}{p.name}", p.value, p.expected, p.hint)
             for p in error.problems[: _MOST - len(self)]
         ]
 
     def raise_if_any(self) -> None:
-        """Raise one `ConfigError` with everything found, if anything was."""
+        """Raise one `ConfigError` with all problems, if there are any."""
         if self._found:
             raise ConfigError(self._found)

@@ -1,7 +1,7 @@
-"""Strict checks of decoded JSON: small rules that compose, each naming the path of what is wrong.
+"""Strict checks of decoded JSON: small composable rules, each of which names the path of an error.
 
 A rule is called with a value, its path (``classes[0].cpu``) and the `Problems` to add to; it never
-raises and never changes the value. Nothing here knows what a plan or a setting is.
+raises and never changes the value. Rules for plans and settings are defined elsewhere.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _MAX_SHOWN = 80  # characters of an ill-formed value; the rest helps nobody
 
 
 class NotJsonError(ValueError):
-    """The text is not JSON; the message says where and why."""
+    """Raised for text that is not JSON; the message says where and why."""
 
 
 class Rule(Protocol):
-    """Adds to ``problems`` whatever is wrong with ``value``, which is found at ``path``."""
+    """A check that adds to ``problems`` what is wrong with ``value`` at ``path``."""
 
     def __call__(self, value: object, path: str, problems: Problems) -> None:
-        """Check; never raise, never change."""
+        """Check the value; never raise, never change it."""
 
 
 def loads(text: str | bytes) -> object:
-    """Decode JSON as the standard has it: no NaN, no infinity, no key twice.
+    """Decode JSON strictly by the standard: no NaN, no infinity, no duplicate keys.
 
     Raises:
-        NotJsonError: says what is not JSON about the text.
+        NotJsonError: the text is not JSON; the message says why.
     """
     try:
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
@@ -62,7 +62,7 @@ def loads(text: str | bytes) -> object:
 
 
 def record(fields: Mapping[str, Rule], required: frozenset[str]) -> Rule:
-    """An object with these fields and no others."""
+    """Return a rule for an object with these fields and no others."""
 
     def check(value: object, path: str, problems: Problems) -> None:
         if not isinstance(value, dict):
@@ -81,7 +81,7 @@ def record(fields: Mapping[str, Rule], required: frozenset[str]) -> Rule:
 
 
 def each(rule: Rule, unique: str = "") -> Rule:
-    """A list whose items all satisfy ``rule``; the field ``unique`` never holds a value twice."""
+    """Return a rule for a list whose items all satisfy ``rule``, with unique ``unique`` fields."""
 
     def check(value: object, path: str, problems: Problems) -> None:
         if not isinstance(value, list):
@@ -99,7 +99,7 @@ def each(rule: Rule, unique: str = "") -> Rule:
 
 
 def mapping(rule: Rule) -> Rule:
-    """An object of whatever keys, whose values all satisfy ``rule``."""
+    """Return a rule for an object with any keys, whose values all satisfy ``rule``."""
 
     def check(value: object, path: str, problems: Problems) -> None:
         if not isinstance(value, dict):
@@ -112,17 +112,17 @@ def mapping(rule: Rule) -> Rule:
 
 
 def anything(value: object, path: str, problems: Problems) -> None:
-    """Whatever it is; it is checked elsewhere."""
+    """Accept any value, as it is checked elsewhere."""
 
 
 def flag(value: object, path: str, problems: Problems) -> None:
-    """True or false."""
+    """Accept true or false."""
     if not isinstance(value, bool):
         problems.add(path, _shown(value), "true or false")
 
 
 def number(expected: str, accepts: Callable[[float], bool], *, whole: bool = False) -> Rule:
-    """A finite number (an integer if ``whole``) that ``accepts`` admits."""
+    """Return a rule for a finite number (an integer if ``whole``) that ``accepts`` admits."""
 
     def check(value: object, path: str, problems: Problems) -> None:
         kinds = (int,) if whole else (int, float)
@@ -135,7 +135,7 @@ def number(expected: str, accepts: Callable[[float], bool], *, whole: bool = Fal
 
 
 def text(expected: str, pattern: str = r".+") -> Rule:
-    """A string that matches ``pattern`` as a whole."""
+    """Return a rule for a string that matches ``pattern`` as a whole."""
     compiled = re.compile(pattern, re.DOTALL)
 
     def check(value: object, path: str, problems: Problems) -> None:
@@ -146,7 +146,7 @@ def text(expected: str, pattern: str = r".+") -> Rule:
 
 
 def maybe(rule: Rule) -> Rule:
-    """``null``, or what ``rule`` admits."""
+    """Return a rule for ``null``, or what ``rule`` accepts."""
 
     def check(value: object, path: str, problems: Problems) -> None:
         if value is not None:
@@ -156,7 +156,7 @@ def maybe(rule: Rule) -> Rule:
 
 
 def share_map() -> Rule:
-    """An object of non-negative shares that add up to 1."""
+    """Return a rule for an object of non-negative shares that add up to 1."""
     share = number("a share from 0 to 1", lambda value: 0 <= value <= 1)
 
     def check(value: object, path: str, problems: Problems) -> None:

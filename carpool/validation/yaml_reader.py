@@ -1,8 +1,8 @@
-"""Reading YAML strictly: exact types, source text of scalars, and the line of every problem.
+"""Strict reading of YAML: exact types, source text of scalars, and the line of every problem.
 
-Works on the node graph rather than on loaded objects, because faas-cli hands the text of a scalar
-through as it was written (``1.50`` stays ``1.50``) and because only nodes know their line. Knows
-nothing of stack files.
+It works on the node graph rather than on loaded objects, because faas-cli passes the text of a
+scalar through as written (``1.50`` stays ``1.50``) and because only nodes know their line. Stack
+files are read elsewhere.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _KINDS = {
 
 
 class YamlReader:
-    """Takes typed values out of one YAML text, reporting what is not as it must be."""
+    """Reads typed values from a YAML text, and reports invalid ones."""
 
     def __init__(self, file: str, problems: Problems) -> None:
         self._file = file
         self._problems = problems
 
     def root(self, text: str) -> yaml.Node | None:
-        """The document's root node; None (and a problem with its line) if it is not YAML."""
+        """Return the document's root node; None, and a problem with its line, if it is not YAML."""
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
@@ -60,7 +60,7 @@ class YamlReader:
         return node if self._is_bounded(node) else None
 
     def _is_bounded(self, root: yaml.Node) -> bool:
-        """Whether it stays small and flat when each alias is written out; else a problem says so.
+        """Return whether the document stays small with all aliases expanded; add a problem if not.
 
         A kilobyte of aliases to aliases is enough for billions of values.
         """
@@ -80,7 +80,7 @@ class YamlReader:
         return False
 
     def name(self, node: yaml.Node, name: str) -> str:
-        """How problems call the value ``name`` at ``node``."""
+        """Return the name of the value ``name`` at ``node`` in problems, with file and line."""
         return f"{self._file}:{node.start_mark.line + 1}: {name}"
 
     def wrong(self, node: yaml.Node, name: str, expected: str, hint: str = "") -> None:
@@ -90,7 +90,7 @@ class YamlReader:
     def mapping(
         self, node: yaml.Node, name: str, known: Iterable[str] | None = None
     ) -> dict[str, yaml.Node]:
-        """The entries of a mapping; keys outside ``known`` are reported and left out."""
+        """Return the entries of a mapping; report and omit keys outside ``known``."""
         if _is_null(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
@@ -115,7 +115,7 @@ class YamlReader:
         return entries
 
     def text(self, node: yaml.Node, name: str) -> str:
-        """A scalar as it was written; a missing value is empty text."""
+        """Return a scalar as written; empty if there is no value."""
         if _is_null(node):
             return ""
         if isinstance(node, yaml.ScalarNode):
@@ -124,18 +124,18 @@ class YamlReader:
         return ""
 
     def flag(self, node: yaml.Node, name: str) -> bool:
-        """A truth value."""
+        """Return a boolean."""
         if node.tag != f"{_TAG}bool":
             self.wrong(node, name, "true or false")
             return False
         return str(node.value).lower() in ("true", "yes", "on")
 
     def texts(self, node: yaml.Node, name: str) -> tuple[str, ...]:
-        """A list of scalars."""
+        """Return a list of scalars."""
         return tuple(self.text(item, f"{name}[{index}]") for index, item in self.items(node, name))
 
     def items(self, node: yaml.Node, name: str) -> list[tuple[int, yaml.Node]]:
-        """The numbered entries of a list."""
+        """Return the numbered entries of a list."""
         if _is_null(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
@@ -146,7 +146,7 @@ class YamlReader:
     def text_map(
         self, node: yaml.Node, name: str, known: Iterable[str] | None = None
     ) -> dict[str, str]:
-        """A mapping of names to scalars."""
+        """Return a mapping of names to scalars."""
         entries = self.mapping(node, name, known)
         return {key: self.text(value, f"{name}.{key}") for key, value in entries.items()}
 
@@ -166,11 +166,11 @@ class YamlReader:
 
 
 def _written_out(node: yaml.Node, known: dict[int, tuple[float, int]]) -> tuple[float, int]:
-    """How many values a node is with every alias written out, and how many levels deep.
+    """Return the number of values and of levels in a node with all aliases expanded.
 
     Args:
-        node: Any.
-        known: The same of nodes that were looked at already; each is looked at once.
+        node: The node.
+        known: Results by node visited already; each node is visited once.
     """
     if id(node) in known:
         return known[id(node)]

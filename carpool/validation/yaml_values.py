@@ -1,7 +1,7 @@
-"""YAML as the plain values JSON has, with the line of each, for `carpool.validation.rules`.
+"""YAML as plain JSON values, with the line of each, for `carpool.validation.rules`.
 
-A scalar without quotes is a number, ``true``, ``false``, ``null`` or else text: never a date, an
-octal number or a sexagesimal one, and ``no`` and ``on`` are text. JSON is read by the same code.
+An unquoted scalar is a number, ``true``, ``false``, ``null`` or else text. It is never a date, an
+octal or a sexagesimal number, and ``no`` and ``on`` are text. JSON is read by the same code.
 """
 
 from __future__ import annotations
@@ -33,24 +33,27 @@ _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's values, and the line that each path such as ``nodes[0].cpus`` stands on."""
+    """A file's values, and the line of each path such as ``nodes[0].cpus``."""
 
     path: Path
     data: object
     lines: Mapping[str, int]
 
     def name(self, path: str) -> str:
-        """How problems call the value at ``path``; a missing one has its parent's line."""
+        """Return the name of the value at ``path`` in problems, with file and line.
+
+        The line is that of its parent if the value is missing.
+        """
         known = path
         while known and known not in self.lines:
             known = known[: max(known.rfind("."), known.rfind("["), 0)]
         return f"{self.path}:{self.lines.get(known, 1)}: {path or 'document'}"
 
     def check(self, rule: Rule) -> None:
-        """Hold the values to ``rule``.
+        """Check the values against ``rule``.
 
         Raises:
-            ConfigError: everything that is wrong with them, each with its line.
+            ConfigError: all errors, each with its line.
         """
         problems = Problems()
         rule(self.data, "", problems)
@@ -69,7 +72,7 @@ def load(path: Path) -> Document:
     """Read a YAML or JSON file.
 
     Raises:
-        ConfigError: it cannot be read, is not YAML, or has a key twice.
+        ConfigError: the file cannot be read, is not YAML, or has a duplicate key.
     """
     problems = Problems()
     text = read_text(path, problems)
@@ -87,7 +90,7 @@ def load(path: Path) -> Document:
 
 
 class _Values:
-    """Turns nodes into values, noting lines as it goes."""
+    """Converts nodes to values, and records their lines."""
 
     def __init__(self, reader: YamlReader, lines: dict[str, int]) -> None:
         self._reader = reader

@@ -1,1 +1,1 @@
-"""Variants of a model, how their instances are, and which of them serves a request. All pure."""
+"""Variants of a model, states of their instances, and the choice for a request, without I/O."""

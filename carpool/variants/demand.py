@@ -1,7 +1,8 @@
-"""What a request that chooses its variant itself asks for, and the name it is counted under.
+"""Demands of requests that choose their variant themselves, and the names they are counted under.
 
-Scaling policies see demands as applications of their own, named by what they ask:
-``latency=0.1,accuracy=0.75``, ``variant=small-int8-t1``. Names are coarse, so that there are few.
+Scaling policies see demands as applications of their own, named by their requirements:
+``latency=0.1,accuracy=0.75``, ``variant=small-int8-t1``. Values are rounded, so that there are few
+names.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _STEPS = [s * 10.0**power for power in range(-15, 16) for s in (1.0, 1.5, 2.0, 3
 
 
 class Demand(NamedTuple):
-    """What is asked for.
+    """Demand of a request.
 
     Attributes:
-        latency_s: An answer within so many seconds.
-        accuracy: At least so accurate.
-        cost: For at most so much.
-        variant: This one and no other, whatever the rest; empty: any that fits.
+        latency_s: Maximum seconds until the response.
+        accuracy: Minimum accuracy.
+        cost: Maximum cost.
+        variant: The only variant to use, whatever the other values; empty for any that fits.
     """
 
     latency_s: float = math.inf
@@ -38,12 +39,12 @@ class Demand(NamedTuple):
 
     @property
     def requirements(self) -> Requirements:
-        """What a variant has to hold."""
+        """Requirements that a variant must meet."""
         return Requirements(self.latency_s, self.accuracy, self.cost)
 
     @property
     def name(self) -> str:
-        """As it is counted; `parse` reads it."""
+        """Name that the demand is counted under; `parse` reads it."""
         if self.variant:
             return f"variant={self.variant}"
         given = {
@@ -55,7 +56,7 @@ class Demand(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """The demand of that name; None: it is an application's."""
+        """Return the demand of this name; None if the name is an application's."""
         pairs = [_PAIR.fullmatch(part) for part in name.split(",")]
         found = {match[1]: match[2] for match in pairs if match}
         if len(found) != len(pairs):
@@ -74,12 +75,12 @@ class Demand(NamedTuple):
         )
 
     def coarse(self, latency_s: float, accuracy: float, cost: float) -> Self:
-        """The same in steps: what suits this suits that, unless nothing else would suit that.
+        """Return the demand rounded to be stricter, unless no variant would meet it then.
 
         Args:
-            latency_s: The least that anything takes which suits.
-            accuracy: The least that anything has which suits.
-            cost: The least that anything costs which suits.
+            latency_s: Lowest latency of any variant that meets the demand.
+            accuracy: Lowest accuracy of any variant that meets the demand.
+            cost: Lowest cost of any variant that meets the demand.
         """
         return self._replace(
             latency_s=min(max(_down(self.latency_s), _up(latency_s)), self.latency_s),
@@ -89,14 +90,14 @@ class Demand(NamedTuple):
 
 
 def _down(amount: float) -> float:
-    """The next step that is not above."""
+    """Return the amount rounded down to a step."""
     if not _LEAST < amount < math.inf:
         return amount
     return _STEPS[max(bisect_right(_STEPS, amount * (1 + 1e-9)) - 1, 0)]
 
 
 def _up(amount: float) -> float:
-    """In four digits, not below; next to nothing is nothing."""
+    """Return the amount rounded up to four digits; 0 for a negligible amount."""
     if not _LEAST < amount < math.inf:
         return 0.0
     power = 10.0 ** (math.floor(math.log10(amount)) - 3)

@@ -1,13 +1,13 @@
-"""The first of many things, in a given order, that is within two limits: in logarithmic time.
+"""Search for the first of many items, in a given order, within two limits in logarithmic time.
 
 Theory of operation
 -------------------
-The things are the leaves of a binary tree in their order. A node keeps the staircase of the things
-below it: those of which no other has both measures lower, by rising first and falling second
-measure. A binary search in it says whether anything below is within both limits, so the way down
-from the root, left wherever there is something on the left, never has to turn back. A look-up
-takes a binary search for each level. A change merges the staircases above it; they are short
-unless one measure is bought with the other, and at worst as long as there are things.
+The items are the leaves of a binary tree in their order. A node keeps the staircase of the items
+below it: those of which no other item has both measures lower, by rising first and falling second
+measure. A binary search in it tells whether any item below is within both limits. So the way down
+from the root, left wherever an item on the left is within them, never has to turn back. A look-up
+takes a binary search for each level. A change merges the staircases above it. They are short unless
+one measure is traded for the other, and at worst as long as there are items.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NONE: _Stairs = (array("d"), array("d"))
 
 
 class FirstFit:
-    """Numbers things 0, 1, ... in the order of preference.
+    """Items numbered 0, 1, ... in the order of preference.
 
     Args:
-        measures: Two of each.
-        present: Which of them are there; all unless given.
+        measures: Two measures of each item.
+        present: Numbers of the items that are present; None for all.
     """
 
     __slots__ = ("_leaves", "_measures", "_stairs")
@@ -49,7 +49,7 @@ class FirstFit:
             self._stairs[node] = _merged(self._stairs[2 * node], self._stairs[2 * node + 1])
 
     def first(self, most: float, second_most: float) -> int | None:
-        """The first thing there with measures of at most these; None without any."""
+        """Return the first present item with measures of at most these; None if there is none."""
         stairs = self._stairs
         rising, falling = stairs[1]
         step = bisect_right(rising, most)
@@ -65,11 +65,11 @@ class FirstFit:
         return node - leaves
 
     def put(self, number: int) -> None:
-        """The thing is there from now on."""
+        """Mark the item as present."""
         self._change(number, self._leaf(number))
 
     def remove(self, number: int) -> None:
-        """The thing is not there any more."""
+        """Mark the item as absent."""
         self._change(number, _NONE)
 
     def _leaf(self, number: int) -> _Stairs:
@@ -88,7 +88,7 @@ class FirstFit:
 
 
 def _merged(one: _Stairs, other: _Stairs) -> _Stairs:
-    """The staircase of both; of equal steps one."""
+    """Return the staircase of both; equal steps appear once."""
     if not one[0] or not other[0]:
         return one if one[0] else other
     rising, falling = array("d"), array("d")  # side by side: long ones are searched often

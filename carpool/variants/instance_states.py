@@ -1,12 +1,12 @@
-"""How an instance of a variant is, from what is measured of it (INFaaS, ATC'21, section 3.2).
+"""State of an instance of a variant, from its measurements (INFaaS, ATC'21, section 3.2).
 
     Inactive -loaded-> Active -at its saturation rate-> Overloaded
                        Active -latency above its profile, though not overloaded-> Interfered
 
-and back to Active when that is over; unloading leads to Inactive from anywhere. Measurements are
-noisy, so a state is left at another threshold than it is entered, and only when several
-observations in a row say so. An instance that gets no requests, as nobody selects it, has no
-latency: after a longer while it counts as Active again, and the next requests will tell.
+An instance returns to Active when that is over; unloading leads to Inactive from any state.
+Measurements are noisy, so a state is left at another threshold than it is entered, and only after
+several such observations in a row. An instance that gets no requests, because it is never selected,
+has no latency: after a longer time it counts as Active again, and the next requests decide.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["InstanceState", "State", "Thresholds", "mitigation"]
 
 
 class State(enum.Enum):
-    """Of an instance; requests go to Active ones alone."""
+    """State of an instance; only Active ones get requests."""
 
     INACTIVE = "inactive"
     ACTIVE = "active"
@@ -33,15 +33,16 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When states are entered and left.
+    """Thresholds for entering and leaving states.
 
     Attributes:
-        overloaded: Part of the saturation rate from which an instance is overloaded.
-        relieved: Part of it below which it is not any more.
-        interfered: Times its profile's latency above which it is interfered with.
-        calm: Times of it at which it is not any more.
-        observations: So many in a row must say so.
-        rest: So many in a row without a batch, and an interfered one is tried again.
+        overloaded: Share of the saturation rate from which an instance is overloaded.
+        relieved: Share of the saturation rate below which it no longer is.
+        interfered: Ratio to its profile's latency above which an instance is interfered with.
+        calm: Ratio to its profile's latency at which it no longer is.
+        observations: Number of observations in a row that change a state.
+        rest: Number of observations in a row without a batch after which an interfered instance is
+            tried again.
 
     Raises:
         ValueError: a state would be left before it is entered.
@@ -55,7 +56,7 @@ class Thresholds:
     rest: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse states that no instance could rest in."""
+        """Refuse thresholds under which states would not be stable."""
         ordered = 0 < self.relieved <= self.overloaded and 0 < self.calm <= self.interfered
         if not ordered or self.observations < 1 or self.rest < 1:
             message = f"{self}: expected relieved <= overloaded, calm <= interfered, all above 0"
@@ -63,15 +64,15 @@ class Thresholds:
 
 
 class InstanceState:
-    """One instance.
+    """State machine of one instance.
 
     Args:
-        saturation_rps: Requests per second that it can answer, by its profile.
-        latency_s: Seconds that it takes, by its profile.
-        thresholds: When states are entered and left.
+        saturation_rps: Maximum number of requests per second, by its profile.
+        latency_s: Latency in seconds, by its profile.
+        thresholds: Thresholds for entering and leaving states.
 
     Attributes:
-        state: How it is.
+        state: Current state.
     """
 
     __slots__ = ("_latency_s", "_pending", "_saturation_rps", "_seen", "_thresholds", "state")
@@ -86,20 +87,20 @@ class InstanceState:
         self._seen = 0
 
     def loaded(self) -> None:
-        """It has loaded."""
+        """Record that the instance has loaded."""
         self._enter(State.ACTIVE)
 
     def unloaded(self) -> None:
-        """It has gone."""
+        """Record that the instance was unloaded."""
         self._enter(State.INACTIVE)
 
     def observe(self, rate_rps: float, latency_s: float | None) -> State:
-        """What was measured since the last time; its state then.
+        """Process a measurement and return the resulting state.
 
         Args:
-            rate_rps: Requests that it answered per second.
-            latency_s: How long its batches took, or the oldest of them has been taking; None: it
-                had none.
+            rate_rps: Completed requests per second since the last measurement.
+            latency_s: Latency of its batches, or time so far of the oldest of them; None if there
+                were none.
         """
         if self.state is State.INACTIVE:
             return self.state
@@ -113,7 +114,7 @@ class InstanceState:
         return self.state
 
     def _said(self, rate_rps: float, latency_s: float | None) -> State:
-        """What this observation alone says, seen from the state it is in."""
+        """Return the state that this observation alone suggests, given the current one."""
         limits, now = self._thresholds, self.state
         share = limits.relieved if now is State.OVERLOADED else limits.overloaded
         if rate_rps >= share * self._saturation_rps:
@@ -131,9 +132,9 @@ class InstanceState:
 
 
 def mitigation(instances: Mapping[str, State]) -> dict[str, Literal["move", "place"]]:
-    """What to do about each interfered instance of one variant.
+    """Return the action for each interfered instance of one variant.
 
-    ``move``: another is Active and takes its load. ``place``: none is, so one is asked for
+    ``move`` if another instance is Active and takes its load, else ``place`` to request an instance
     elsewhere.
     """
     spare = State.ACTIVE in instances.values()

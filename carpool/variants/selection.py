@@ -1,15 +1,15 @@
-"""Which variant serves a request that says what it needs: INFaaS's getVariant (ATC'21, Alg. 1).
+"""Choice of a variant for a request with requirements: INFaaS's getVariant (ATC'21, Alg. 1).
 
-Of the variants that answer as accurately, as soon and as cheaply as asked:
+Of the variants that meet the required accuracy, latency and cost, choose
 
-1. one with an Active instance, the cheapest, of equals the quickest, on its least loaded instance;
-2. else one that no instance runs, the one that would answer first, loading included;
-3. else none: then the closest that there is, for the caller to ask again.
+1. the cheapest one with an Active instance, the quickest of equals, on its least loaded instance;
+2. else, of those without any instance, the one with the earliest response, loading included;
+3. else none: return the closest variant, for the caller to ask again.
 
-Overloaded and Interfered instances get nothing. The paper takes any Active variant that fits; the
-cheapest is ours, so that what is asked for costs no more than it must. A request path looks this
-up for every request, so the variants are kept in order (`first_fit`); numbers are by profile, and
-what runs is told as it changes.
+Overloaded and Interfered instances get no requests. The paper takes any Active variant that fits;
+Carpool takes the cheapest, so that a request costs no more than necessary. The choice is made for
+every request, so the variants are kept in order (`first_fit`). Figures are from profiles, and
+changes of instances are reported by the caller.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _HARDLY = 1e-12
 
 
 class Requirements(NamedTuple):
-    """What a request needs.
+    """Requirements of a request.
 
     Attributes:
-        latency_s: It is to be answered within so many seconds.
-        accuracy: At least so accurately.
-        cost: For at most so much.
+        latency_s: Maximum seconds until the response.
+        accuracy: Minimum accuracy.
+        cost: Maximum cost.
     """
 
     latency_s: float = math.inf
@@ -45,14 +45,14 @@ class Requirements(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What selection knows of a variant.
+    """Properties of a variant that selection uses.
 
     Attributes:
-        name: Of the variant.
-        accuracy: Share of answers that are right.
+        name: Name of the variant.
+        accuracy: Share of correct responses.
         latency_s: Seconds that a batch takes.
-        cost: Of a request.
-        load_s: Seconds until an instance that is not there could begin.
+        cost: Cost of a request.
+        load_s: Seconds until a new instance can start work.
     """
 
     name: str
@@ -63,17 +63,17 @@ class Profile(NamedTuple):
 
     @property
     def start_s(self) -> float:
-        """Seconds from nothing to an answer."""
+        """Seconds from the start of a new instance to its first response."""
         return self.load_s + self.latency_s
 
 
 class Choice(NamedTuple):
-    """What a request gets.
+    """Choice for a request.
 
     Attributes:
-        fits: The variant that serves it; None: none does.
-        instance: The least loaded of its Active instances; None: one has to be loaded first.
-        closest: Where none fits, the variant that differs least from what was asked for.
+        fits: The variant that serves it; None if no variant does.
+        instance: The least loaded of its Active instances; None if one has to be loaded first.
+        closest: If no variant fits, the one that differs least from the requirements.
     """
 
     fits: Profile | None
@@ -82,9 +82,9 @@ class Choice(NamedTuple):
 
 
 class _Instances:
-    """The instances of one variant; the Active ones in a heap by their loads.
+    """The instances of one variant, with the Active ones in a heap by their loads.
 
-    Entries of the heap that are no longer true are dropped when they come to the top.
+    Outdated entries of the heap are dropped when they reach the top.
     """
 
     __slots__ = ("_heap", "_loads", "_states")
@@ -95,7 +95,7 @@ class _Instances:
         self._heap: list[tuple[float, str]] = []
 
     def note(self, name: str, state: State, load: float) -> None:
-        """An instance is in this state, with so much to do; Inactive: it is gone."""
+        """Record the state and the load of an instance; Inactive removes it."""
         if state is State.INACTIVE:
             self._states.pop(name, None)
             self._loads.pop(name, None)
@@ -108,7 +108,7 @@ class _Instances:
             heapq.heappush(self._heap, (load, name))
 
     def least_loaded(self) -> str | None:
-        """The Active one with the least to do, of equals the first by name."""
+        """Return the Active instance with the least load, the first by name among equals."""
         heap = self._heap
         while heap:
             load, name = heap[0]
@@ -125,10 +125,10 @@ class _Instances:
 
 
 class Selection:
-    """The variants of one application.
+    """Selection among the variants of one application.
 
     Args:
-        profiles: All of them, with their own names.
+        profiles: Profiles of all variants, with distinct names.
     """
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
@@ -148,7 +148,7 @@ class Selection:
         self._runs: dict[str, State] = dict.fromkeys(self._instances, State.INACTIVE)
 
     def note(self, variant: str, instance: str, state: State, load: float = 0.0) -> None:
-        """An instance of a variant is in this state, with so much to do; Inactive: it is gone."""
+        """Record the state and the load of an instance of a variant; Inactive removes it."""
         instances = self._instances[variant]
         instances.note(instance, state, load)
         if instances.least_loaded() is not None:
@@ -161,14 +161,14 @@ class Selection:
             self._inactive.set(variant, present=runs is State.INACTIVE)
 
     def choose(self, required: Requirements) -> Choice:
-        """Algorithm 1."""
+        """Return the choice of Algorithm 1."""
         profile = self.fits(required)
         if profile is None:
             return Choice(None, closest=self.closest(required))
         return Choice(profile, self._instances[profile.name].least_loaded())
 
     def fits(self, required: Requirements) -> Profile | None:
-        """The variant that Algorithm 1 chooses; None: none fits."""
+        """Return the variant that Algorithm 1 chooses; None if no variant fits."""
         profile = self._active.first(required.latency_s, -required.accuracy)
         if profile is not None and profile.cost <= required.cost:
             return profile
@@ -176,12 +176,12 @@ class Selection:
         return profile if profile is not None and profile.start_s <= required.latency_s else None
 
     def would_fit(self, required: Requirements) -> Profile | None:
-        """The cheapest that fits if it runs, however that is; None: none does."""
+        """Return the cheapest variant that would fit if it ran; None if no variant would."""
         profile = self._cheapest.first(required.latency_s, -required.accuracy)
         return profile if profile is not None and profile.cost <= required.cost else None
 
     def snapped(self, required: Requirements) -> Requirements:
-        """The same in figures that variants have: it fits whatever this fits, and nothing else."""
+        """Return the requirements snapped to values of variants, which the same variants meet."""
         at = bisect_left(self._accuracies, required.accuracy)
         return Requirements(
             _at_most(self._latencies_s, required.latency_s),
@@ -190,10 +190,10 @@ class Selection:
         )
 
     def closest(self, required: Requirements) -> Profile | None:
-        """The variant for which one of the three has to be changed least; none if there is none.
+        """Return the variant for which a single requirement has to change least.
 
-        Where changing one does not help, the quickest of those that are accurate enough, or else
-        the most accurate.
+        If changing a single one does not help, the quickest variant with the required accuracy, or
+        else the most accurate one. None if there are no variants.
         """
         latency_s, accuracy, cost = required
         changes = [
@@ -213,7 +213,7 @@ class Selection:
 
 
 class _Order:
-    """Profiles in an order of preference, of which the first within two limits is asked for."""
+    """Profiles in an order of preference, to find the first within two limits."""
 
     __slots__ = ("_fit", "_numbers", "_profiles")
 
@@ -242,7 +242,7 @@ def _at_most(known: list[float], most: float) -> float:
 
 
 def _more(profile: Profile, required: Requirements) -> float:
-    """By which part what was asked for would have to change, the three added up."""
+    """Return the sum of the relative changes of the requirements that the profile needs."""
     latency = max(profile.latency_s / max(required.latency_s, _HARDLY) - 1, 0.0)
     accuracy = max(required.accuracy - profile.accuracy, 0.0) / max(required.accuracy, _HARDLY)
     cost = max(profile.cost / max(required.cost, _HARDLY) - 1, 0.0)

@@ -1,7 +1,7 @@
-"""A variant of a model: one way to serve an application, with what was measured of it.
+"""A variant of a model: one way to serve an application, with its measurements.
 
-INFaaS's model-variant (ATC'21): architecture, optimisation, largest batch and hardware. Nothing
-here knows requests, what runs, or what anything costs.
+This is INFaaS's model-variant (ATC'21): architecture, optimization, largest batch and hardware. It
+is independent of requests, running instances and prices.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Variant:
     """A variant and its profile.
 
     Attributes:
-        name: Unique among those of its application.
-        accuracy: Share of a validation set that it answers right.
-        latencies_s: Seconds of a batch, by batch size; the largest is the largest it takes.
-        architecture: Which network; variants of one architecture may replace one another upwards.
+        name: Name, unique within its application.
+        accuracy: Share of a validation set that it predicts correctly.
+        latencies_s: Seconds of a batch, by batch size; the largest key is the largest batch.
+        architecture: Network; variants of one architecture may replace one another upwards.
         cpu: Cores of an instance.
         gpu: Percent of a GPU of an instance.
-        memory_mb: The most memory an instance takes.
-        load_s: Seconds to load one.
+        memory_mb: Maximum memory of an instance.
+        load_s: Seconds to load an instance.
 
     Raises:
-        ConfigError: numbers that no profile has.
+        ConfigError: values that no profile can have.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Variant:
     load_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot have been measured."""
+        """Refuse values that cannot have been measured."""
         problems = Problems()
         if not 0 <= self.accuracy <= 1:
             problems.add(f"{self.name}.accuracy", self.accuracy, "a share from 0 to 1")
@@ -69,16 +69,16 @@ class Variant:
 
     @property
     def batch_max(self) -> int:
-        """The largest batch it takes."""
+        """Largest batch size."""
         return max(self.latencies_s)
 
     @property
     def saturation_rps(self) -> float:
-        """The most requests per second that one instance answers."""
+        """Maximum number of requests per second of one instance."""
         return max(batch / seconds for batch, seconds in self.latencies_s.items())
 
     def table(self) -> Table:
-        """Its latencies as a model, which interpolates between the measured batch sizes."""
+        """Return its latencies as a model, which interpolates between the measured batch sizes."""
         rows = {
             Configuration(batch, self.cpu, self.gpu): seconds
             for batch, seconds in self.latencies_s.items()

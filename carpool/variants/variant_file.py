@@ -1,11 +1,11 @@
-"""Files of variants: what `carpool register` writes, and scenarios read.
+"""Files of variants, written by `carpool register` and read by scenarios.
 
     {"app": "vision", "variants": [
       {"name": "small-int8", "architecture": "small", "accuracy": 0.71, "cpu": 1, "gpu": 0,
        "memory_mb": 120, "load_s": 0.4, "latencies_ms": {"1": 4.1, "8": 21.5}}]}
 
-An entry may have a ``file``, the model's, beside this one, and what tells the data that it was
-``measured`` with from others. Unknown keys are errors.
+An entry may have a ``file``, the path of the model relative to this file, and ``measured``, which
+identifies the data it was measured with. Unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _FILE = rules.record(
 
 
 def read_variants(path: Path) -> tuple[Variant, ...]:
-    """The variants of a file.
+    """Return the variants of a file.
 
     Raises:
-        ConfigError: everything that is wrong with it, each with its path in the file.
+        ConfigError: all errors, each with its path in the file.
     """
     problems = Problems()
     text = read_text(path, problems)
@@ -85,7 +85,7 @@ def read_variants(path: Path) -> tuple[Variant, ...]:
 
 
 def form_of(variant: Variant) -> dict[str, Any]:
-    """An entry of such a file."""
+    """Return the entry of a variant in such a file."""
     return {
         "name": variant.name,
         **({"architecture": variant.architecture} if variant.architecture else {}),
@@ -102,7 +102,7 @@ def form_of(variant: Variant) -> dict[str, Any]:
 
 
 def text_of(app: str, entries: list[dict[str, Any]]) -> str:
-    """Such a file, with an entry a line."""
+    """Return the text of such a file, with one entry per line."""
     lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
     return f'{{"app": {json.dumps(app)}, "variants": [\n{lines}\n]}}\n'
 

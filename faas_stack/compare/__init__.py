@@ -1,1 +1,1 @@
-"""``carpool compare``: policies side by side, in simulated time or on a running stack."""
+"""``carpool compare``: compare policies, in simulated time or on a running stack."""

@@ -37,11 +37,11 @@ _ABOUT = "Replay a scenario's trace on a running stack under several policies, o
 
 
 def main(argv: list[str]) -> int:
-    """Compare, print, and write a report if one is asked for.
+    """Compare policies, print the results, and write a report if requested.
 
     Raises:
-        ConfigError: flags, a scenario, a stack file or policies that cannot be used.
-        StackFailed: the stack does not run.
+        ConfigError: If flags, the scenario, the stack file or a policy are invalid.
+        StackFailed: If the stack does not run.
     """
     if "--matrix" in argv:
         return matrix.main([flag for flag in argv if flag != "--matrix"])
@@ -78,18 +78,18 @@ def live(
     requests: dict[str, Request],
     options: Sequence[str] = (),
 ) -> dict[str, ScenarioResult]:
-    """What comes of the scenario under each policy on a running stack.
+    """Return the scenario's result under each policy on a running stack.
 
     Args:
-        scenario: What comes, and what is known of the models.
+        scenario: The arrivals and the latency models.
         policies: Their names.
-        stack: The stack file; None: stand-ins that take as long as the scenario's models.
-        requests: What is sent, by function.
-        options: Further ones of ``carpool scaler run``.
+        stack: The stack file. None: stand-ins that take as long as the scenario's models.
+        requests: The request to send to each function.
+        options: Further options of ``carpool scaler run``.
 
     Raises:
-        ConfigError: the stack file cannot be used, or is of another scenario.
-        StackFailed: the stack does not run.
+        ConfigError: If the stack file is invalid or does not match the scenario.
+        StackFailed: If the stack does not run.
     """
     with _staged(scenario, stack, requests, options) as runner:
         return {policy: runner.run(policy) for policy in policies}
@@ -99,7 +99,7 @@ def live(
 def _staged(
     scenario: Scenario, stack: Path | None, requests: dict[str, Request], options: Sequence[str]
 ) -> Iterator[PolicyRunner]:
-    """What runs policies on the stack file, or on stand-ins."""
+    """Yield a runner of policies on the stack file, or on stand-ins."""
     with tempfile.TemporaryDirectory(prefix="carpool-stage-") as folder:
         if stack is None:
             say("no stack file (-f): functions that take as long as the scenario's models stand in")
@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _simulated(args: argparse.Namespace) -> list[str]:
-    """The flags that are ``carpool simulate``'s too, which reads them strictly."""
+    """Return the flags shared with ``carpool simulate``, which parses them strictly."""
     given = {"--horizon": args.horizon, "--seed": args.seed, "--report": args.report}
     texts = [text for name, value in given.items() if value for text in (name, str(value))]
     named = [text for policy in args.policy for text in ("--policy", policy)]
@@ -180,7 +180,7 @@ def _by_name(
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends like Ctrl-C: with everything stopped that was started."""
+    """Handle SIGTERM like Ctrl-C, which stops everything that was started."""
 
     def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt

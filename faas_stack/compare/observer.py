@@ -1,7 +1,7 @@
-"""Sees what runs while a trace is replayed: instances, what they have executed, what is planned.
+"""Observes a replay: running instances, executed batches and planning rounds.
 
-Instances are those that the provider lists; the scaler adds up what was executed. Both are asked
-several times a second, through the public API.
+Instances are those that the provider lists; the scaler sums up what was executed. Both are queried
+several times a second through the public API.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _OK = 200
 
 
 class Observer:
-    """Follows the functions of one run.
+    """Observer of the functions of one run.
 
     Args:
-        provider: Where functions are listed.
+        provider: Address of the provider, which lists the functions.
         scaler: Address of the scaler that plans.
-        token: What the scaler asks for.
+        token: Token that the scaler requires.
 
     Attributes:
-        unplaced: The most requests per second of each function that no room was found for.
+        unplaced: Highest rate in requests per second of each function that could not be placed.
     """
 
     def __init__(self, provider: str, scaler: str, token: str) -> None:
@@ -59,12 +59,12 @@ class Observer:
         self.unplaced: dict[str, float] = {}
 
     async def function(self, name: str) -> dict[str, Any]:
-        """All that the scaler says of a function; empty while it does not know it."""
+        """Return the scaler's status of a function. Empty if it does not know the function."""
         found: dict[str, Any] = await self._ask(self._scaler, f"/v1/functions/{name}") or {}
         return found
 
     async def planning(self) -> tuple[float, float]:
-        """Planning rounds so far, and the seconds they took."""
+        """Return the number of planning rounds so far and the seconds they took."""
         headers = self._headers[self._scaler]
         answer = await self._scaler.request("GET", "/metrics", headers, b"", _TIMEOUT_S)
         lines = [line.split() for line in answer.body.decode().splitlines() if line[:1] != "#"]
@@ -77,7 +77,7 @@ class Observer:
         records: Mapping[str, FunctionRecord],
         ledgers: Mapping[str, Sequence[CompareOutcomes]],
     ) -> None:
-        """Record what there is until cancelled, and the requests that had to wait."""
+        """Record instances, and requests without a ready instance, until cancelled."""
         began_s = before_s = time.perf_counter()
         while True:
             await asyncio.sleep(max(0.0, before_s + _PERIOD_S - time.perf_counter()))
@@ -91,7 +91,7 @@ class Observer:
             before_s = now_s
 
     async def bill(self, record: FunctionRecord, prices: Prices, before: Mapping[str, Any]) -> None:
-        """Add what executing has cost since the scaler said ``before``."""
+        """Add the cost of the executions since the scaler's status ``before``."""
         name, total, billing = record.function.name, record.total, cost.billing(prices)
         after = await self.function(name)
         for kind_name, exec_s in after.get("exec_s", {}).items():
@@ -112,7 +112,7 @@ class Observer:
     async def _instances(
         self, names: Iterable[str]
     ) -> dict[str, list[tuple[InstanceClass, int, int]]]:
-        """The classes of each function, with how many instances there are and how many answer."""
+        """Return the classes of each function with the numbers of instances, total and ready."""
         found: dict[str, list[tuple[InstanceClass, int, int]]] = {name: [] for name in names}
         for document in await self._ask(self._provider, "/system/functions") or []:
             status = Status.of(document)
@@ -137,7 +137,7 @@ def _note(
     listed: Sequence[tuple[InstanceClass, int, int]],
     times: tuple[float, float, float],
 ) -> None:
-    """A function between two looks at it."""
+    """Record the state of a function between two polls."""
     began_s, before_s, now_s = times
     took_s, there, ready = now_s - before_s, 0, 0
     for kind, replicas, available in listed:

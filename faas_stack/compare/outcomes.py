@@ -1,4 +1,4 @@
-"""Outcomes of the requests of one application: the load engine's tally, in a run's account."""
+"""Outcomes of one application's requests: the load engine's tally, converted to run results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class CompareOutcomes(Tally):
 
     Attributes:
         app: Its name.
-        served: The same, as a simulation counts them.
-        asleep_s: When the function was last seen without a ready instance, in the clock's seconds.
+        served: The same counts in the form of a simulation.
+        asleep_s: When the function last had no ready instance, on the clock in seconds.
     """
 
     app: str = "*"
@@ -29,7 +29,7 @@ class CompareOutcomes(Tally):
     asleep_s: float = 0.0
 
     def answered(self, status: int, latency_s: float, batch: int) -> None:
-        """An answer came."""
+        """Count a response."""
         Tally.answered(self, status, latency_s, batch)
         served = self.served
         served.cold += time.perf_counter() - latency_s <= self.asleep_s
@@ -50,7 +50,7 @@ class CompareOutcomes(Tally):
         served.miss(self.app)
 
     def failed(self, why: str) -> None:
-        """No answer came."""
+        """Count a request without a response."""
         Tally.failed(self, why)
         self.served.failed += 1
         self.served.miss(self.app)

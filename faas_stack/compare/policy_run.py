@@ -1,7 +1,7 @@
-"""One policy on a running stack: warm up, replay the trace, count.
+"""Runs one policy on a running stack: warm up, replay the trace, count.
 
-Every policy gets its own stack, started again, and the same requests at the same times: those
-that a simulation of the scenario with the same seed would have.
+Every policy gets a newly started stack and the same requests at the same times, namely those of a
+simulation of the scenario with the same seed.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _LAST_WORD_S = 1.5  # until the fronts have reported what they did
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent to a function: ``POST /function/NAME`` with a path behind it, and a body."""
+    """Request to a function: ``POST /function/NAME`` followed by a path, and a body."""
 
     path: str = ""
     body: bytes = b""
 
     def to_bytes(self, host: str, function: str, app: str) -> bytes:
-        """The request as it is written to a socket."""
+        """Return the request as bytes for a socket."""
         kind = "application/json" if self.body[:1] in (b"{", b"[") else "application/octet-stream"
         head = (
             f"POST /function/{function}{self.path} HTTP/1.1\r\nhost: {host}\r\n"
@@ -67,11 +67,11 @@ class PolicyRunner:
     """Runs policies, one after another.
 
     Args:
-        scenario: What runs where, and what comes.
+        scenario: The functions and the arrivals.
         stack: The stack file.
-        requests: What is sent, by function.
-        options: Further ones of ``carpool scaler run``.
-        confined: Instances are held to their sizes, and to what this machine has.
+        requests: The request to send to each function.
+        options: Further options of ``carpool scaler run``.
+        confined: Whether instances are limited to their sizes and to the capacity of this machine.
     """
 
     def __init__(
@@ -90,10 +90,11 @@ class PolicyRunner:
         self._partition = "on" if confined else "off"
 
     def run(self, policy: str) -> ScenarioResult:
-        """What comes of the trace under ``policy``.
+        """Return the result of the trace under ``policy``.
 
         Raises:
-            StackFailed: the stack does not start, does not become steady, or answers with errors.
+            StackFailed: If the stack does not start, does not become steady, or responds with
+                errors.
         """
         with tempfile.TemporaryDirectory(prefix="carpool-compare-") as folder:
             options = [
@@ -111,7 +112,7 @@ class PolicyRunner:
 
 
 class _Run:
-    """One policy's run on a stack that is there."""
+    """One policy's run on a running stack."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class _Run:
         self._observer = Observer(found["url"], found["scaler"], token)
 
     async def outcome(self, policy: str) -> ScenarioResult:
-        """Warm up, replay, count."""
+        """Warm up, replay the trace, and return the result."""
         scenario, observer = self._scenario, self._observer
         say(f"{policy}: warming up")
         await self._warm_up()
@@ -156,7 +157,7 @@ class _Run:
         )
 
     async def _warm_up(self) -> None:
-        """The load that the trace begins with, until what it takes is there and has settled."""
+        """Send the trace's initial load until the planned instances are ready and steady."""
         began_s = steady_s = time.perf_counter()
         while time.perf_counter() - steady_s < _STEADY_S:
             await self._load_for(_STRETCH_S)
@@ -170,10 +171,10 @@ class _Run:
                 raise StackFailed(message)
 
     async def _unsteady(self) -> list[str]:
-        """Why each function is not ready for its trace yet; empty: it is.
+        """Return why each function is not ready for its trace yet. Empty texts if it is.
 
         Raises:
-            StackFailed: one will not be, however long one waits.
+            StackFailed: If a function is refused its instances, so that waiting does not help.
         """
         said = {
             each.name: await self._observer.function(each.name) for each in self._scenario.functions
@@ -187,7 +188,7 @@ class _Run:
         return [_not_ready(name, one) for name, one in said.items()]
 
     async def _load_for(self, duration_s: float) -> None:
-        """An even load as at the trace's beginning; answers that are errors end the run."""
+        """Send evenly spaced requests at the trace's initial rate; error responses end the run."""
         runs, ledgers = [], []
         for function, app in self._apps():
             rate_rps = app.arrivals.rate(0.0)
@@ -203,7 +204,7 @@ class _Run:
     async def _replay(
         self, policy: str, records: Mapping[str, FunctionRecord]
     ) -> dict[str, list[CompareOutcomes]]:
-        """Send the whole trace."""
+        """Send the whole trace and return the outcomes by function."""
         scenario = self._scenario
         processes = [app.arrivals for _, app in self._apps()]
         drawn = Arrivals(processes, scenario.horizon_s, scenario.seed).take(scenario.horizon_s)
@@ -245,7 +246,7 @@ class _Run:
 
 
 def _not_ready(name: str, said: Mapping[str, Any]) -> str:
-    """Why a function of which the scaler says this is not ready yet; empty: it is."""
+    """Return why a function with this status is not ready yet. Empty if it is."""
     if said.get("refused"):
         return f"{name} cannot get its instances: {' '.join(said['refused'])}"
     if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
@@ -257,7 +258,7 @@ def _not_ready(name: str, said: Mapping[str, Any]) -> str:
 
 
 def _settle(record: FunctionRecord, ledgers: Sequence[CompareOutcomes]) -> None:
-    """Bring the applications' requests into the function's record."""
+    """Add the applications' requests to the function's record."""
     record.requests_by_app.clear()
     for ledger in ledgers:
         record.requests_by_app[ledger.app] += ledger.requests

@@ -1,7 +1,7 @@
-"""The stack that policies are compared on: a user's own, or stand-ins for a scenario's models.
+"""The stack to compare policies on: the user's own, or stand-ins for a scenario's models.
 
-A user's stack file is taken as it is. Its functions of the scenario have to be what the scenario
-says they are, or the comparison would be of something else.
+A user's stack file is used unchanged. Its functions must match the scenario's, or the comparison
+would measure something else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCALED = "openfaas"  # any policy but fixed; which one it is says the scaler's 
 
 
 def write_stand_ins(scenario: Scenario, folder: Path) -> Path:
-    """Write a stack with a function for each of the scenario's, which takes as long as its model.
+    """Write a stack with one function per function of the scenario that takes as long as its model.
 
     Returns:
         The stack file.
@@ -52,10 +52,10 @@ def write_stand_ins(scenario: Scenario, folder: Path) -> Path:
 
 
 def check(scenario: Scenario, path: Path) -> None:
-    """Whether a stack file's functions are the scenario's.
+    """Check that a stack file's functions match the scenario's.
 
     Raises:
-        ConfigError: it cannot be used, or where they differ, all of it together.
+        ConfigError: If the file is invalid, or with all differences together.
     """
     stack = stack_file.load(path)
     known = {function.name: function for function in stack.functions}
@@ -77,7 +77,7 @@ def check(scenario: Scenario, path: Path) -> None:
 def _differences(
     function: Function, settings: FunctionSettings
 ) -> list[tuple[str, object, object]]:
-    """Label, what it says and what the scenario says, where the two differ."""
+    """Return the label, the function's value and the scenario's for each difference."""
     names = sorted(app.name for app in settings.apps)
     found: list[tuple[str, object, object]] = []
     if abs((settings.slo_s or 0.0) - function.slo_s) > 1e-9:  # noqa: PLR2004  seconds

@@ -1,7 +1,7 @@
-"""The handler that stands in for a model: it takes as long as the model would, doing nothing.
+"""The handler that stands in for a model: it takes as long as the model, without doing any work.
 
 A copy of this file is a function's ``handler.py``, with the function's latency model beside it. It
-runs in the stack's own interpreter, which has written the model down a moment before.
+runs in the stack's own interpreter, which has just written the model file.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _SIZE = {"carpool_cpu": 1.0, "carpool_gpu": 0.0}  # and what it is where nothing
 
 
 def load() -> None:
-    """Take as long as the model does to load."""
+    """Sleep for as long as the model takes to load."""
     time.sleep(_model().load_s)  # noqa: TID251  it stands for work
 
 
 def handle_batch(items: Sequence[Any]) -> list[str]:
-    """Take the time of a batch of so many on an instance of this size.
+    """Sleep for the execution time of a batch of this size on an instance of this size.
 
     Raises:
-        LookupError: the model does not know how long that is.
+        LookupError: If the model does not know this time.
     """
     cpu, gpu = (float(os.environ.get(name) or unset) for name, unset in _SIZE.items())
     exec_s = _model().predict(len(items), cpu, gpu)

@@ -1,1 +1,1 @@
-"""``carpool demo``: real models, real predictions, one load under two batch policies."""
+"""``carpool demo``: serve real models, check their predictions, and compare two batch policies."""

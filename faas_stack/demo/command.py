@@ -29,7 +29,7 @@ _INTERRUPT_EXIT = 130
 
 
 def main(argv: list[str]) -> int:
-    """Run the demonstration."""
+    """Run the demonstration and return the exit code."""
     about = "serve real models on this machine and compare batching policies, in about a minute"
     argparse.ArgumentParser(prog="carpool demo", description=about).parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way, clear up
@@ -53,7 +53,7 @@ def _tell() -> int:
 
 
 def _serve(examples: Path) -> bool:
-    """Everything that is told while models are there; whether each prediction was right."""
+    """Run and narrate the steps that need the models; return whether all predictions were right."""
     _say("   filetype  what kind of file is this? (the trained model of Google's Magika)")
     _say("   resnet50  ResNet-50 with random weights, for its arithmetic")
     _say("   wide      a 512-4096-4096-512 network with random weights, for its memory traffic\n")

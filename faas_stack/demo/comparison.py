@@ -1,8 +1,8 @@
-"""The same load on two functions that differ in one setting, and its results, in words.
+"""Sends the same load to two functions that differ in one setting, and describes the results.
 
-Fair by construction: the same arrivals (rate, seed, duration), rounds taken in turn so that a
-passing disturbance hits both, a pause-free warm-up before each round, one rate for both. The rate
-comes from a short calibration with as many callers as keep an instance busy.
+Fair by construction: the same arrivals (rate, seed, duration), rounds in turn so that a passing
+disturbance affects both, a warm-up before each round without a pause, one rate for both. The rate
+comes from a short calibration with enough callers to keep an instance busy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TIMEOUT = "1s"  # a client that waited five times the SLO has left; it also emp
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What is compared: functions by the name of their policy, and the load they both get."""
+    """Functions to compare by the name of their policy, and the load that both get."""
 
     address: str
     functions: dict[str, str]
@@ -45,14 +45,14 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What one policy achieved over all its rounds."""
+    """Results of one policy over all its rounds."""
 
     policy: str
     tally: Tally
 
 
 async def calibrate(contest: Contest, seconds: float = 1.5) -> dict[str, float]:
-    """Good answers a second of each function while enough callers keep it busy."""
+    """Return each function's good responses per second while enough callers keep it busy."""
     return {
         policy: await _busy_rate(contest, function, seconds)
         for policy, function in contest.functions.items()
@@ -60,10 +60,10 @@ async def calibrate(contest: Contest, seconds: float = 1.5) -> dict[str, float]:
 
 
 def choose_rate(capacities: dict[str, float]) -> tuple[float, bool]:
-    """A rate for both, and whether it is one that only the faster can carry.
+    """Return a rate for both functions, and whether only the faster one can sustain it.
 
-    Between two capacities that differ, their geometric mean overloads the slower by the factor
-    that it leaves the faster in reserve. Where they do not differ, both can carry the rate.
+    The geometric mean of two different capacities overloads the slower function by the factor that
+    it leaves the faster one in reserve. If they do not differ, both can sustain the rate.
     """
     slow, fast = min(capacities.values()), max(capacities.values())
     if fast < _WORTHWHILE * slow:
@@ -72,7 +72,7 @@ def choose_rate(capacities: dict[str, float]) -> tuple[float, bool]:
 
 
 async def run_rounds(contest: Contest, rate_rps: float) -> list[PolicyResult]:
-    """Rounds in turn; one result for each policy."""
+    """Run the rounds in turn and return one result per policy."""
     results = [PolicyResult(policy, Tally()) for policy in contest.functions]
     for turn in range(contest.rounds):
         for result in results:
@@ -90,7 +90,7 @@ async def run_rounds(contest: Contest, rate_rps: float) -> list[PolicyResult]:
 
 
 def table(results: Sequence[PolicyResult], slo: str) -> str:
-    """The figures side by side."""
+    """Return a table of the results side by side."""
     lines = [
         f"  {'policy':<10}{'throughput':>14}{'p50':>10}{'p99':>10}{f'over {slo}':>14}{'batch':>8}"
     ]
@@ -106,10 +106,10 @@ def table(results: Sequence[PolicyResult], slo: str) -> str:
 
 
 def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
-    """What the table says, in a sentence; ratios are left to the reader.
+    """Return the results as a sentence, without ratios.
 
-    Near the SLO a ratio of answers in time would flatter: a queue that overflows answers most
-    requests a moment too late, so it would compare a few with many.
+    Near the SLO, a ratio of requests answered in time would be misleading: a queue that overflows
+    answers most requests slightly too late, so a few would be compared with many.
     """
     said = []
     for result in results:

@@ -1,4 +1,4 @@
-"""Predictions of the demonstration, each held against a reference: magika, ONNX Runtime itself."""
+"""Predictions of the demonstration, each checked against a reference: magika or ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FURTHER_ATTEMPTS = 9
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer: what was asked, what was answered, whether it is right, in which batch."""
+    """One prediction: the input, the output, whether it is right, and the size of its batch."""
 
     asked: str
     answered: str
@@ -48,7 +48,7 @@ class Prediction:
 
 
 async def filetypes(address: str) -> list[Prediction]:
-    """What kinds of files are these: all asked at once, compared with the magika package."""
+    """Classify several files at once and compare the results with the magika package."""
     from magika import Magika  # noqa: PLC0415 - slow to import, and only needed here
 
     files = {name: (ROOT / name).read_bytes() for name in _FILES if (ROOT / name).is_file()}
@@ -67,7 +67,7 @@ async def filetypes(address: str) -> list[Prediction]:
 
 
 async def image(address: str, examples: Path) -> Prediction:
-    """A generated image through ResNet-50, compared with the model run directly."""
+    """Classify a generated image with ResNet-50 and compare with the model run directly."""
     import numpy as np  # noqa: PLC0415 - the stack itself does without
 
     waves = np.sin(np.linspace(0, 12, 224, dtype=np.float32))
@@ -82,7 +82,7 @@ async def image(address: str, examples: Path) -> Prediction:
 
 
 async def vectors(address: str, examples: Path, count: int = 64) -> Prediction:
-    """Many different vectors at once, each compared with the model run on it alone."""
+    """Send many different vectors at once and compare each with the model run on it alone."""
     import numpy as np  # noqa: PLC0415
 
     rows = np.random.default_rng(4).standard_normal((count, 1, 512)).astype(np.float32)
@@ -101,7 +101,7 @@ async def vectors(address: str, examples: Path, count: int = 64) -> Prediction:
 
 
 def tensor_body(name: str, shape: Sequence[int], data: Sequence[float]) -> bytes:
-    """Body of an Open Inference Protocol v2 request with one FP32 tensor."""
+    """Return the body of an Open Inference Protocol v2 request with one FP32 tensor."""
     tensor = {"name": name, "datatype": "FP32", "shape": list(shape), "data": list(data)}
     return json.dumps({"inputs": [tensor]}).encode()
 
@@ -142,7 +142,7 @@ _sessions: dict[Path, Any] = {}
 
 
 def _run(function: Path, array: Any) -> Any:  # noqa: ANN401 - numpy stays optional
-    """The model alone, on one thread as the function has."""
+    """Run the model directly, on one thread like the function."""
     import onnxruntime  # noqa: PLC0415
 
     if function not in _sessions:

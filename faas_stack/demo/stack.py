@@ -1,6 +1,6 @@
-"""What the demonstration runs on: the example models, and ``carpool up`` as its own program.
+"""The environment of the demonstration: the example models, and ``carpool up`` as a subprocess.
 
-Everything written goes to a folder that is removed at the end.
+All files are written to a folder that is removed at the end.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _FUNCTION = """\
 
 
 class DemoFailed(CarpoolError):
-    """The demonstration cannot continue."""
+    """Raised when the demonstration cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The stack, ready.
+    """A stack that is ready.
 
     Attributes:
         address: ``HOST:PORT`` of the provider.
@@ -64,13 +64,13 @@ class Running:
 
 @contextmanager
 def models() -> Iterator[Path]:
-    """The examples with their models, built where they are not there yet.
+    """Provide the examples with their models, building models that are missing.
 
     Yields:
-        Their folder: a checkout's own, or for a wheel a copy that is removed at the end.
+        Their folder: the checkout's own, or for a wheel a copy that is removed at the end.
 
     Raises:
-        DemoFailed: a model cannot be built.
+        DemoFailed: If a model cannot be built.
     """
     with tempfile.TemporaryDirectory(prefix="carpool-demo-") as folder:
         root = ROOT
@@ -94,13 +94,13 @@ def _build(root: Path) -> None:
 
 @contextmanager
 def up(examples: Path) -> Iterator[Running]:
-    """Run the stack for the length of the ``with`` block.
+    """Run the stack for the duration of the ``with`` block.
 
     Args:
         examples: The folder with the functions.
 
     Raises:
-        StackFailed: it does not become ready; carries what it said.
+        StackFailed: If it does not become ready; contains its output.
     """
     with tempfile.TemporaryDirectory(prefix="carpool-demo-") as folder:
         stack = Path(folder) / "stack.yaml"

@@ -1,1 +1,1 @@
-"""What ``carpool doctor`` checks, one function a check; `faas_stack.doctor.rules` lists them."""
+"""Checks of ``carpool doctor``, one function per check; `faas_stack.doctor.rules` lists them."""

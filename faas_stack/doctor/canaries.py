@@ -1,4 +1,4 @@
-"""Functions that are to answer a share of another one's calls."""
+"""Checks of functions that serve a share of another function's calls."""
 
 from __future__ import annotations
 

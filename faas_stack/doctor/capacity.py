@@ -1,4 +1,4 @@
-"""Whether what functions ask of the machine is there."""
+"""Checks whether the machine has the resources that functions request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def too_little_room(case: Case) -> Iterator[Problem]:
 
 
 def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[Problem]:
-    """What the provider would say, were the functions before it there already."""
+    """Yield the provider's objections, assuming that all previous functions are deployed."""
     name, each = f"functions.{function_context.function.name}", _size(function_context)
     count = function_context.settings.scale_min if function_context.settings else 1
     try:
@@ -49,7 +49,7 @@ def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[
 
 
 def _size(function_context: FunctionContext) -> Resources:
-    """What one instance asks for of cores and memory; nothing, if that cannot be read."""
+    """Return the cores and memory that one instance requests; none if they cannot be read."""
     function = function_context.function
     deployment = Deployment(
         function.name,

@@ -1,4 +1,4 @@
-"""Whether a Kubernetes cluster takes the functions, and leaves their scaling to the scaler."""
+"""Checks whether a Kubernetes cluster admits the functions and leaves scaling to the scaler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def autoscaled_twice(case: Case) -> Iterator[Problem]:
 
 
 def _is_of(deployment: str, found: FunctionContext) -> bool:
-    """Whether a Deployment is a function's, or a class's of it."""
+    """Return whether a Deployment belongs to a function or to one of its classes."""
     name = found.function.name
     return deployment == object_name(name) or deployment.startswith(f"{name}--")
 

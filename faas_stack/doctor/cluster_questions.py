@@ -1,7 +1,7 @@
-"""Asks a cluster what ``carpool doctor --kubernetes`` examines. Nothing in it is changed.
+"""Queries a cluster for ``carpool doctor --kubernetes`` without changing it.
 
-Pods are sent to the API server as a dry run, which asks all that admits pods and stores nothing.
-What this user may not ask for stays unknown, and is no finding.
+Pods are sent to the API server as a dry run, which passes all admission checks and stores nothing.
+What this user may not query stays unknown and is no finding.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _AUTOSCALERS = {
 
 
 def namespace_of(found: FunctionContext) -> str:
-    """Where a function is deployed."""
+    """Return the namespace in which a function is deployed."""
     return found.function.namespace or DEFAULT_NAMESPACE
 
 
 def size_of(found: FunctionContext) -> Size:
-    """What one instance of a function asks for; nothing, if that cannot be read."""
+    """Return the size that one instance of a function requests; zero if it cannot be read."""
     try:
         each = Resources.of(_deployment(found))
     except CarpoolError:  # which reading the file finds
@@ -63,15 +63,15 @@ def size_of(found: FunctionContext) -> Size:
 
 
 def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> ClusterState:
-    """What the cluster says.
+    """Return the state of the cluster.
 
     Args:
-        api: of the cluster.
-        contexts: the functions.
-        home: the namespace that Carpool is installed in.
+        api: API of the cluster.
+        contexts: The functions.
+        home: Namespace in which Carpool is installed.
 
     Raises:
-        KubernetesApiError: it cannot be reached.
+        KubernetesApiError: If the cluster cannot be reached.
     """
     api.call("GET", "/version")  # what comes after may be forbidden, and this is not
     namespaces = sorted({namespace_of(found) for found in contexts})
@@ -93,7 +93,7 @@ def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> C
 
 
 def _no_namespace(api: KubernetesApi, name: str) -> str:
-    """Why a namespace is none of functions; empty if it is one."""
+    """Return why a namespace is not one for functions. Empty if it is."""
     try:
         found = api.call("GET", f"/api/v1/namespaces/{quote(name, safe='')}")
     except KubernetesApiError as error:
@@ -148,7 +148,7 @@ def _deployment(found: FunctionContext) -> Deployment:
 
 
 def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...]:
-    """With what these functions have now as if it were free: it is asked for again."""
+    """Return the nodes, counting what these functions use now as free, as it is requested again."""
     own = ",".join(f"{FUNCTION}!={found.function.name}" for found in contexts)
     others = {"labelSelector": own}
     try:
@@ -169,7 +169,7 @@ def _missing_rights(api: KubernetesApi, account: str, namespace: str) -> Iterato
 
 
 def _may(api: KubernetesApi, account: str, attributes: dict[str, str]) -> bool:
-    """Whether an account may do something; so it may where this user cannot ask."""
+    """Return whether an account has a permission; True if this user may not ask."""
     _, _, namespace, _ = account.split(":")
     groups = ["system:authenticated", "system:serviceaccounts"]
     review = {
@@ -189,7 +189,7 @@ def _may(api: KubernetesApi, account: str, attributes: dict[str, str]) -> bool:
 
 
 def _unpinned(api: KubernetesApi) -> Iterator[str]:
-    """Nodes whose kubelet says that it has no static CPU manager."""
+    """Yield the nodes whose kubelet reports that it has no static CPU manager."""
     with suppress(KubernetesApiError):
         for node in api.objects("/api/v1/nodes"):
             name = node["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""What a Kubernetes cluster says of itself, as ``carpool doctor --kubernetes`` examines it."""
+"""State of a Kubernetes cluster as ``carpool doctor --kubernetes`` checks it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Autoscaler", "ClusterState"]
 
 @dataclass(frozen=True, slots=True)
 class Autoscaler:
-    """What sets the replicas of a Deployment, beside the scaler."""
+    """An object other than the scaler that sets the replicas of a Deployment."""
 
     kind: str
     namespace: str
@@ -23,15 +23,15 @@ class Autoscaler:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What the checks look at.
+    """State of a cluster for the checks.
 
     Attributes:
-        autoscalers: those that scale Deployments.
-        namespaces: why one of functions is none, by its name; those that are one are left out.
-        refusals: what was said to the pods that are not admitted, by function.
-        nodes: the servers, with what is left of them for these functions.
-        missing_rights: of an account, what it may not do.
-        unpinned: nodes that give no pod cores of its own; empty where unknown.
+        autoscalers: Autoscalers of Deployments.
+        namespaces: Why a namespace is not one for functions, by name; without those that are.
+        refusals: Functions whose pods are not admitted, with the message.
+        nodes: The nodes with the capacity that is left for these functions.
+        missing_rights: Accounts with a permission that they lack.
+        unpinned: Nodes without exclusive cores for pods; empty if unknown.
     """
 
     autoscalers: tuple[Autoscaler, ...] = ()

@@ -34,10 +34,10 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Examine a stack file; 0: nothing found, 1: something was.
+    """Check a stack file; return 0 without findings and 1 otherwise.
 
     Raises:
-        ConfigError: the stack file, the compose file or an option cannot be read.
+        ConfigError: If the stack file, the compose file or an option cannot be read.
     """
     args = _parser().parse_args(argv)
     path = args.yaml or stack_file.default_path()

@@ -1,6 +1,6 @@
-"""A compose file, read for what matters to functions: gateway, AlertManager, the provider's GPUs.
+"""Reads what concerns functions from a compose file: gateway, AlertManager, the provider's GPUs.
 
-Compose's own reader is Compose; what it would refuse is not looked for here.
+It does not validate the file, as Compose itself does that.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _PROVIDER = re.compile(r"\bprovider\s+docker\b")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service.
+    """A service of a compose file.
 
     Attributes:
-        command: entry point and command, joined by blanks.
-        starts: whether it starts with the others: it has no profile, or one that is chosen.
+        command: Entry point and command, joined by spaces.
+        starts: Whether it starts by default: it has no profile, or one that is active.
     """
 
     name: str
@@ -50,30 +50,30 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Compose:
-    """A compose file's services by name."""
+    """Services of a compose file by name."""
 
     path: Path
     services: Mapping[str, Service]
 
     @property
     def started(self) -> list[Service]:
-        """Those that start."""
+        """Services that start."""
         return [service for service in self.services.values() if service.starts]
 
     @property
     def gateway(self) -> Service | None:
-        """OpenFaaS's gateway, if it starts."""
+        """The OpenFaaS gateway. None if it does not start."""
         return next((s for s in self.started if _GATEWAY.search(s.image)), None)
 
     @property
     def alert_managers(self) -> tuple[str, ...]:
-        """Where there is an AlertManager."""
+        """Places in the file that start an AlertManager."""
         found = [s.name for s in self.started if _ALERT_MANAGER.search(s.image)]
         return tuple(f"{self.path}: services.{name}.image" for name in found)
 
     @property
     def gpus(self) -> int | None:
-        """How many the provider has; None if there is no provider of Carpool's."""
+        """Number of GPUs of the provider. None without a Carpool provider."""
         if self._provider is None:
             return None
         found = _GPUS.search(self._provider.command)
@@ -81,7 +81,7 @@ class Compose:
 
     @property
     def scaler(self) -> str:
-        """Where Carpool's provider says that the scaler is; empty if it does not."""
+        """Address of the scaler in the options of Carpool's provider. Empty if it is not given."""
         found = _SCALER.search(self._provider.command) if self._provider else None
         return found[1] if found else ""
 
@@ -94,7 +94,7 @@ def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:
     """Read the file at ``path``, with variables taken from ``env``.
 
     Raises:
-        ConfigError: it is not one.
+        ConfigError: If it is not a compose file.
     """
     problems = Problems()
     text = substitute(read_text(path, problems) or "", env, str(path), problems)

@@ -1,6 +1,6 @@
-"""What is examined: a stack file's functions with their settings, and what is known around them.
+"""Input of the checks: a stack file's functions, their settings, and their environment.
 
-Checks look at a `Case` and say what they find as `Problem`s; they read no file and ask nobody.
+Checks look at a `Case` and report `Problem`s; they read no files and query no servers.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ __all__ = ["Case", "FunctionContext", "Surroundings", "duration_s"]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is known of the place where the functions go; nothing of it needs to be.
+    """Known facts about the environment in which the functions are deployed; all are optional.
 
     Attributes:
-        community: why they are taken to go to OpenFaaS Community Edition; empty if they are not.
-        gateway: what the gateway's environment says; None if unknown.
-        gateway_name: how findings call that environment.
-        upstream_timeout_s: how long the gateway waits for a function.
-        alert_managers: where there is one, in words.
-        gpus: of the provider; None if unknown.
-        machine: what the provider has (``cpus``, ``gpus``, ``memory_mb``); None if it does not say.
-        provider: the provider's name and kind; empty if unknown.
-        scaler: where the provider tells functions that their scaler is; empty: it does not.
-        deployed: names of functions that are there already; None if nobody has asked.
-        complaints: what the scaler that runs for the stack is not content with, by function.
-        silent: why the scaler at an address of the stack file is not reached.
-        troubles: what was to be asked and did not answer, and why.
-        cluster: what a Kubernetes cluster says of itself; None if none was asked.
+        community: Why the target is assumed to be OpenFaaS Community Edition; empty if it is not.
+        gateway: The gateway's environment variables; None if unknown.
+        gateway_name: Name of that environment in findings.
+        upstream_timeout_s: How long the gateway waits for a function.
+        alert_managers: Where an AlertManager runs, in words.
+        gpus: Number of GPUs of the provider; None if unknown.
+        machine: Capacity of the provider (``cpus``, ``gpus``, ``memory_mb``); None if unknown.
+        provider: The provider's name and kind; empty if unknown.
+        scaler: Address of the scaler that the provider tells functions; empty if it tells none.
+        deployed: Names of functions that are already deployed; None if unknown.
+        complaints: Problems that the running scaler of the stack reports, by function.
+        silent: Why the scaler at an address of the stack file is not reached.
+        troubles: Option, address and reason of each query that failed.
+        cluster: State of the Kubernetes cluster; None if none was queried.
     """
 
     community: str = ""
@@ -64,14 +64,14 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class FunctionContext:
-    """One function; ``settings`` is None where they cannot be read, which is said elsewhere."""
+    """A function; ``settings`` is None if they cannot be read, which another check reports."""
 
     function: StackFunction
     settings: FunctionSettings | None
 
     @classmethod
     def of(cls, function: StackFunction) -> FunctionContext:
-        """Read what can be read."""
+        """Return the context of a function, with its settings if they can be read."""
         settings = None
         with suppress(ConfigError):
             settings = function_settings.read(
@@ -81,7 +81,7 @@ class FunctionContext:
 
     @property
     def exec_timeout_s(self) -> float:
-        """How long one batch may take; ``inf`` where 0 says that there is no limit."""
+        """Time limit of a batch; ``inf`` if it is set to 0, which means no limit."""
         told = {k: v for k, v in self.function.environment.items() if k == "exec_timeout"}
         with suppress(ConfigError):  # which is said elsewhere
             return Options.from_env(told).exec_timeout_s
@@ -89,7 +89,7 @@ class FunctionContext:
 
     @property
     def objectives(self) -> dict[str, float]:
-        """Latency objectives by the name of what sets them."""
+        """Latency objectives by the name of the setting."""
         if self.settings is None:
             return {}
         found = {"com.carpool.slo": self.settings.slo_s} if self.settings.slo_s else {}
@@ -97,15 +97,15 @@ class FunctionContext:
 
     @property
     def scaled(self) -> bool:
-        """Whether its instances are a scaler's."""
+        """Whether a scaler manages its instances."""
         return self.settings is not None and self.settings.scale_policy != "fixed"
 
     def env(self, name: str) -> str:
-        """How findings call a variable of its environment."""
+        """Return the name of an environment variable of the function in findings."""
         return f"functions.{self.function.name}.environment.{name}"
 
     def label(self, name: str) -> str:
-        """How findings call one of its labels, or the annotation of that name."""
+        """Return the name of a label, or of the annotation with that name, in findings."""
         kind = "labels" if name in self.function.labels else "annotations"
         kind = kind if name in getattr(self.function, kind) else "labels"
         return f"functions.{self.function.name}.{kind}.{name}"
@@ -113,7 +113,7 @@ class FunctionContext:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A stack file and its surroundings."""
+    """A stack file and its environment."""
 
     stack: StackFile
     contexts: tuple[FunctionContext, ...]
@@ -121,7 +121,10 @@ class Case:
 
 
 def duration_s(text: str) -> float | None:
-    """Seconds as the watchdog and the gateway read them: whole seconds too; None if neither."""
+    """Return seconds as the watchdog and the gateway parse them. None if the text is invalid.
+
+    A number without a unit means whole seconds.
+    """
     try:
         return durations.parse_lenient(text.strip())
     except durations.DurationError:

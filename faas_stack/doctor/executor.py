@@ -1,4 +1,4 @@
-"""Whether a function's executor suits its model, by the model's profile; nothing is run."""
+"""Checks whether a function's executor suits its model, by the model's profile; nothing is run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> Ex
 
 
 def _profiled(path: Path) -> OperatorLatencyModel | None:
-    """The model's times: measured by `carpool profile`, or predicted by its operators."""
+    """Return the model's times, measured by `carpool profile` or predicted from its operators."""
     try:
         return read_operators(path)
     except (ConfigError, ImportError):  # nothing is known of it, which is no fault

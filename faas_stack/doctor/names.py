@@ -1,4 +1,4 @@
-"""Labels that nobody reads, and OpenFaaS's own where they do harm or nothing."""
+"""Checks for labels that nothing reads, and for OpenFaaS labels that do harm or have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function's environment tells sidecar, watchdog and handler, and what they make of it."""
+"""Checks of the environment that a function gives to sidecar, watchdog and handler."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _nearly(name: str) -> str:
 
 
 def _close(name: str) -> bool:
-    """Whether a letter or two are missing, added or exchanged."""
+    """Return whether a name differs by one or two letters from a variable of the watchdog."""
     return any(
         abs(len(name) - len(known)) <= 1 and _differing(name, known) <= 2  # noqa: PLR2004
         for known in _WATCHDOG
@@ -107,7 +107,7 @@ def refused_batches(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def _at_once(function_context: FunctionContext) -> tuple[int, str]:
-    """Most batches that an instance holds, and why."""
+    """Return the maximum number of batches that an instance holds, and the reason."""
     settings = function_context.settings
     if settings is None or settings.executor != "lazy":
         return _PIPELINED, "a quick handler gets the next batch while it works on one"
@@ -153,7 +153,7 @@ def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def _names(node: ast.stmt) -> Iterator[str]:
-    """What a statement of a module gives a name to."""
+    """Yield the names that a statement of a module defines."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name
     elif isinstance(node, ast.Import | ast.ImportFrom):

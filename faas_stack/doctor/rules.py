@@ -1,7 +1,7 @@
 """The checks of ``carpool doctor``, in the order of their findings.
 
-A check's name is what findings are shown with; its promise, the first line of its function's
-docstring, is what docs/doctor.md lists.
+Findings are shown with the name of their check. The first line of the docstring of a check's
+function is its promise, which docs/doctor.md lists.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check has found."""
+    """A problem that a check has found."""
 
     check: str
     problem: Problem
 
 
 def examine(case: Case) -> Iterator[Finding]:
-    """Everything that the checks find."""
+    """Yield the findings of all checks."""
     for function_context in case.contexts:
         for name, check in FUNCTION.items():
             yield from (Finding(name, problem) for problem in check(function_context))
@@ -88,7 +88,7 @@ def examine(case: Case) -> Iterator[Finding]:
 
 
 def promises() -> dict[str, str]:
-    """What holds where a check finds nothing, by the check's name."""
+    """Return what holds if a check finds nothing, by the check's name."""
     checks = {**FUNCTION, **CASE}
     said = {name: (inspect.getdoc(check) or "").split("\n\n")[0] for name, check in checks.items()}
     return {READING: _READING_PROMISE, **{name: " ".join(t.split()) for name, t in said.items()}}

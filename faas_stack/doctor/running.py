@@ -1,6 +1,7 @@
-"""What the scaler of a running stack has to complain of, if `carpool up` runs in the folder.
+"""Asks the scaler of a running stack for problems, if `carpool up` runs in the folder.
 
-It is asked at the address that `carpool up` has left there; one that does not answer has ended.
+It is queried at the address that `carpool up` has written there; if it does not answer, the stack
+has ended.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _TIMEOUT_S = 3.0
 
 
 def complaints(folder: Path) -> tuple[tuple[str, str], ...]:
-    """Each with the function that it is about; empty for one of no function alone."""
+    """Return pairs of a function and a problem; the function is empty if it concerns all."""
     try:
         url = (folder / URL_FILE).read_text().strip()
         token = (folder / TOKEN_FILE).read_text().strip()

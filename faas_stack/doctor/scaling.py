@@ -1,4 +1,4 @@
-"""What scales the functions, whether it can be reached, and what the target has capacity for."""
+"""Checks of what scales the functions, its reachability, and the capacity of the target."""
 
 from __future__ import annotations
 

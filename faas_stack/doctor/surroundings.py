@@ -1,8 +1,8 @@
-"""What is known of the place that functions go to: from a compose file, a gateway and Prometheus.
+"""Collects facts about the deployment target from a compose file, a gateway and Prometheus.
 
-The one part of ``carpool doctor`` that reads beyond the stack file. It changes nothing anywhere,
-and asks only the servers that it was told of. Proxies of the environment are ignored: they are for
-the outside.
+Only this part of ``carpool doctor`` reads beyond the stack file. It changes nothing and queries
+only the servers that the options name. Proxies of the environment are ignored, as these servers
+are assumed to be local.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _COMMUNITY_PROVIDERS = frozenset(("faasd", "faas-netes"))
 
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
-    """What the command line names.
+    """Options of the command line.
 
     Attributes:
-        gateway: URL; empty: it is not asked.
-        auth: user and password for it.
-        prometheus: URL of the Prometheus that may have an AlertManager; empty: it is not asked.
-        community: whether the functions go to OpenFaaS Community Edition in any case.
-        gateway_timeout_s: what the gateway's ``upstream_timeout`` is, if it was given.
+        gateway: URL of the gateway; not queried if empty.
+        auth: User and password for it.
+        prometheus: URL of the Prometheus that may have an AlertManager; not queried if empty.
+        community: Whether the target is OpenFaaS Community Edition in any case.
+        gateway_timeout_s: The gateway's ``upstream_timeout``, if given.
     """
 
     gateway: str = ""
@@ -51,12 +51,12 @@ class DoctorOptions:
 
 @dataclass(slots=True)
 class _Answers:
-    """Asks, and keeps the reason of every failure."""
+    """Client that sends queries and keeps the reason of every failure."""
 
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
     def of(self, option: str, url: str, path: str, auth: tuple[str, str] | None = None) -> Any:  # noqa: ANN401  JSON
-        """What is answered; None if nothing is that can be read."""
+        """Return the JSON response. None if there is none or it cannot be read."""
         try:
             with requests.Session() as session:
                 session.trust_env = False
@@ -74,7 +74,7 @@ class _Answers:
 def explore(
     options: DoctorOptions, compose: Compose | None, contexts: Iterable[FunctionContext]
 ) -> Surroundings:
-    """Put together what is known."""
+    """Collect the known facts."""
     answers = _Answers()
     around = _from_compose(compose) if compose else Surroundings()
     if options.gateway:
@@ -126,7 +126,7 @@ def _from_gateway(around: Surroundings, options: DoctorOptions, answers: _Answer
 
 
 def _of_machine(machine: object) -> dict[str, Any]:
-    """What a provider says that its machine has; nothing, if it does not, or not in numbers."""
+    """Return the capacity that a provider reports. Empty if it reports none, or no numbers."""
     if not (isinstance(machine, dict) and isinstance(machine.get("cpus"), int | float)):
         return {}
     numbers = {key: value for key, value in machine.items() if isinstance(value, int | float)}
@@ -134,7 +134,7 @@ def _of_machine(machine: object) -> dict[str, Any]:
 
 
 def _alerting(found: Any) -> list[str]:  # noqa: ANN401  JSON
-    """The AlertManagers that a Prometheus sends to."""
+    """Return the AlertManagers to which a Prometheus sends."""
     try:
         return [f"AlertManager {each['url']}" for each in found["data"]["activeAlertmanagers"]]
     except (TypeError, KeyError):
@@ -142,7 +142,7 @@ def _alerting(found: Any) -> list[str]:  # noqa: ANN401  JSON
 
 
 def _silent(where: str, services: Iterable[str]) -> str:
-    """Why a scaler's address does not answer; empty if it does, or that cannot be told."""
+    """Return why a scaler's address does not answer. Empty if it does, or if that is unknown."""
     try:
         place = address.parse(where)
     except ConfigError:
@@ -162,5 +162,5 @@ def _silent(where: str, services: Iterable[str]) -> str:
 
 
 def _short(error: Exception) -> str:
-    """The reason at the end of what requests says, which begins with objects' addresses."""
+    """Return the reason at the end of an error of requests, which begins with object addresses."""
     return " ".join(str(error).split()).rpartition(": ")[2].strip("()'\" ") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Conflicting times: window < objective <= exec_timeout <= the gateway's timeout."""
+"""Checks of the order of times: window < objective <= exec_timeout <= the gateway's timeout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def late_by_waiting(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def _window_s(function_context: FunctionContext) -> float:
-    """How long the policy lets a request wait for others."""
+    """Return how long the policy lets a request wait for others."""
     if function_context.settings is None or ":" in function_context.settings.batch_policy:
         return 0.0  # importable beside the function only
     with suppress(ConfigError):

@@ -1,8 +1,8 @@
-"""An alarm clock on the event loop that rings within some tens of microseconds.
+"""An alarm on the event loop that is accurate to some tens of microseconds.
 
-Event loops count in whole milliseconds, which would show up in every latency measured from a due
-time. On Linux a timer file descriptor does better at no cost while asleep; elsewhere the loop's
-own timer has to do.
+Event loops count in whole milliseconds, which would show in every latency measured from a due
+time. On Linux, a timer file descriptor is more accurate and costs nothing while it sleeps;
+elsewhere the loop's own timer is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _TimerSpec(ctypes.Structure):
 
 
 class Alarm:
-    """Calls ``ring`` once after each `set`."""
+    """Timer that calls ``ring`` once after each `set`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         self._loop = loop
@@ -48,7 +48,7 @@ class Alarm:
             loop.add_reader(self._fd, self._expired)
 
     def set(self, delay_s: float) -> None:
-        """Ring after ``delay_s``, instead of any time set before."""
+        """Ring after ``delay_s``, replacing any time set before."""
         delay_s = max(delay_s, _SHORTEST_S)
         if self._libc and self._fd >= 0:
             whole_s = int(delay_s)
@@ -60,7 +60,7 @@ class Alarm:
         self._timer = self._loop.call_later(delay_s, self._ring)
 
     def close(self) -> None:
-        """Never ring again."""
+        """Cancel the alarm and free its timer."""
         if self._timer:
             self._timer.cancel()
         if self._fd >= 0:

@@ -1,8 +1,8 @@
-"""When requests are due: pure sequences of times, seeded, knowing neither clock nor socket.
+"""Due times of requests as pure, seeded sequences, independent of clocks and sockets.
 
-A rate that changes is a piecewise constant intensity. Arrivals are drawn on the axis of the
-accumulated intensity, where they are evenly spaced (or Poisson with rate one), and mapped back to
-time, so a change of rate within a gap needs no special case.
+A changing rate is a piecewise constant intensity. Arrivals are drawn on the axis of the accumulated
+intensity, where they are evenly spaced (or Poisson with rate one), and mapped back to time, so a
+change of rate within a gap needs no special case.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECONDS_PER_MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of time with one rate."""
+    """A period with a constant rate."""
 
     start_s: float
     end_s: float
@@ -36,17 +36,18 @@ class Segment:
 
 
 def constant(rate_rps: float, duration_s: float) -> list[Segment]:
-    """One rate for the whole time."""
+    """Return one segment with a constant rate."""
     return [Segment(0.0, duration_s, rate_rps)]
 
 
 def read_trace(lines: Iterable[str], scale: float = 1.0) -> list[Segment]:
-    """The segments of a CSV trace ``start_s,requests_per_minute``, rates multiplied by ``scale``.
+    """Return the segments of a CSV trace ``start_s,requests_per_minute``, scaled by ``scale``.
 
     The last row lasts as long as the one before it.
 
     Raises:
-        ConfigError: every row that is not a start and a rate, starts out of order, no rows.
+        ConfigError: With every row that is not a start and a rate or is out of order, or if there
+            are no rows.
     """
     problems = Problems()
     rows = [(number, row) for number, row in enumerate(csv.reader(lines), start=1) if row]
@@ -76,17 +77,17 @@ def read_trace(lines: Iterable[str], scale: float = 1.0) -> list[Segment]:
 
 
 def span_s(segments: list[Segment]) -> float:
-    """How long the segments last together."""
+    """Return the total duration of the segments."""
     return segments[-1].end_s
 
 
 def expected_requests(segments: list[Segment], until_s: float = math.inf) -> float:
-    """How many requests the segments stand for, up to ``until_s``."""
+    """Return the expected number of requests of the segments up to ``until_s``."""
     return sum(max(0.0, min(s.end_s, until_s) - s.start_s) * s.rate_rps for s in segments)
 
 
 def arrivals(segments: Iterable[Segment], kind: str, seed: int) -> Iterator[float]:
-    """The times at which requests are due, in seconds from the start, in order."""
+    """Yield the times at which requests are due, in seconds from the start, in order."""
     draw = random.Random(seed)  # noqa: S311 - load, not secrets
     poisson = kind == "poisson"
     ahead = draw.expovariate(1.0) if poisson else 0.0

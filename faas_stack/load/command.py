@@ -30,11 +30,11 @@ _INTERRUPTED = 130
 
 
 class Unreachable(CarpoolError):
-    """Nothing listens where the load was to go."""
+    """Raised when nothing listens at the target."""
 
 
 def main(argv: list[str]) -> int:
-    """Run; 0 when requests were answered well, 1 when none was, 130 when interrupted."""
+    """Run the load; return 0 if any request succeeded, 1 if none did, 130 if interrupted."""
     plan = flags.parse(argv)
     tally = Tally(plan.slo_s)
     interrupted = _run(_measure_or_stop(plan, tally))
@@ -49,10 +49,10 @@ def main(argv: list[str]) -> int:
 
 
 async def measure(plan: LoadPlan, tally: Tally, *, progress: bool = False) -> None:
-    """Carry out ``plan``, filling ``tally`` as it goes.
+    """Run ``plan`` and update ``tally`` continuously.
 
     Raises:
-        Unreachable: the target does not accept connections.
+        Unreachable: If the target does not accept connections.
     """
     times = arrivals.arrivals(plan.segments, plan.arrivals, plan.seed)
     engine = Engine(
@@ -79,7 +79,7 @@ async def measure(plan: LoadPlan, tally: Tally, *, progress: bool = False) -> No
 
 
 async def _measure_or_stop(plan: LoadPlan, tally: Tally) -> bool:
-    """Measure until the end or until Ctrl-C, which returns True."""
+    """Measure until the end or an interrupt; return whether it was interrupted."""
     run = asyncio.create_task(measure(plan, tally, progress=sys.stderr.isatty()))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

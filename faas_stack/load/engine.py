@@ -1,14 +1,14 @@
-"""The open-loop engine: sends each request when it is due, however slow the answers are.
+"""The open-loop engine: sends each request when it is due, however slow the responses are.
 
 Theory of operation
 -------------------
-One alarm wakes the engine for the next due request. A request takes an idle keep-alive connection,
-else opens one while fewer than the limit are open, else waits in line; its latency counts from its
-due time in every case. A connection carries one request at a time, as most clients' do. Nothing is
-sent twice. One sweep a tenth of a second enforces the time limit, so a request costs no timer and
-no task; 20 000 requests a second fit one core.
+One alarm wakes the engine for the next due request. A request takes an idle keep-alive connection.
+If there is none, it opens one while fewer than the limit are open, and otherwise queues; its
+latency counts from its due time in every case. A connection carries one request at a time, as with
+most clients. Nothing is sent twice. A sweep every tenth of a second enforces the time limit, so a
+request costs no timer and no task; 20 000 requests per second fit one core.
 
-This file knows neither flags nor reports: it fills a `Tally`.
+The engine knows neither flags nor reports: it fills a `Tally`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _BATCH_HEADER = b"x-carpool-batch"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go and what they are.
+    """Destination and contents of the requests.
 
     Attributes:
-        requests: whole requests as bytes, sent in turn.
-        connections: most connections open at once.
-        timeout_s: a request without an answer so long after it was due has failed.
+        requests: Complete requests as bytes, sent in turn.
+        connections: Maximum number of open connections.
+        timeout_s: Time after its due time at which an unanswered request has failed.
     """
 
     host: str
@@ -52,7 +52,7 @@ class Target:
 
 
 class _Connection(asyncio.Protocol):
-    """One socket, one request at a time."""
+    """A socket that carries one request at a time."""
 
     __slots__ = ("_batch", "_engine", "_parser", "due", "transport")
 
@@ -93,14 +93,15 @@ class _Connection(asyncio.Protocol):
 
 
 class Engine:
-    """One run of load.
+    """One load run.
 
     Args:
-        target: where to and what.
-        arrivals: due times in seconds from the start, in order.
-        tally: filled with every request due at or after ``warmup_s``.
-        warmup_s: requests due earlier are sent and not counted.
-        span_s: the arrivals' whole time, warm-up included; throughput is of that time or longer.
+        target: Destination and contents of the requests.
+        arrivals: Due times in seconds from the start, in order.
+        tally: Tally of every request due at or after ``warmup_s``.
+        warmup_s: Requests due earlier are sent but not counted.
+        span_s: Total time of the arrivals, including warm-up; throughput is over at least this
+            time.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Engine:
 
     @property
     def in_flight(self) -> int:
-        """Requests due and not answered."""
+        """Number of requests that are due and not answered."""
         return len(self._busy) + len(self._line)
 
     @property
@@ -139,10 +140,10 @@ class Engine:
         return time.perf_counter() - self._start
 
     async def run(self) -> None:
-        """Send everything and wait for the last answer or its time limit.
+        """Send all requests and wait for the last response or its time limit.
 
         Raises:
-            OSError: the target cannot be reached at all.
+            OSError: If the target cannot be reached.
         """
         loop = asyncio.get_running_loop()
         await self._connect()
@@ -196,7 +197,7 @@ class Engine:
             self._tally.starved += 1
 
     def _grow(self) -> bool:
-        """Open a connection for the next in line; False if there are as many as there may be."""
+        """Open a connection for the next queued request; return False if the limit is reached."""
         if len(self._busy) + len(self._connecting) >= self._target.connections:
             return False
         if len(self._connecting) < len(self._line):
@@ -206,7 +207,7 @@ class Engine:
         return True
 
     def _connected(self, task: asyncio.Task[None]) -> None:
-        """An attempt has ended; a request that came while others counted on it needs one more."""
+        """Handle a finished connection attempt; queued requests may need another connection."""
         self._connecting.discard(task)
         if not task.cancelled():
             self._grow()
@@ -238,7 +239,7 @@ class Engine:
     # -- outcomes ---------------------------------------------------------------------------
 
     def answered(self, connection: _Connection, status: int, batch: int, *, reusable: bool) -> None:
-        """A connection has read a whole answer."""
+        """Count a complete response and reuse or close its connection."""
         now = time.perf_counter()
         due = connection.due
         connection.due = None
@@ -254,7 +255,7 @@ class Engine:
         self._finish_if_done()
 
     def lost(self, connection: _Connection) -> None:
-        """A connection broke, or carried something that is not HTTP."""
+        """Handle a connection that broke or did not carry valid HTTP."""
         due, connection.due = connection.due, None
         if connection in self._idle:
             self._idle.remove(connection)

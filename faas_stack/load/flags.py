@@ -35,11 +35,11 @@ _CONNECTIONS = setting_types.decimal("a whole number above 0", lambda v: v > 0)
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What one run is to do.
+    """Plan of one run.
 
     Attributes:
-        warmup_s: the first part of the segments, sent and not counted.
-        span_s: when to stop sending, warm-up included.
+        warmup_s: First part of the segments, sent but not counted.
+        span_s: When to stop sending, including warm-up.
     """
 
     url: str
@@ -54,10 +54,10 @@ class LoadPlan:
 
 
 def parse(argv: Sequence[str]) -> LoadPlan:
-    """The plan the flags describe.
+    """Return the plan that the flags describe.
 
     Raises:
-        ConfigError: values that cannot be used.
+        ConfigError: If a flag is invalid.
     """
     flags = _parser().parse_args(argv)
     problems = Problems()
@@ -185,7 +185,7 @@ def _target(problems: Problems, flags: argparse.Namespace, timeout_s: float) -> 
 
 
 def _bodies(problems: Problems, data: str) -> list[tuple[str, bytes]]:
-    """Each body with the content type it looks like."""
+    """Return each body with the content type inferred from its name or its first character."""
     if not data.startswith("@"):
         kind = "application/json" if data[:1] in ("{", "[") else "application/octet-stream"
         return [(kind, data.encode())]
@@ -206,5 +206,5 @@ def _kind(file: Path) -> str:
 
 
 def _given(problems: Problems, name: str, kind: SettingType, text: str | None) -> Any:  # noqa: ANN401  of a kind
-    """What a flag says; None where it is left out, or cannot be read."""
+    """Return the value of a flag. None if it is omitted or invalid."""
     return None if text is None else read_value(kind, name, text, problems)

@@ -1,8 +1,8 @@
-"""What a load run measured: one record per request, and the figures made from them.
+"""Results of a load run: one record per request, and the statistics derived from them.
 
 Latency counts from the time a request was due, not from when it could be sent, so a target that
-stalls is charged for every request it kept waiting. Quantiles are of good answers (2xx); a quick
-refusal must not make a slow function look fast.
+stalls is charged for every request it kept waiting. Quantiles are of good responses (2xx), as a
+quick refusal must not make a slow function look fast.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTICEABLE_SHARE = 0.01
 
 
 def quantile(ordered: array[float] | list[float], share: float) -> float:
-    """The smallest value with at least ``share`` of all values at or below it (nearest rank)."""
+    """Return the smallest value with a share of ``share`` or more at or below it (nearest rank)."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
@@ -31,13 +31,13 @@ class Tally:
     """Counts of one run.
 
     Attributes:
-        slo_s: the latency objective, if there is one.
-        latencies_s: of good answers.
-        errors: other outcomes, by status or by ``timeout``, ``connection``.
-        batches: sum of 1/size over answers that told their batch size: the number of batches.
-        told: answers that told their batch size.
-        lags_s: how late each request left although the target was not to blame.
-        starved: requests that waited because every connection was in use.
+        slo_s: Latency objective, if any.
+        latencies_s: Latencies of good responses.
+        errors: Other outcomes, by status or as ``timeout`` or ``connection``.
+        batches: Sum of 1/size over responses with a batch size: the number of batches.
+        told: Number of responses with a batch size.
+        lags_s: Delay of each request caused by the generator and not by the target.
+        starved: Number of requests that waited because every connection was in use.
     """
 
     slo_s: float | None = None
@@ -52,16 +52,16 @@ class Tally:
 
     @property
     def ok(self) -> int:
-        """Requests that got a good answer."""
+        """Number of requests with a good response."""
         return len(self.latencies_s)
 
     @property
     def requests(self) -> int:
-        """Requests that have an outcome."""
+        """Number of requests with an outcome."""
         return self.ok + self.errors.total()
 
     def answered(self, status: int, latency_s: float, batch: int) -> None:
-        """An answer came."""
+        """Count a response."""
         if batch > 0:
             self.batches += 1 / batch
             self.told += 1
@@ -73,11 +73,11 @@ class Tally:
             self.misses += 1
 
     def failed(self, why: str) -> None:
-        """No answer came."""
+        """Count a request without a response."""
         self.errors[why] += 1
 
     def report(self) -> dict[str, Any]:
-        """The figures, as ``carpool load --json`` prints them."""
+        """Return the statistics as ``carpool load --json`` prints them."""
         ordered = sorted(self.latencies_s)
         latency_ms: dict[str, float | None] = dict.fromkeys(("mean", *QUANTILES))
         if ordered:
@@ -98,7 +98,7 @@ class Tally:
         }
 
     def warnings(self) -> list[str]:
-        """Where the generator itself fell short of what was asked; empty if it did not."""
+        """Return where the generator itself fell short of the plan. Empty if it did not."""
         found = []
         late = sum(lag > _NOTICEABLE_S for lag in self.lags_s)
         if self.lags_s and late > _NOTICEABLE_SHARE * len(self.lags_s):

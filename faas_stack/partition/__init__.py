@@ -1,6 +1,6 @@
-"""What each instance of a function gets of the machine: cores, memory, shares of GPUs.
+"""Partitions a machine among instances of functions: cores, memory, shares of GPUs.
 
-``resources`` reads what a deployment asks for, ``allocation`` gives out no more than there is.
-``cgroup_limits`` says what share of cores' time and which memory that is for a control group, and
-``cgroup_v1`` and ``cgroup_v2`` write it; ``partitions`` puts all of this together.
+``resources`` reads what a deployment requests, ``allocation`` assigns no more than there is.
+``cgroup_limits`` converts this to limits of a control group, which ``cgroup_v1`` and ``cgroup_v2``
+write; ``partitions`` combines all of these.
 """

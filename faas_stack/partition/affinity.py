@@ -1,7 +1,7 @@
-"""Keeping running processes to cores, where no control group does it.
+"""Confines running processes to cores if no control group does.
 
-Weaker than a group: a process may widen its cores again, and one that is started while it is moved
-may be missed. What is started later inherits them.
+Weaker than a group: a process may widen its affinity again, and a process that starts during the
+change may be missed. Processes that start later inherit the cores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["confine"]
 
 
 def confine(pids: Iterable[int], cores: Sequence[int]) -> None:
-    """Keep every thread of these processes to ``cores``; those that are gone do not matter."""
+    """Confine every thread of these processes to ``cores``, ignoring processes that have ended."""
     for pid in pids:
         with contextlib.suppress(OSError):
             for thread in Path(f"/proc/{pid}/task").iterdir():

@@ -1,14 +1,14 @@
-"""What each function gets of a machine: a ledger that never gives away more than there is.
+"""Allocates a machine to functions: a ledger that never assigns more than there is.
 
 Theory of operation: it has two books. *Promises* are what functions were deployed or scaled to,
 size times number; a promise beyond the machine is refused, with the reason. *Assignments* are what
-instances hold, from before their first process starts until after the last one has ended. In
-between the books may differ: an instance that is ending still holds what is promised to another
-already, which then has to wait for it. A pinned instance has its cores to itself; all others share
-the *pool* of the remaining ones. An instance without a size uses what is left: only the number of
-such instances is bounded, by what a machine can have of any size.
+instances hold, from before their first process starts until after the last one has ended. The books
+may differ temporarily: an instance that is ending still holds what is already promised to another
+one, which has to wait for it. A pinned instance has its cores to itself; all others share the
+*pool* of the remaining ones. An instance without a size uses what is left: only the number of such
+instances is bounded, by the maximum for the machine regardless of size.
 
-Pure: sizes in, assignments or refusals out. It knows nothing of other providers on the machine.
+Pure: it maps sizes to assignments or refusals, and does not know other providers on the machine.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _UNKNOWN = 256  # instances, on a machine of which nothing is known
 
 
 class NoCapacity(Overloaded):
-    """What was asked for is not free; something else has to go first."""
+    """Raised when the requested resources are in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a function was promised: ``count`` times ``each``."""
+    """Resources promised to a function: ``count`` times ``each``."""
 
     each: Resources
     count: int
@@ -50,12 +50,12 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What an instance holds.
+    """Resources that an instance holds.
 
     Attributes:
-        each: what it asked for.
-        cores: those reserved for it.
-        gpus: those it sees.
+        each: The resources it requested.
+        cores: Cores reserved for it.
+        gpus: GPUs visible to it.
     """
 
     each: Resources
@@ -64,7 +64,7 @@ class Assignment:
 
 
 def max_instances(there: Capacity) -> int:
-    """How many instances there may be of all functions together, whatever their size."""
+    """Return the maximum number of instances of all functions together, regardless of size."""
     by_cores = _PER_CORE * math.ceil(there.cpu) if math.isfinite(there.cpu) else _UNKNOWN
     if not math.isfinite(there.memory_bytes):
         return max(1, by_cores)
@@ -72,11 +72,11 @@ def max_instances(there: Capacity) -> int:
 
 
 class Allocation:
-    """Both books over one machine.
+    """Both books of one machine.
 
     Args:
-        capacity: What there is.
-        most: How many instances there may be in all; None: as many as suit the capacity.
+        capacity: Capacity of the machine.
+        most: Maximum number of instances; None: as many as suit the capacity.
     """
 
     def __init__(self, capacity: Capacity, most: int | None = None) -> None:
@@ -88,10 +88,10 @@ class Allocation:
     # -- promises ---------------------------------------------------------------------------
 
     def check(self, each: Resources) -> None:
-        """Whether one instance could be here at all, were it alone.
+        """Check that one instance would fit on the empty machine.
 
         Raises:
-            ConfigError: it could not; everything that is too large.
+            ConfigError: With everything that is too large.
         """
         there, problems = self.capacity, Problems()
         if each.cores > there.cpu + _EXACT:
@@ -106,11 +106,11 @@ class Allocation:
         problems.raise_if_any()
 
     def promise(self, owner: str, each: Resources, count: int) -> Promise | None:
-        """Promise ``owner`` so much in place of what it was promised before, which is returned.
+        """Replace the promise to ``owner`` and return the previous one.
 
         Raises:
-            ConfigError: even one would be too large, or so many are too many for the machine.
-            NoCapacity: what others were promised does not leave that much.
+            ConfigError: If one instance is too large, or the number is too large for the machine.
+            NoCapacity: If the promises to others do not leave enough.
         """
         before = self._promises.get(owner)
         if not before or count > before.count:
@@ -137,14 +137,14 @@ class Allocation:
             raise NoCapacity(message)
 
     def record(self, owner: str, promise: Promise | None) -> None:
-        """Note what ``owner`` is promised, without a question; None: nothing any more."""
+        """Record the promise to ``owner`` without checks; None removes it."""
         if promise is None:
             self._promises.pop(owner, None)
         else:
             self._promises[owner] = promise
 
     def promised(self) -> Capacity:
-        """The sum of all promises, of cores and memory."""
+        """Return the sum of cores and memory of all promises."""
         sizes = [(p.each, p.count) for p in self._promises.values()]
         return Capacity(
             cpu=math.fsum(each.cores * count for each, count in sizes),
@@ -154,10 +154,10 @@ class Allocation:
     # -- assignments ------------------------------------------------------------------------
 
     def take(self, name: str, each: Resources) -> Assignment:
-        """The assignment of instance ``name``: the one it has, or a new one.
+        """Return the assignment of instance ``name``, creating it if needed.
 
         Raises:
-            NoCapacity: others hold what it needs; it may be free later.
+            NoCapacity: If others hold what it needs, which may be free later.
         """
         if name in self._assignments:
             return self._assignments[name]
@@ -171,7 +171,7 @@ class Allocation:
         return self._assignments[name]
 
     def restore(self, name: str, assignment: Assignment) -> None:
-        """Note what an instance holds already, from an earlier provider."""
+        """Record what an instance already holds from an earlier provider."""
         self._assignments[name] = assignment
 
     def leave(self, name: str) -> None:
@@ -179,15 +179,15 @@ class Allocation:
         self._assignments.pop(name, None)
 
     def assignment(self, name: str) -> Assignment | None:
-        """What instance ``name`` holds, if anything."""
+        """Return what instance ``name`` holds. None if it holds nothing."""
         return self._assignments.get(name)
 
     def fits(self, each: Resources) -> bool:
-        """Whether one more instance of that size fits in now."""
+        """Return whether one more instance of this size fits now."""
         return self._has_cores_and_memory(each) and self._free_gpus(each) is not None
 
     def pool_cores(self) -> tuple[int, ...]:
-        """The cores that no instance has to itself."""
+        """Return the cores that are not reserved for an instance."""
         taken = {core for assignment in self._assignments.values() for core in assignment.cores}
         return tuple(core for core in self.capacity.cores if core not in taken)
 
@@ -203,7 +203,7 @@ class Allocation:
         return self._within(promises, each) and (not each.gpus or self._gpus_suffice(promises))
 
     def _within(self, promises: Iterable[Promise], each: Resources) -> bool:
-        """Whether the sums of what ``each`` asks for are not above what there is."""
+        """Return whether the sums of the resources requested by ``each`` are within capacity."""
         promises = list(promises)
         cores = math.fsum(p.each.cores * p.count for p in promises)
         memory_bytes = sum((p.each.memory_bytes or 0) * p.count for p in promises)
@@ -212,7 +212,7 @@ class Allocation:
         )
 
     def _gpus_suffice(self, promises: Iterable[Promise]) -> bool:
-        """Whether the shares can be laid out, the largest first."""
+        """Return whether the GPU shares can be placed, largest first."""
         if self.capacity.unlimited:
             return True
         used = dict.fromkeys(self.capacity.gpus, 0.0)
@@ -252,7 +252,7 @@ class Allocation:
 
 
 def _covers(before: Promise, each: Resources, count: int) -> bool:
-    """Whether no more is asked for than before: granted even on a machine that shrank."""
+    """Return whether no more is requested than before; granted even if the machine shrank."""
     old, gpus = before.each, (each.gpus, each.gpu_percent)
     return (
         each.cores * count <= old.cores * before.count + _EXACT
@@ -266,7 +266,7 @@ def _counts(each: Resources) -> bool:
 
 
 def _fullest(used: dict[str, float], each: Resources) -> tuple[str, ...] | None:
-    """The fullest GPUs with room for it, so that whole ones are left for what needs them whole."""
+    """Return the fullest GPUs with capacity for it, which keeps empty ones for larger shares."""
     free = [name for name, load in used.items() if load + each.gpu_percent <= _WHOLE_GPU + _EXACT]
     if len(free) < each.gpus:
         return None

@@ -1,4 +1,4 @@
-"""Amounts of cores, memory and GPUs in words, as refusals and logs say them."""
+"""Formats amounts of cores, memory and GPUs for refusals and logs."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _GIB = 2**30
 
 
 def cores(count: float) -> str:
-    """As in ``0.5 core`` or ``2 cores``."""
+    """Format a number of cores, as in ``0.5 core`` or ``2 cores``."""
     return f"{count:g} {'core' if count <= 1 else 'cores'}"
 
 
 def instances(count: int) -> str:
-    """As in ``1 instance`` or ``3 instances``."""
+    """Format a number of instances, as in ``1 instance`` or ``3 instances``."""
     return f"{count} instance{'' if count == 1 else 's'}"
 
 
 def size(size_bytes: float) -> str:
-    """As in ``256 MiB`` or ``1.5 GiB``."""
+    """Format a size, as in ``256 MiB`` or ``1.5 GiB``."""
     unit, name = (_GIB, "GiB") if size_bytes >= _GIB else (_MIB, "MiB")
     return f"{size_bytes / unit:.4g} {name}"
 
 
 def core_list(numbers: Sequence[int]) -> str:
-    """As the kernel writes it: ``0-2,5``."""
+    """Format core numbers like the kernel: ``0-2,5``."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -45,7 +45,7 @@ def core_list(numbers: Sequence[int]) -> str:
 
 
 def resources(each: Resources) -> str:
-    """What one instance asks for."""
+    """Format what one instance requests."""
     words = [cores(each.cores)] if each.cores else []
     if each.memory_bytes:
         words.append(size(each.memory_bytes))
@@ -56,13 +56,13 @@ def resources(each: Resources) -> str:
 
 
 def labels(each: Resources) -> str:
-    """Those that say how much an instance gets of what it asks for."""
+    """Return the labels that set the resources that an instance requests."""
     asked = {"cpu": each.cores, "memory": each.memory_bytes, "gpu": each.gpus}
     return " and ".join(f"com.carpool.{name}" for name, amount in asked.items() if amount)
 
 
 def capacity(there: Capacity) -> str:
-    """What a machine has for functions."""
+    """Format the capacity of a machine for functions."""
     words = [cores(there.cpu)] if math.isfinite(there.cpu) else []
     if math.isfinite(there.memory_bytes):
         words.append(size(there.memory_bytes))

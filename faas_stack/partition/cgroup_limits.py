@@ -1,7 +1,7 @@
-"""The limits that a control group enforces, and the error where no group can be made.
+"""The limits that a control group enforces, and the error raised if no group can be created.
 
-Groups of ours are made below the one that this process is in (`carpool.own_cgroup`), so that
-whatever limits it limits them, too. `cgroup_v1` and `cgroup_v2` make them.
+Groups are created below the group of this process (`carpool.own_cgroup`), so that its limits apply
+to them, too. `cgroup_v1` and `cgroup_v2` create them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _LEAST_QUOTA_US = 1000  # the kernel takes no less
 
 
 class Unusable(CarpoolError):
-    """Groups cannot be made here; the message says why, and suggests a fix."""
+    """Raised if groups cannot be created here; the message gives the reason and suggests a fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a group is held to.
+    """Limits of a group.
 
     Attributes:
-        cpu: most cores, by quota; None: no quota.
-        cores: the cores it runs on; none: any.
-        memory_bytes: most memory; None: no bound.
+        cpu: Maximum number of cores, by quota; None: no quota.
+        cores: Cores to run on; empty: any.
+        memory_bytes: Maximum memory; None: no limit.
     """
 
     cpu: float | None = None
@@ -39,13 +39,13 @@ class Limits:
 
     @property
     def period_us(self) -> int:
-        """Over which the quota holds."""
+        """Period of the quota."""
         fits = self.cpu is None or self.cpu * _PERIOD_US >= _LEAST_QUOTA_US
         return _PERIOD_US if fits else _LONG_PERIOD_US
 
     @property
     def quota_us(self) -> int | None:
-        """Of each period."""
+        """CPU time per period. None without a quota."""
         if self.cpu is None:
             return None
         return max(_LEAST_QUOTA_US, round(self.cpu * self.period_us))

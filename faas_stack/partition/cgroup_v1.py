@@ -1,7 +1,7 @@
-"""Groups of control groups version 1: a tree for each controller, a folder in each for an instance.
+"""Groups of control groups version 1: one tree per controller, with a folder for each instance.
 
-Below the group that this process is in there is one folder for the provider, and in it one for each
-instance. Writes files; which instance may have how much is decided in `allocation`.
+Below the group of this process, there is one folder for the provider, which contains one for each
+instance. This module writes files; `allocation` decides how much an instance may have.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NO_QUOTA = -1
 
 
 class TreesV1:
-    """The provider's groups, as far as controllers are there and writable.
+    """The provider's groups, for the controllers that exist and are writable.
 
     Args:
-        place: where this process is.
-        name: of the provider's folder.
+        place: The groups of this process.
+        name: Name of the provider's folder.
 
     Raises:
-        Unusable: not one controller can be used.
+        Unusable: If no controller can be used.
     """
 
     version = "cgroup v1"
@@ -59,19 +59,19 @@ class TreesV1:
 
     @property
     def controllers(self) -> frozenset[str]:
-        """What can be limited."""
+        """Controllers that can be used."""
         return frozenset(self.folders)
 
     @property
     def roots(self) -> list[Path]:
-        """The provider's folders; removing them removes all of it."""
+        """The provider's folders, whose removal removes all groups."""
         return list(self.folders.values())
 
     def make(self, instance: str, limits: Limits) -> list[Path]:
-        """Make an instance's groups, or write their limits again; the files to enter them by.
+        """Create an instance's groups or update their limits; return the files to enter them by.
 
         Raises:
-            OSError: the kernel does not take a limit, or the provider's folder is gone.
+            OSError: If the kernel rejects a limit, or the provider's folder is gone.
         """
         for controller, root in self.folders.items():
             folder = root / instance
@@ -87,28 +87,28 @@ class TreesV1:
         return [root / instance / "cgroup.procs" for root in self.folders.values()]
 
     def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
-        """Move an instance to other cores; none: any of the provider's."""
+        """Move an instance to other cores; if empty, to any of the provider's."""
         root = self.folders["cpuset"]
         text = amounts.core_list(cores) or (root / "cpuset.cpus").read_text(encoding="ascii")
         _write(root / instance / "cpuset.cpus", text)
 
     def remove(self, instance: str) -> bool:
-        """End what is in an instance's groups and remove them; blocks; whether it could be done."""
+        """Kill and remove an instance's groups; return whether it succeeded. Blocks."""
         removed = [leftovers.remove_group(str(root / instance)) for root in self.roots]
         return all(removed)
 
     def killed_for_memory(self, instance: str) -> int:
-        """How many processes of an instance the kernel has killed for lack of memory."""
+        """Return how many processes of an instance the kernel has killed for lack of memory."""
         root = self.folders.get("memory")
         return killed_for_memory(root / instance) if root else 0
 
     def kill(self, instance: str) -> None:
-        """End what is in an instance's groups."""
+        """Kill the processes in an instance's groups."""
         for root in self.roots:
             leftovers.end_group(str(root / instance))
 
     def close(self) -> None:
-        """Remove the provider's folders, if they are empty."""
+        """Remove the provider's folders if they are empty."""
         for root in self.roots:
             with contextlib.suppress(OSError):
                 root.rmdir()
@@ -124,7 +124,7 @@ def _limit_memory(folder: Path, size_bytes: int | None) -> None:
 
 
 def _inherit(folder: Path) -> None:
-    """A group of cpuset is of no use before it has cores and memory nodes."""
+    """Copy cores and memory nodes from the parent, as a cpuset group is unusable without them."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         _write(folder / name, (folder.parent / name).read_text(encoding="ascii"))
 

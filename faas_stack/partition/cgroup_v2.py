@@ -1,8 +1,8 @@
-"""Groups of control groups version 2: one tree, a folder for an instance.
+"""Groups of control groups version 2: one tree with a folder for each instance.
 
-A group that hands controllers down to others may have no process of its own, the top of the tree
-excepted. So the provider first moves into its own leaf folder; that is right only where no
-process of another program is in its group, which ``systemd-run --scope`` sees to, and a container.
+A group that delegates controllers to others must have no processes of its own, except at the top
+of the tree. So the provider first moves into its own leaf folder. This requires that no process of
+another program is in its group, as under ``systemd-run --scope`` or in a container.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MEND = "start it in its own group: systemd-run --scope -p Delegate=yes carpool 
 
 
 class TreeV2:
-    """The provider's groups, as far as controllers are handed down to it.
+    """The provider's groups, for the controllers that are delegated to it.
 
     Args:
-        place: where this process is.
-        name: of the provider's folder.
+        place: The groups of this process.
+        name: Name of the provider's folder.
 
     Raises:
-        Unusable: there is no such tree, none of the controllers in it, or it is not ours to use.
+        Unusable: If there is no such tree, it has none of the controllers, or it may not be used.
     """
 
     version = "cgroup v2"
@@ -67,14 +67,14 @@ class TreeV2:
 
     @property
     def roots(self) -> list[Path]:
-        """The provider's folder; removing it removes all of it."""
+        """The provider's folder, whose removal removes all groups."""
         return [self._root]
 
     def make(self, instance: str, limits: Limits) -> list[Path]:
-        """Make an instance's group, or write its limits again; the file to enter it by.
+        """Create an instance's group or update its limits; return the file used to enter it.
 
         Raises:
-            OSError: the kernel does not take a limit, or the provider's folder is gone.
+            OSError: If the kernel rejects a limit, or the provider's folder is gone.
         """
         folder = self._root / instance
         folder.mkdir(exist_ok=True)
@@ -90,23 +90,23 @@ class TreeV2:
         return [folder / "cgroup.procs"]
 
     def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
-        """Move an instance to other cores; none: any of the provider's."""
+        """Move an instance to other cores; if empty, to any of the provider's."""
         _write(self._root / instance / "cpuset.cpus", amounts.core_list(cores) or "\n")
 
     def remove(self, instance: str) -> bool:
-        """End what is in an instance's group and remove it; blocks; whether it could be done."""
+        """Kill and remove an instance's group; return whether it succeeded. Blocks."""
         return leftovers.remove_group(str(self._root / instance))
 
     def killed_for_memory(self, instance: str) -> int:
-        """How many processes of an instance the kernel has killed for lack of memory."""
+        """Return how many processes of an instance the kernel has killed for lack of memory."""
         return killed_for_memory(self._root / instance)
 
     def kill(self, instance: str) -> None:
-        """End what is in an instance's group."""
+        """Kill the processes in an instance's group."""
         leftovers.end_group(str(self._root / instance))
 
     def close(self) -> None:
-        """Go back to where the provider was, and remove its folder, if that is empty."""
+        """Move the provider back to its original group and remove its folder if that is empty."""
         with contextlib.suppress(OSError):
             if self._moved:
                 for folder in (self._root, self._own):
@@ -118,7 +118,7 @@ class TreeV2:
             self._root.rmdir()
 
     def _enable(self, folder: Path, controllers: set[str]) -> None:
-        """Hand controllers down from ``folder``, moving out of it first where that is needed."""
+        """Delegate controllers from ``folder``, moving out of it first if necessary."""
         if controllers <= set(_words(folder / "cgroup.subtree_control")):
             return
         text = " ".join(f"+{name}" for name in sorted(controllers))
@@ -131,10 +131,10 @@ class TreeV2:
             _write(folder / "cgroup.subtree_control", text)
 
     def _move_out(self) -> None:
-        """Move this process, and what it has started, from its group into a leaf.
+        """Move this process and its descendants from their group into a leaf.
 
         Raises:
-            Unusable: other processes are in the group, too.
+            Unusable: If other processes are in the group, too.
         """
         inside = list(map(int, _words(self._own / "cgroup.procs")))
         foreign = [pid for pid in inside if not _is_ours(pid)]
@@ -152,7 +152,7 @@ class TreeV2:
 
 
 def _is_ours(pid: int) -> bool:
-    """Whether it is this process or one below it."""
+    """Return whether a process is this process or a descendant of it, or has ended."""
     while pid > 1 and pid != os.getpid():
         try:
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -1,8 +1,8 @@
-"""Enter a partition, become a command: ``enter.py [--group FILE]... [--cores 0,1] -- COMMAND``.
+"""Enter a partition and become a command: ``enter.py [--group FILE]... [--cores 0,1] -- COMMAND``.
 
-The process that is to be COMMAND writes itself into each group's ``cgroup.procs`` and keeps to the
-cores before it becomes COMMAND, so that nothing COMMAND does or starts is ever outside. Standard
-library only, and no import of ours: it starts before every instance.
+The process writes itself into each group's ``cgroup.procs`` and sets its affinity before it becomes
+COMMAND, so that nothing that COMMAND does or starts is ever outside. It imports only the standard
+library, because it starts before every instance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CANNOT_ENTER = 125
 def command(
     argv: Sequence[str], groups: Iterable[Path] = (), cores: Sequence[int] = ()
 ) -> tuple[str, ...]:
-    """What to start so that ``argv`` runs in those groups and on those cores."""
+    """Return the command that runs ``argv`` in these groups and on these cores."""
     words = [word for file in groups for word in ("--group", str(file))]
     if cores:
         words += ["--cores", ",".join(map(str, cores))]
@@ -34,7 +34,7 @@ def command(
 
 
 def _enter(words: list[str]) -> list[str]:
-    """Do as told; what is left of the words is the command."""
+    """Apply the options and return the remaining words, which are the command."""
     while (word := words.pop(0)) != "--":
         value = words.pop(0)
         if word == "--group":

@@ -1,8 +1,8 @@
-"""The GPUs of the process backend: which there are, and what makes an instance keep to its share.
+"""The GPUs of the process backend, and what limits an instance to its share.
 
-Where MPS runs, an instance gets its percentage of the multiprocessors, and the same share of the
-memory. Where it does not, and on MIG instances, those on one GPU take turns on the whole of it: the
-ledger counts the same percentages, as shares of time, which nothing enforces.
+With MPS, an instance gets its percentage of the multiprocessors, and the same share of the memory.
+Without it, and on MIG instances, the instances on one GPU take turns on the whole of it: the ledger
+counts the same percentages as shares of time, which nothing enforces.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Gpus"]
 
 
 class Gpus:
-    """Those of this machine, as they are when the provider starts.
+    """The GPUs of this machine at the start of the provider.
 
     Args:
-        devices: what there is.
-        folder: for the MPS daemon, should we start it.
+        devices: The GPUs.
+        folder: Folder of the MPS daemon if it is started here.
 
     Attributes:
-        why: what is missing; empty if nothing is.
+        why: What is missing; empty if nothing is.
     """
 
     def __init__(self, devices: list[nvml.GpuDevice], folder: Path, why: str = "") -> None:
@@ -40,7 +40,7 @@ class Gpus:
 
     @classmethod
     def find(cls, folder: Path) -> Gpus:
-        """What NVIDIA's driver lists; nothing, and why, where there is none."""
+        """Return the GPUs that NVIDIA's driver lists; if there are none, with the reason."""
         try:
             return cls(nvml.devices(), folder)
         except Unusable as why:
@@ -48,11 +48,11 @@ class Gpus:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all, as the ledger has them."""
+        """Names of all GPUs in the ledger."""
         return tuple(self._devices)
 
     def prepare(self) -> str:
-        """Start the MPS daemon, and see that it answers; what holds instead if not. Blocks."""
+        """Start the MPS daemon and check that it answers; return the consequence if not. Blocks."""
         if self._mps is None:
             return "MIG instances: functions on the same one take turns"
         try:
@@ -63,7 +63,7 @@ class Gpus:
         return ""
 
     def busy(self) -> dict[str, float]:
-        """Share of the last moments in which each had work, of those that can be asked."""
+        """Return the recent utilization of each GPU that reports one."""
         found = {}
         for name in self._devices:
             with contextlib.suppress(Unusable):
@@ -72,9 +72,9 @@ class Gpus:
         return found
 
     def environment(self, assignment: Assignment) -> dict[str, str]:
-        """What the processes of an instance are told; a daemon that died is started again.
+        """Return the environment of an instance's processes, restarting the daemon if it died.
 
-        A client that finds no daemon runs without one, beyond its share and without a word.
+        A client that finds no daemon runs without it, beyond its share and without a warning.
         """
         if not assignment.gpus:
             return {}
@@ -87,7 +87,7 @@ class Gpus:
         return env
 
     def _live_pipe(self) -> Path | None:
-        """The pipe of the daemon, if that runs, or does again."""
+        """Return the pipe of the daemon, starting it if needed. None if it cannot run."""
         if self._mps is None:
             return None
         try:
@@ -97,6 +97,6 @@ class Gpus:
         return self._mps.pipe
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop the MPS daemon that was started."""
         if self._mps:
             self._mps.stop()

@@ -1,4 +1,4 @@
-"""What this machine has for functions: the cores and memory that this process may use itself."""
+"""Capacity of this machine for functions: the cores and memory that this process may use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _BYTES_PER_MB = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What there is for functions.
+    """Capacity for functions.
 
     Attributes:
-        cores: the numbers of the cores; none: they are not known, and nobody is pinned.
-        cpu: how much of them all may be used together, in cores.
-        memory_bytes: memory.
+        cores: Core numbers; empty: unknown, and no instance is pinned.
+        cpu: CPU time that may be used in all, in cores.
+        memory_bytes: Memory.
         gpus: GPUs, or MIG instances of them, by name.
     """
 
@@ -33,11 +33,11 @@ class Capacity:
 
     @property
     def unlimited(self) -> bool:
-        """Whether nothing is counted, GPUs neither."""
+        """Whether nothing is counted, including GPUs."""
         return self == Capacity()
 
     def to_dict(self) -> dict[str, float]:
-        """As planners are told; empty where there is no bound."""
+        """Return the capacity for planners. Empty if it is unlimited."""
         if not math.isfinite(self.cpu):
             return {}
         sizes = {"cpus": self.cpu, "gpus": len(self.gpus)}
@@ -46,7 +46,7 @@ class Capacity:
 
 
 def measured(gpus: tuple[str, ...] = (), place: Place | None = None) -> Capacity:
-    """The capacity, less what limits of this process's own group take away."""
+    """Return the capacity within the limits of this process's own group."""
     place = place or own_place()
     cores = tuple(sorted(os.sched_getaffinity(0)))
     return Capacity(

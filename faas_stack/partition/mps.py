@@ -1,10 +1,11 @@
-"""The control daemon of CUDA's Multi-Process Service: found or started, asked, and ended.
+"""The control daemon of CUDA's Multi-Process Service: finds or starts, queries and stops it.
 
 With it, processes that share a GPU run at the same time, each on its share of the multiprocessors.
-Without it they take turns on the whole of it. The daemon starts a server for the user whose process
-comes first, and other users' processes wait until that server's are gone; a daemon that an ordinary
-user has started serves that user alone. Instances run as the provider's user, so the daemon must be
-root's or that user's. As NVIDIA documents it ("Multi-Process Service", deployment guide).
+Without it, they take turns on the whole of it. The daemon starts a server for the user of the first
+process, and processes of other users wait until that server's clients are gone; a daemon that an
+ordinary user has started serves only that user. Instances run as the provider's user, so the daemon
+must belong to root or to that user. As NVIDIA documents it ("Multi-Process Service", deployment
+guide).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _WHOLE = 100.0
 
 
 class Mps:
-    """One daemon: that of the machine where one runs, else one of our own.
+    """A daemon: the machine's if one runs, otherwise one that is started here.
 
     Args:
-        folder: where the pipe and the log of our own would be.
-        gpus: those that our own is to see, by UUID.
-        pipe: the pipe of the machine's; by default where CUDA would look for it.
+        folder: Folder for the pipe and the log of the own daemon.
+        gpus: GPUs visible to the own daemon, by UUID.
+        pipe: Pipe of the machine's daemon; by default where CUDA looks for it.
     """
 
     def __init__(self, folder: Path, gpus: list[str], pipe: Path | None = None) -> None:
@@ -43,19 +44,20 @@ class Mps:
 
     @property
     def pipe(self) -> Path:
-        """The folder that clients find the daemon by."""
+        """The folder in which clients find the daemon."""
         return self._theirs if _pid(self._theirs) else self._own
 
     @property
     def runs(self) -> bool:
-        """Whether the process of the daemon is there."""
+        """Whether the process of the daemon exists."""
         return _pid(self.pipe) is not None
 
     def ensure(self) -> None:
-        """Start a daemon where none runs. Blocks for a moment.
+        """Start a daemon if none runs. Blocks for a moment.
 
         Raises:
-            Unusable: there is no such program, it does not start, or it belongs to another user.
+            Unusable: If the program does not exist or does not start, or the daemon belongs to
+                another user.
         """
         if not self.runs:
             self._start()
@@ -69,15 +71,15 @@ class Mps:
             raise Unusable(message)
 
     def servers(self) -> list[int]:
-        """The process ids of its servers: one, once the first client has come.
+        """Return the process ids of its servers: one after the first client has connected.
 
         Raises:
-            Unusable: it does not answer, or not with a list.
+            Unusable: If it does not answer, or not with a list.
         """
         return server_pids(self._ask("get_server_list"))
 
     def stop(self) -> None:
-        """End our own daemon, if there is one; that of the machine continues."""
+        """Stop the own daemon, if any; the machine's continues."""
         if _pid(self._own) is None:
             return
         try:
@@ -132,10 +134,10 @@ class Mps:
 
 
 def server_pids(answer: str) -> list[int]:
-    """The daemon's answer to ``get_server_list``: a process id a line.
+    """Parse the daemon's response to ``get_server_list``, one process id per line.
 
     Raises:
-        Unusable: it is something else, such as ``Cannot find MPS control daemon process``.
+        Unusable: If it is something else, such as ``Cannot find MPS control daemon process``.
     """
     lines = [line.strip() for line in answer.splitlines() if line.strip()]
     if not all(line.isdecimal() for line in lines):
@@ -145,12 +147,13 @@ def server_pids(answer: str) -> list[int]:
 
 
 def client_environment(pipe: Path, percent: float, memory_bytes: list[int]) -> dict[str, str]:
-    """What holds a client to its share of the GPUs it sees.
+    """Return the environment that limits a client to its share of the GPUs it sees.
 
     Args:
-        pipe: of the daemon.
-        percent: of the multiprocessors of each.
-        memory_bytes: of each GPU, in the order of CUDA_VISIBLE_DEVICES; it gets the same share.
+        pipe: Pipe of the daemon.
+        percent: Percentage of the multiprocessors of each GPU.
+        memory_bytes: Memory of each GPU, in the order of CUDA_VISIBLE_DEVICES; the client gets the
+            same share of it.
     """
     sizes = [int(size * percent / _WHOLE / _MIB) for size in memory_bytes]
     limits = ",".join(f"{number}={size_mib}M" for number, size_mib in enumerate(sizes))
@@ -162,7 +165,7 @@ def client_environment(pipe: Path, percent: float, memory_bytes: list[int]) -> d
 
 
 def _pid(pipe: Path) -> int | None:
-    """The process of the daemon with this pipe, if it runs."""
+    """Return the process id of the daemon with this pipe. None if it does not run."""
     try:
         pid = int((pipe / f"{CONTROL}.pid").read_text(encoding="ascii"))
     except (OSError, ValueError):

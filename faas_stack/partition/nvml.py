@@ -1,6 +1,6 @@
-"""Which GPUs there are and how busy they are, through NVIDIA's management library.
+"""Lists GPUs and their utilization through NVIDIA's management library.
 
-A GPU that is split into MIG instances counts as these, as they are: nothing here changes a GPU. The
+A GPU that is split into MIG instances counts as these instances; nothing here changes a GPU. The
 library comes with the driver, its Python module is ``nvidia-ml-py`` in the extra ``gpu``.
 """
 
@@ -23,10 +23,10 @@ class GpuDevice:
     """A GPU, or a MIG instance of one.
 
     Attributes:
-        uuid: as CUDA_VISIBLE_DEVICES takes it.
-        model: its name.
-        memory_bytes: its memory.
-        mig: whether it is a MIG instance.
+        uuid: Its id for CUDA_VISIBLE_DEVICES.
+        model: Its name.
+        memory_bytes: Its memory.
+        mig: Whether it is a MIG instance.
     """
 
     uuid: str
@@ -36,10 +36,10 @@ class GpuDevice:
 
 
 def devices() -> list[GpuDevice]:
-    """All there are.
+    """Return all GPUs and MIG instances.
 
     Raises:
-        Unusable: the module, the driver or a GPU is missing; the message says which.
+        Unusable: If the module, the driver or a GPU is missing; the message says which.
     """
     with _library() as nvml:
         found = []
@@ -55,10 +55,10 @@ def devices() -> list[GpuDevice]:
 
 
 def busy_percent(uuid: str) -> float | None:
-    """Share of the last moments in which a GPU had work; None for a MIG instance, which has none.
+    """Return the recent utilization of a GPU. None for a MIG instance, which reports none.
 
     Raises:
-        Unusable: it cannot be asked.
+        Unusable: If it cannot be queried.
     """
     with _library() as nvml:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
@@ -70,7 +70,7 @@ def busy_percent(uuid: str) -> float | None:
 
 @contextlib.contextmanager
 def _library() -> Iterator[Any]:
-    """The module while the library is open; what it raises becomes `Unusable`."""
+    """Open the library for the block; its errors are raised as `Unusable`."""
     try:
         import pynvml  # noqa: PLC0415 - an extra, and there may be no driver
     except ImportError as error:
@@ -91,7 +91,7 @@ def _library() -> Iterator[Any]:
 
 
 def _mig_instances(nvml: Any, handle: Any) -> list[Any]:  # noqa: ANN401 - ships no types
-    """Handles of the MIG instances of a GPU; none where MIG is off or unknown."""
+    """Return handles of the MIG instances of a GPU. Empty if MIG is off or unknown."""
     try:
         current, _pending = nvml.nvmlDeviceGetMigMode(handle)
     except nvml.NVMLError_NotSupported:

@@ -1,9 +1,10 @@
-"""The partitions of a provider's instances: what each is assigned, and what enforces it.
+"""The partitions of a provider's instances: their assignments and how these are enforced.
 
 Theory of operation: an instance gets its assignment before its first process starts and returns it
 when its last one has ended; a restart finds the same one. With control groups, quota, cores and
-memory hold whatever the instance does. Without them it is kept to its cores by affinity, and to its
-share of one by its number of threads. When cores are given to one alone, the others move off them.
+memory are enforced whatever the instance does. Without them, affinity limits it to its cores, and
+its number of threads to a share of a core. When cores are reserved for an instance, the others move
+off them.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ log = logging.getLogger(__name__)
 
 
 class Partitions:
-    """Those of one provider.
+    """Partitions of one provider.
 
     Args:
-        ledger: what there is, and which instance has what.
-        note: what holds here, in words.
-        gpus: what there is of them; None: nobody gets one.
-        groups: the provider's control groups, and its locks on them; None: there are none.
+        ledger: The capacity and the assignments.
+        note: What is enforced, in words.
+        gpus: The GPUs; None: no instance gets one.
+        groups: The provider's control groups and its locks on them; None: there are none.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Partitions:
 
     @classmethod
     def off(cls) -> Partitions:
-        """Nobody is limited, and nothing is counted."""
+        """Return partitions without limits or counted resources."""
         most = max_instances(measured()) if sys.platform == "linux" else None
         ledger = Allocation(Capacity(), most)
         return cls(ledger, "off: limits apply only to thread counts")
@@ -72,7 +73,7 @@ class Partitions:
     def open(
         cls, name: str, capacity: Capacity, gpus: Gpus | None = None, place: Place | None = None
     ) -> Partitions:
-        """Those of a provider with the folder ``name``; removes what dead ones left. Blocks."""
+        """Open a provider's partitions in folder ``name``; remove those of dead ones. Blocks."""
         there = f"{amounts.capacity(capacity)} for functions"
         try:
             groups = open_tree(place or own_place(), name)
@@ -88,18 +89,18 @@ class Partitions:
         return [str(root) for root in self.tree.roots] if self.tree else []
 
     def has(self, controller: str) -> bool:
-        """Whether a control group holds instances to this."""
+        """Return whether a control group enforces the limits of this controller."""
         return self.tree is not None and controller in self.tree.controllers
 
     def of(self, name: str, each: Resources, pids: Callable[[], list[int]]) -> Partition:
-        """The partition of an instance, which has not begun; ``pids`` finds its processes."""
+        """Return the partition of a new instance; ``pids`` lists its processes."""
         return Partition(self, name, each, pids)
 
     def enter(self, partition: Partition) -> Assignment:
         """Assign an instance its share, and move the others off its cores.
 
         Raises:
-            NoCapacity: others hold what it needs.
+            NoCapacity: If others hold what it needs.
         """
         assignment = self.ledger.take(partition.name, partition.each)
         if assignment.cores:
@@ -108,32 +109,32 @@ class Partitions:
         return assignment
 
     def leave(self, partition: Partition) -> None:
-        """Free what an instance holds, and let the others have its cores."""
+        """Free what an instance holds, and let the others use its cores."""
         self._entered.pop(partition.name, None)
         self.ledger.leave(partition.name)
         self._spread()
 
     def cores_of(self, name: str) -> tuple[int, ...]:
-        """The cores an instance runs on: its own, or those that are nobody's alone."""
+        """Return the cores an instance runs on: its own, or those reserved for no instance."""
         assignment = self.ledger.assignment(name)
         own = assignment.cores if assignment else ()
         return own or self.ledger.pool_cores() or self.ledger.capacity.cores
 
     def close(self) -> None:
-        """Release the groups, whose instances have ended."""
+        """Release the groups after their instances have ended."""
         if self.tree:
             self.tree.close()
         for lock in self._locks:
             os.close(lock)
 
     def _spread(self) -> None:
-        """Every instance onto the cores that it may use now."""
+        """Move every instance to the cores that it may use now."""
         for name, partition in self._entered.items():
             partition.keep_to(self.cores_of(name))
 
 
 class Partition:
-    """That of one instance, from before its first process to after its last one."""
+    """Partition of one instance, from before its first process until after its last one."""
 
     def __init__(
         self, owner: Partitions, name: str, each: Resources, pids: Callable[[], list[int]]
@@ -147,15 +148,15 @@ class Partition:
 
     @property
     def limited(self) -> bool:
-        """Whether it asked for anything."""
+        """Whether it requested any resources."""
         return bool(self.each.cores or self.each.memory_bytes or self.each.gpus)
 
     def enter(self, argv: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-        """What to start so that ``argv`` runs in it, and with what more in its environment.
+        """Return the command that runs ``argv`` in it, and additional environment variables.
 
         Raises:
-            NoCapacity: others hold what it needs.
-            OSError: the kernel does not take a limit.
+            NoCapacity: If others hold what it needs.
+            OSError: If the kernel rejects a limit.
         """
         owner, each = self._owner, self.each
         assignment = owner.enter(self)
@@ -172,7 +173,7 @@ class Partition:
         return enter.command(argv, groups, () if everywhere else self._cores), env
 
     def keep_to(self, cores: tuple[int, ...]) -> None:
-        """Move what runs to other cores."""
+        """Move its processes to other cores."""
         if cores == self._cores:
             return
         self._cores = cores
@@ -184,12 +185,12 @@ class Partition:
 
     @property
     def killed_for_memory(self) -> int:
-        """How many of its processes the kernel has killed for lack of memory."""
+        """Number of its processes that the kernel has killed for lack of memory."""
         tree = self._owner.tree
         return tree.killed_for_memory(self.name) if tree else 0
 
     def end(self) -> None:
-        """End what is in its groups, whatever it calls itself."""
+        """Kill all processes in its groups, whatever their names."""
         if self._owner.tree:
             self._owner.tree.kill(self.name)
 
@@ -201,7 +202,7 @@ class Partition:
         self._owner.leave(self)
 
     def __str__(self) -> str:
-        """What it is held to, as an operator reads it."""
+        """Return its limits in words for operators."""
         each, owner = self.each, self._owner
         where = amounts.core_list(self._cores)
         words = []

@@ -1,9 +1,9 @@
-"""A provider's control groups: which version, whose they are, and what the dead have left.
+"""A provider's control groups: their version, their owner, and the cleanup after dead providers.
 
 Theory of operation: a provider holds a lock on its folder in each tree as long as it lives. Folders
-that nobody holds are those of providers that were killed together with their keepers; the next one
-to start in the same groups ends what is in them, and removes them. While one does that, no other
-makes a folder there. Nothing is looked for anywhere else, and everything may vanish at any time.
+without a lock belong to providers that were killed together with their keepers; the next provider
+that starts in the same groups kills what runs in them, and removes them. Meanwhile, no other
+provider creates a folder there. No other place is searched, and everything may vanish at any time.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _OURS = re.compile(r"carpool-[a-z0-9_]{8}")
 
 
 class Tree(Protocol):
-    """The groups of one provider, of either version."""
+    """Groups of one provider, of either version."""
 
     version: str
 
     @property
     def controllers(self) -> frozenset[str]:
-        """What can be limited."""
+        """Controllers that can be used."""
         ...
 
     @property
     def roots(self) -> list[Path]:
-        """The provider's folders; removing them removes all of it."""
+        """The provider's folders, whose removal removes all groups."""
         ...
 
     def make(self, instance: str, limits: Limits) -> list[Path]:
-        """Make an instance's groups, or write their limits again; the files to enter them by."""
+        """Create an instance's groups or update their limits; return the files to enter them by."""
         ...
 
     def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
@@ -60,31 +60,31 @@ class Tree(Protocol):
         ...
 
     def killed_for_memory(self, instance: str) -> int:
-        """How many processes of an instance the kernel has killed for lack of memory."""
+        """Return how many processes of an instance the kernel has killed for lack of memory."""
         ...
 
     def kill(self, instance: str) -> None:
-        """End what is in an instance's groups."""
+        """Kill the processes in an instance's groups."""
         ...
 
     def remove(self, instance: str) -> bool:
-        """End what is in an instance's groups and remove them; blocks."""
+        """Kill and remove an instance's groups; return whether it succeeded. Blocks."""
         ...
 
     def close(self) -> None:
-        """Remove the provider's folders, if they are empty."""
+        """Remove the provider's folders if they are empty."""
         ...
 
 
 def open_tree(place: Place, name: str) -> tuple[Tree, list[int]]:
-    """The groups of a provider, after those of dead ones are removed, and its locks. Blocks.
+    """Remove groups of dead providers; return a new provider's groups and their locks. Blocks.
 
     Args:
-        place: where this process is.
-        name: of the provider's folder.
+        place: The groups of this process.
+        name: Name of the provider's folder.
 
     Raises:
-        Unusable: none can be made here.
+        Unusable: If no groups can be created here.
     """
     with _alone(place):
         _sweep(place)
@@ -93,7 +93,7 @@ def open_tree(place: Place, name: str) -> tuple[Tree, list[int]]:
 
 
 def _tree(place: Place, name: str) -> Tree:
-    """Version 2 where it has controllers, else version 1, whose error says why there is none."""
+    """Return version 2 if it has controllers, else version 1; an error gives both reasons."""
     try:
         return TreeV2(place, name)
     except Unusable as why:
@@ -108,7 +108,7 @@ def _tree(place: Place, name: str) -> Tree:
 
 @contextlib.contextmanager
 def _alone(place: Place) -> Iterator[None]:
-    """While this lasts no other provider makes or removes folders beside ours."""
+    """Prevent other providers from creating or removing folders here during the block."""
     held = []
     for folder in sorted({group.folder for group in _groups(place)}):
         with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ def _alone(place: Place) -> Iterator[None]:
 
 
 def _sweep(place: Place) -> None:
-    """Remove the groups that no living provider holds a lock on."""
+    """Remove the groups on which no living provider holds a lock."""
     own = {group.folder for group in _groups(place)}
     names = {name for folder in own for name in _below(folder) if _OURS.fullmatch(name)}
     for name in sorted(names):
@@ -133,7 +133,7 @@ def _sweep(place: Place) -> None:
 
 
 def _below(folder: Path) -> list[str]:
-    """The names of the groups directly below one; none if it has gone."""
+    """Return the names of the direct subgroups of a group. Empty if it is gone."""
     try:
         return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
     except OSError:
@@ -155,7 +155,7 @@ def _is_locked(folder: Path) -> bool:
 
 
 def _lock(folder: Path, *, wait: bool = False) -> int:
-    """Hold ``folder`` until the descriptor is closed, or this process is gone."""
+    """Lock ``folder`` until the returned descriptor is closed or this process ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

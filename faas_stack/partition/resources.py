@@ -1,8 +1,8 @@
-"""How much of the machine one instance gets: limits, requests, constraints and labels, as numbers.
+"""Resources of one instance as numbers: limits, requests, constraints and labels.
 
-What a function's own labels say (``com.carpool.cpu``) goes before ``limits``, because scaling
-plans are written there. The front of a scaled function asks for nothing: it has no model, and its
-labels are those of its instances, which are elsewhere. Pure; knows nothing of what enforces it.
+A function's own labels (``com.carpool.cpu``) override ``limits``, because scaling plans are written
+there. The front of a scaled function requests nothing: it has no model, and its labels are those of
+its instances, which run elsewhere. Pure, and independent of what enforces the limits.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _WHOLE_GPU = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one instance may use, and what is kept for it.
+    """Resources that one instance may use, and those reserved for it.
 
     Attributes:
-        cpu: most cores, fractional; None: no bound.
-        cpu_share: cores that its weight against others corresponds to, when all are busy.
-        cpuset: the cores it runs on, as in ``0-3,6``; empty: any.
-        pinned: whether it gets whole cores, which the provider chooses.
-        memory_bytes: most memory; None: no bound.
-        memory_reserved_bytes: what it is left with when memory is short.
-        gpus: how many GPUs it sees.
-        gpu_percent: percent of their multiprocessors.
+        cpu: Maximum number of cores, fractional; None: no limit.
+        cpu_share: Cores that its weight against others corresponds to, when all are busy.
+        cpuset: Cores to run on, as in ``0-3,6``; empty: any.
+        pinned: Whether it gets whole cores, which the provider chooses.
+        memory_bytes: Maximum memory; None: no limit.
+        memory_reserved_bytes: Memory that it keeps when memory is short.
+        gpus: Number of GPUs it sees.
+        gpu_percent: Percentage of their multiprocessors.
     """
 
     cpu: float | None = None
@@ -55,33 +55,33 @@ class Resources:
 
     @property
     def whole_cores(self) -> int:
-        """How many cores an instance is pinned to, if it is."""
+        """Number of cores to which an instance is pinned; 0 if it is not."""
         return max(1, round(self.cpu or 1.0)) if self.pinned else 0
 
     @property
     def cores(self) -> float:
-        """Cores that have to be there for it."""
+        """Number of cores that must be available for it."""
         return self.whole_cores or self.cpu or 0.0
 
     @property
     def threads(self) -> int | None:
-        """How many threads can run on that without waiting for one another; None: no bound.
+        """Number of threads that can run without waiting for one another. None: no limit.
 
-        A thread more than there are whole cores would be stopped in the midst of a batch whenever
-        the quota is used up, and the others with it.
+        With more threads than whole cores, a thread would be stopped in the middle of a batch
+        whenever the quota is used up, and the others with it.
         """
         return max(1, int(self.cores)) if self.cores else None
 
     @classmethod
     def of(cls, deployment: Deployment, *, pin_whole: bool = False) -> Resources:
-        """What ``deployment`` asks for.
+        """Return what ``deployment`` requests for each instance.
 
         Args:
-            deployment: whose instances are meant.
-            pin_whole: whether a whole number of cores is a wish to be pinned to them.
+            deployment: Deployment of the instances.
+            pin_whole: Whether a whole number of cores implies pinning.
 
         Raises:
-            ConfigError: limits or requests that are no quantities; all of them.
+            ConfigError: With all limits and requests that are not quantities.
         """
         if is_front_environment(deployment.env_vars):
             return cls()
@@ -108,7 +108,7 @@ class Resources:
 
 
 def is_front_environment(env: Mapping[str, str]) -> bool:
-    """Whether it makes a sidecar a front, as that decides it (`sidecar.options`)."""
+    """Return whether it makes a sidecar a front, by the rules of `sidecar.options`."""
     elsewhere = env.get("sidecar_upstreams") or env.get("sidecar_class")
     return bool(env.get("sidecar_scaler") and not elsewhere)
 

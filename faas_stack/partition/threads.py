@@ -1,4 +1,4 @@
-"""How many threads an instance's libraries are told to use, so that they fit what it may use."""
+"""Environment variables that fit the threads of an instance's libraries to its cores."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def environment(each: Resources) -> dict[str, str]:
-    """Defaults for the environment of an instance; what a function sets itself goes before them.
+    """Return default environment variables of an instance, which a function's own override.
 
-    ``carpool_cpu`` is what our own handler sizes ONNX Runtime's threads by: it is there for
-    ``limits.cpu`` too, as it is for the label.
+    The handler sizes ONNX Runtime's threads by ``carpool_cpu``: it is set for ``limits.cpu``, too,
+    as for the label.
     """
     if each.threads is None:
         return {}

@@ -1,11 +1,11 @@
-"""Which requests a provider lets in: what any caller may do, and what needs credentials.
+"""Decides which requests a provider accepts: which are public, and which need credentials.
 
-Functions are public, from every page: a call is the function's own to refuse. Everything
-else, and a function's metrics, is for holders of the credentials who come by one of this machine's
-names; only ``/healthz`` wants none. A change must say that it is JSON, which no web page can send
-to another site without being asked first (a CORS preflight, and that is never granted). A body
-without any type is let in where no browser has sent it: OpenFaaS's gateway scales from zero so.
-No document is so large that to read it would keep calls waiting.
+Function calls are public and allowed from every web page: refusing them is up to the function.
+Everything else, including a function's metrics, requires the credentials and one of this machine's
+names as host; only ``/healthz`` needs no credentials. A change must declare that it is JSON, which
+no web page can send to another site without a CORS preflight, which is never granted. A body
+without a content type is accepted if no browser sent it, because OpenFaaS's gateway scales from
+zero this way. Documents are limited in size, so that reading them does not delay calls.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _FORBIDDEN, _TOO_LARGE, _UNSUPPORTED = 403, 413, 415
 
 
 class AccessControl:
-    """Looks at every request before anything acts upon it.
+    """Checks every request before it is handled.
 
     Args:
         listen: Where the provider listens.
-        named: Further names of its own.
-        auth: Its credentials; None: it asks for none.
+        named: Further names of the provider.
+        auth: Its credentials; None: none are required.
     """
 
     def __init__(self, listen: str, named: Iterable[str], auth: BasicAuth | None) -> None:
@@ -44,7 +44,7 @@ class AccessControl:
         self._auth = auth
 
     def refuse(self, exchange: Exchange) -> int | None:
-        """Answer a request that is not let in, and say with which status; None for all others."""
+        """Respond to a request that is refused and return the status. None if it is accepted."""
         if is_call(exchange.target):
             return None
         path = exchange.path
@@ -66,7 +66,7 @@ class AccessControl:
 
 
 def is_call(target: str) -> bool:
-    """Whether a function is called; its metrics are its sidecar's, and are no call."""
+    """Return whether a function is called; requests for its metrics are not calls."""
     if not target.startswith(PREFIX):
         return False
     rest = target[len(PREFIX) :].partition("?")[0].partition("/")[2]

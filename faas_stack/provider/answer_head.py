@@ -1,4 +1,4 @@
-"""Which headers of a replica's answer its caller is given."""
+"""Selects the headers of a replica's response that are passed to the caller."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
 
 
 class AnswerHead(NamedTuple):
-    """The head of an answer.
+    """The head of a response.
 
     Attributes:
-        content_type: empty where it has none.
-        lines: of the other headers, as they are sent to the caller.
-        not_begun: whether it says that the call was not begun with, if it is a refusal.
+        content_type: Empty if it has none.
+        lines: The other headers as they are sent to the caller.
+        not_begun: Whether it says that the call was not started, if it is a refusal.
     """
 
     content_type: str
@@ -36,13 +36,13 @@ class AnswerHead(NamedTuple):
     not_begun: bool
 
     def type_for(self, exchange: Exchange) -> str:
-        """The answer's content type, else the request's, else plain text."""
+        """Return the response's content type, otherwise the request's, otherwise plain text."""
         asked = exchange.header(b"content-type") or b"text/plain"
         return self.content_type or asked.decode("latin-1")
 
 
 def read_answer_head(headers: Sequence[tuple[bytes, bytes]]) -> AnswerHead:
-    """What is passed on of these headers."""
+    """Return the head to pass on from these headers."""
     types = [value for name, value in headers if name == b"content-type"]
     return AnswerHead(
         types[0].decode("latin-1") if types else "",
@@ -53,16 +53,16 @@ def read_answer_head(headers: Sequence[tuple[bytes, bytes]]) -> AnswerHead:
 
 @SmallCache
 def bundled_answer_head(head: bytes) -> AnswerHead:
-    """The same of an answer that came with others; cached, as they repeat theirs.
+    """Return the head of a response in a bundle; cached, as such heads repeat.
 
     Raises:
-        WireError: it is none.
+        WireError: If it is malformed.
     """
     return read_answer_head(call_frames.answer_lines(head))
 
 
 def has_not_begun(status: int, head: AnswerHead) -> bool:
-    """Whether a replica has refused a call before it began with it."""
+    """Return whether a replica has refused a call before starting it."""
     return status == _UNAVAILABLE and head.not_begun
 
 

@@ -1,4 +1,4 @@
-"""Puts a provider together: the edge, the REST API and the proxy over an orchestrator."""
+"""Assembles a provider from access control, REST API and proxy over an orchestrator."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Options", "Provider"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a provider runs.
+    """Settings of a provider.
 
     Attributes:
         listen: ``HOST:PORT`` (port 0: chosen by the system) or ``unix:PATH``.
-        calls: where functions call others, and nothing else is answered; empty: nowhere.
-        auth: credentials for all but calls of functions; None: open.
-        hosts: further names by which requests may come.
-        grace_s: how long requests may go on when the provider is to go.
-        retire_s: before that, how long it goes on for clients that are told to go elsewhere.
+        calls: Address at which functions call others, which serves only calls; empty: none.
+        auth: Credentials for everything but function calls; None: open.
+        hosts: Further host names accepted in requests.
+        grace_s: How long requests may take to finish when the provider stops.
+        retire_s: How long before that it serves clients while telling them to reconnect elsewhere.
     """
 
     listen: str = "127.0.0.1:8080"
@@ -44,7 +44,7 @@ class Options:
 
 
 class Provider:
-    """An OpenFaaS provider over an orchestrator, which `listen` opens and `drain` closes."""
+    """An OpenFaaS provider over an orchestrator that `listen` opens and `drain` closes."""
 
     def __init__(self, orchestrator: Orchestrator[Any], options: Options) -> None:
         self._options = options
@@ -65,21 +65,21 @@ class Provider:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Address at which it listens. Empty before `listen`."""
         return self._servers[0].address if self._servers else ""
 
     @property
     def calls_address(self) -> str:
-        """Where functions call others; empty: nowhere."""
+        """Address at which functions call others. Empty if there is none."""
         return "".join(server.address for server in self._servers[1:])
 
     async def listen(self) -> None:
-        """Start to accept requests, for the functions that there are already.
+        """Start to accept requests for the functions that are already deployed.
 
         Raises:
-            ConfigError: the address is not one.
-            CarpoolError: the orchestrator cannot be opened.
-            OSError: it cannot be bound.
+            ConfigError: If the address is invalid.
+            CarpoolError: If the orchestrator cannot be opened.
+            OSError: If the address cannot be bound.
         """
         limits, options = Limits(), self._options
         self._servers.append(await serve(self._accept, listen=options.listen, limits=limits))
@@ -90,7 +90,7 @@ class Provider:
         self._unready = ""
 
     async def drain(self) -> None:
-        """Say unready, answer what was accepted, then end the functions, unless they last."""
+        """Report unready, finish accepted requests, then end functions unless they outlive it."""
         self._unready = "draining"
         self._logs.close()
         for server in self._servers:

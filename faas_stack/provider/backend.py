@@ -1,7 +1,7 @@
-"""What a backend is to the provider: something that runs instances of deployments.
+"""The interface of backends, which run instances of deployments for the provider.
 
-A backend keeps its instances alive (restarts them, with back-off) and says which can be sent
-requests. How many there should be, which requests they get and when they go is decided above it.
+A backend keeps its instances alive (restarts them, with back-off) and reports which are ready for
+requests. How many there should be, which requests they get and when they stop is decided above it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["Backend", "Instance", "PluginBackend"]
 
 
 class Instance(Protocol):
-    """One running instance of a deployment.
+    """A running instance of a deployment.
 
-    One with an attribute ``takes_calls`` that is true is sent calls in bundles
+    An instance with a true attribute ``takes_calls`` is sent calls in bundles
     (`carpool.http.call_frames`).
     """
 
     @property
     def name(self) -> str:
-        """Unique while the provider runs; names the instance in logs."""
+        """Name in logs, which is unique while the provider runs."""
         ...
 
     @property
     def address(self) -> str:
-        """Where it takes requests: ``HOST:PORT`` or ``unix:PATH``; may change unless ready."""
+        """Address for requests: ``HOST:PORT`` or ``unix:PATH``; may change while not ready."""
         ...
 
     @property
@@ -45,40 +45,40 @@ class Instance(Protocol):
 
     @property
     def failing(self) -> bool:
-        """Whether it has died again and again without ever having been ready."""
+        """Whether it has died repeatedly without ever having been ready."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why it is not ready, as far as it said; else empty."""
+        """Why it is not ready. Empty if it is ready or the reason is unknown."""
         ...
 
     @property
     def confined(self) -> str:
-        """What holds it to its limits, in words; empty if it has none, or the backend says it."""
+        """How its limits are enforced. Empty without limits, or if the backend reports it."""
         ...
 
     @property
     def silent(self) -> bool:
-        """Whether it has been ready and does not answer at all any more: stopped, or hung."""
+        """Whether it was ready and no longer answers at all, because it is stopped or hangs."""
         ...
 
     @property
     def repeatable(self) -> bool:
-        """Whether it says that its function may see a request more than once."""
+        """Whether it declares that its function may receive a request more than once."""
         ...
 
     def suspect(self) -> None:
-        """A request could not reach it: not ready until it has been looked at again."""
+        """Mark it as not ready until the next check, as a request could not reach it."""
         ...
 
 
 class Backend(Protocol):
-    """Starts and stops instances."""
+    """Interface that starts and stops instances."""
 
     @property
     def name(self) -> str:
-        """What the provider calls its orchestration."""
+        """Name of the orchestration in the provider's API."""
         ...
 
     @property
@@ -88,57 +88,57 @@ class Backend(Protocol):
 
     @property
     def ledger(self) -> Allocation:
-        """Which instance has what: promises are made above the backend, assignments by it."""
+        """Ledger of resources: promises are made above the backend, assignments by it."""
         ...
 
     def size(self, deployment: Deployment) -> Resources:
-        """What one instance of a deployment that passed `check` needs."""
+        """Return what one instance of a deployment that passed `check` needs."""
         ...
 
     def busy_gpus(self) -> Mapping[str, float]:
-        """Share of the last moments in which each GPU had work, of those it can ask."""
+        """Return the recent utilization of each GPU that reports one."""
         ...
 
     async def check(self, deployment: Deployment) -> None:
-        """Whether ``deployment`` can be run here; fetches what it needs for that.
+        """Check that ``deployment`` can be run here, fetching what this requires.
 
         Raises:
-            CarpoolError: why it cannot. Nothing of the attempt is left.
+            CarpoolError: If it cannot, with the reason. Nothing of the attempt is left.
         """
         ...
 
     def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
-        """Begin to run one instance of a deployment that passed `check`, now or earlier.
+        """Start one instance of a deployment that passed `check`, now or earlier.
 
-        Returns at once: the instance becomes ready later, or is restarted until it does.
+        Returns immediately: the instance becomes ready later, or is restarted until it does.
         ``changed`` is called when ``ready`` or ``failing`` changes.
         """
         ...
 
     async def stop(self, instance: Instance) -> None:
-        """Let the instance finish what it has, within the backend's grace period, and end it."""
+        """Let the instance finish its requests within the backend's grace period, then end it."""
         ...
 
     async def close(self) -> None:
-        """The provider ends: end everything at once, or release it if it is to last."""
+        """End all instances at once, or release those that outlive the provider."""
         ...
 
 
 class PluginBackend(Backend, Protocol):
-    """A backend that `carpool provider NAME` runs: it is made with its ``Params``, and opened."""
+    """A backend that `carpool provider NAME` runs, created with its ``Params`` and then opened."""
 
     async def open(self, secrets: SecretStore, state: Path) -> None:
-        """Make ready to start instances; the first call.
+        """Prepare to start instances; called first.
 
         Args:
-            secrets: of the functions, by namespace and name.
-            state: a folder of the provider's, for what must outlive it; it exists.
+            secrets: The functions' secrets, by namespace and name.
+            state: An existing folder of the provider for what must outlive it.
 
         Raises:
-            CarpoolError: why it cannot be used.
+            CarpoolError: If the backend cannot be used, with the reason.
         """
         ...
 
     async def sweep(self) -> None:
-        """End what an earlier provider left, and no function has taken over since `open`."""
+        """End instances of an earlier provider that no function has taken over since `open`."""
         ...

@@ -1,4 +1,4 @@
-"""Basic authentication with the realm the gateway uses."""
+"""Basic authentication with the gateway's realm."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["BasicAuth"]
 
 
 class BasicAuth:
-    """One user and password."""
+    """Check of requests for one user and password."""
 
     def __init__(self, user: str, password: str) -> None:
         self.expect(user, password)
 
     def expect(self, user: str, password: str) -> None:
-        """Ask for these from now on."""
+        """Require these credentials from now on."""
         self._expected = f"{user}:{password}".encode()
 
     def admits(self, exchange: Exchange) -> bool:
-        """Whether the request carries the credentials; takes the same time for all wrong ones."""
+        """Return whether the request has the credentials, in constant time for all wrong ones."""
         scheme, _, token = (exchange.header(b"authorization") or b"").partition(b" ")
         try:
             given = base64.b64decode(token.strip(), validate=True)
@@ -35,7 +35,7 @@ class BasicAuth:
         return scheme.lower() == b"basic" and hmac.compare_digest(given, self._expected)
 
     def refuse(self, exchange: Exchange) -> int:
-        """Answer that credentials are needed; returns the status."""
+        """Respond that credentials are required and return the status."""
         challenge = ("www-authenticate", 'Basic realm="Restricted"')
         text = "expected user and password: faas-cli login, or curl -u; the provider prints where "
         text += "they are when it starts"

@@ -1,7 +1,7 @@
-"""A call that goes to its replica together with others, without a task of its own.
+"""A call that is sent to its replica in a bundle, without a task of its own.
 
-One attempt is made so. Where another one is due, by the same rules as for a call that travels
-alone, the call goes on alone.
+Only the first attempt is made this way. If another attempt is due, by the same rules as for a
+single call, the call is sent alone.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of 
 
 
 class Host(Protocol):
-    """The proxy, as such a call needs it."""
+    """Interface of the proxy to bundled calls."""
 
     def forward_alone(self, call: Call, function: Function) -> None:
         """Make another attempt."""
 
     def finished(self, call: Call, status: int) -> None:
-        """Count a call that is over."""
+        """Count a finished call."""
 
 
 class BundledCall:
-    """One attempt; it is `call_client`'s receiver.
+    """One attempt, which is the receiver of `call_client`.
 
     Args:
-        host: goes on with the call, or counts it.
-        function: that is called.
-        call: what was asked.
-        replica: has the call until it ends.
+        host: Continues the call, or counts it.
+        function: Function that is called.
+        call: The call.
+        replica: Replica that has the call until it ends.
     """
 
     __slots__ = ("_call", "_calls", "_function", "_host", "_id", "_replica")
@@ -58,7 +58,7 @@ class BundledCall:
         self._replica = replica
 
     def begin(self, calls: Calls) -> None:
-        """Send it, with others of this iteration of the event loop."""
+        """Send it together with others of this iteration of the event loop."""
         call, exchange = self._call, self._call.exchange
         self._replica.acquire()
         now = asyncio.get_running_loop().time()
@@ -68,7 +68,7 @@ class BundledCall:
         exchange.on_gone = self._client_left
 
     def stop(self) -> None:
-        """It must go no further there: it is over its time, or another replica may have it."""
+        """Cancel the attempt: the call has timed out or is to be retried on another replica."""
         call = self._call
         self._calls.cancel(self._id)
         retry = call.takes_retry()
@@ -79,7 +79,7 @@ class BundledCall:
             self._finish(call.fail(call.overdue))
 
     def answered(self, status: int, head: bytes, body: memoryview) -> None:
-        """The replica has answered."""
+        """Pass on the replica's response."""
         call = self._call
         try:
             answer = bundled_answer_head(head)
@@ -99,7 +99,7 @@ class BundledCall:
         self._finish(status)
 
     def failed(self, error: FunctionFault) -> None:
-        """There is no answer of the replica."""
+        """Handle a failure without a response of the replica."""
         call = self._call
         if isinstance(error, ConnectionFailed):
             if goes_on(error, call):
@@ -130,10 +130,10 @@ class BundledCall:
 
 
 def goes_on(error: ConnectionFailed, call: Call) -> bool:
-    """Whether another replica is to have a call whose connection failed."""
+    """Return whether another replica gets a call whose connection failed."""
     return not error.sent or (error.stale and call.repeats())
 
 
 def closed_unanswered(error: ConnectionFailed) -> FunctionFault:
-    """What the client of such a call is told otherwise."""
+    """Return the error for the client if such a call is not retried."""
     return FunctionFault(f"the function closed the connection before it answered: {error}")

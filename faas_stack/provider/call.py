@@ -1,8 +1,8 @@
-"""A call of a function under way: in which form it is passed on, and how long it may take.
+"""A function call in progress: its form when passed on, and its time limit.
 
-Two limits hold, whichever ends first: the caller's own ``X-Timeout``, from the arrival of the call,
-and the function's, from its leaving for a replica. An answer in pieces has the function's limit
-from piece to piece instead. Nothing here sends anything, or looks at a clock.
+There are two limits, and the earlier one applies: the caller's own ``X-Timeout``, from the arrival
+of the call, and the function's, from when the call is sent to a replica. For a streamed response,
+the function's limit applies between chunks instead. Nothing here sends anything or reads a clock.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _random = random.Random()  # noqa: S311 - nothing secret
 
 
 class Call:
-    """One call.
+    """A function call.
 
     Attributes:
-        exchange: with the client.
-        template: what it is passed on with.
-        function: the one that has the call; None before it is known.
-        begun: whether a replica may have begun with it.
-        spare: whether another function may have it, if this one cannot begin with it.
-        replica: the one that has the call; None between two, and before the first.
-        overdue: why the call was ended, if it took too long.
+        exchange: The exchange with the client.
+        template: The repeated part of what is passed on.
+        function: The function that has the call; None before it is known.
+        begun: Whether a replica may have started it.
+        spare: Whether another function may have it, if this one cannot start it.
+        replica: The replica that has the call; None between two, and before the first.
+        overdue: Why the call was ended, if it took too long.
     """
 
     __slots__ = (
@@ -77,20 +77,21 @@ class Call:
         self._answering = self._retried = self._retrying = False
 
     def divided_to(self, function: Function, *, spare: bool) -> None:
-        """The client is told that this one of several functions has it."""
+        """Tell the client which of several functions has the call."""
         self.spare = spare
         others = [pair for pair in self._added if pair[0] != VERSION_HEADER]
         self._added = [*others, (VERSION_HEADER, function.deployment.service.encode())]
 
     def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
-        """It goes to a replica: its time begins, unless the gateway has said when it did.
+        """Record the replica, and start the call's time unless the gateway has given its start.
 
-        As at the gateway, to wait until a function has started is not held against an objective.
+        As at the gateway, the time until a function has started does not count towards an
+        objective.
 
         Args:
-            replica: it has to be released later.
-            limit_s: how long the function's calls may take.
-            now: event-loop time, seconds.
+            replica: The replica, which has to be released later.
+            limit_s: Time limit of the function's calls.
+            now: Event-loop time, seconds.
         """
         self.replica = replica
         self.begun = True
@@ -105,36 +106,36 @@ class Call:
 
     @property
     def header_lines(self) -> bytes:
-        """For the replica, as sent."""
+        """Headers for the replica, as sent."""
         return self.template.lines + lines(self._own)
 
     @property
     def own_lines(self) -> bytes:
-        """Those of the headers for the replica that are not in its template, a line each."""
+        """Headers for the replica that are not in the template, one per line."""
         return b"".join([b"%b: %b\n" % pair for pair in self._own])
 
     @property
     def travels_with_others(self) -> bool:
-        """Whether it may go to a replica in a bundle."""
+        """Whether it may be sent to a replica in a bundle."""
         exchange = self.exchange
         small = len(exchange.body) <= call_frames.CALL_BYTES
         return small and exchange.method in _BUNDLED and not self.template.streams
 
     @property
     def added_lines(self) -> bytes:
-        """Those of the headers added here that the client is told, too."""
+        """Headers added by the provider that the client gets, too."""
         return lines(self._added)
 
     def piece_sent(self, now: float) -> None:
-        """The client was sent a piece of the answer: there is time for another one."""
+        """Restart the time limit after the client was sent a chunk of the response."""
         self._answering = True
         self._deadline = now + self._limit_s
 
     def must_stop(self, now: float) -> bool:
-        """Whether what is done for it has to be cancelled now, for whichever reason.
+        """Return whether the current attempt must be cancelled now.
 
-        That is when it is over its time, or when its replica does not answer probes any more and
-        another one may have it: once, as what it asks for may be the cause.
+        This is the case if the call has timed out, or if its replica no longer answers probes and
+        another one may have it: only once, as the request itself may be the cause.
         """
         if now >= self._deadline and self.overdue is None:
             self.overdue = DeadlineMissed(f"the function did not answer within {self._within()}")
@@ -152,9 +153,10 @@ class Call:
         return f"{self._limit_s:g} s, the maximum by its own time limits"
 
     def repeats(self) -> bool:
-        """Whether it is sent again, as its connection was closed unanswered.
+        """Return whether it is sent again after its connection was closed without a response.
 
-        Once, as what it asks for may be the cause; and only where a function may see it twice.
+        Only once, as the request itself may be the cause, and only if a function may receive it
+        twice.
         """
         instance = self.replica and self.replica.instance
         repeats = bool(instance and instance.repeatable) and not self._retried
@@ -162,13 +164,13 @@ class Call:
         return repeats
 
     def takes_retry(self) -> bool:
-        """Whether it was stopped only to be sent to another replica, which is to be done now."""
+        """Return whether it was stopped only to be sent to another replica, and clear that mark."""
         retry = self._retrying and self.overdue is None and not self.exchange.gone
         self._retrying = False
         return retry
 
     def fail(self, error: CarpoolError) -> int:
-        """Tell the client that there is no answer, or no more of it; the status."""
+        """Tell the client that there is no response, or no more of it; return the status."""
         if self._answering:
             self.exchange.abort()
         else:
@@ -178,7 +180,7 @@ class Call:
 
 
 def _own_headers(exchange: Exchange, own: Pairs) -> tuple[Pairs, Pairs]:
-    """What is passed on beyond the template, and what of it the client is told, too."""
+    """Return the headers to pass on beyond the template, and those also sent to the client."""
     names = [name for name, _ in own]
     if b"x-forwarded-for" not in names and (peer := exchange.peer):
         own.append((b"x-forwarded-for", peer.encode("latin-1")))
@@ -189,7 +191,7 @@ def _own_headers(exchange: Exchange, own: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def _call_id() -> bytes:
-    """A random UUID, without a system call for each: it tells calls apart, and guards nothing."""
+    """Return a random UUID without a system call; it identifies calls and is no secret."""
     bits = _random.getrandbits
     return b"%08x-%04x-4%03x-%04x-%012x" % (
         bits(32),

@@ -1,8 +1,8 @@
-"""How long a call of a function may take, from what the function itself is deployed with.
+"""Time limit of a function's calls, derived from its deployment.
 
-A sidecar bounds its own calls: one that waits longer than its objective is answered 504, and so is
-one whose batch runs longer than ``exec_timeout``. What is computed here is their sum, and so what
-only a replica that hangs exceeds. Knows no calls.
+A sidecar limits its own calls: it answers 504 if one waits longer than its objective, or if its
+batch runs longer than ``exec_timeout``. The limit computed here is the sum of both, so only a
+replica that hangs exceeds it. This module does not handle calls.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LIMITS = ("exec_timeout", "read_timeout", "write_timeout")
 
 
 def call_limit_s(deployment: Deployment) -> float:
-    """The longest that a call may take after it left for a replica, seconds.
+    """Return the maximum duration of a call after it was sent to a replica, in seconds.
 
-    The longest of the time limits in the function's environment (30 s without any), and in addition
-    its longest objective, or a minute if that is longer. Without end if one of the limits is zero,
-    which switches it off.
+    The longest of the time limits in the function's environment (30 s without any), plus its
+    longest objective, or a minute if that is longer. Infinity if one of the limits is zero, which
+    disables it.
     """
     set_s = [_limit_s(deployment.env_vars.get(name, "")) for name in _LIMITS]
     exec_s = max((limit_s for limit_s in set_s if limit_s is not None), default=_EXEC_S)
@@ -39,7 +39,7 @@ def call_limit_s(deployment: Deployment) -> float:
 
 
 def _limit_s(text: str) -> float | None:
-    """The seconds of a time limit as of-watchdog reads it, ``inf`` for none; None if it cannot."""
+    """Return a time limit as of-watchdog reads it; ``inf`` if disabled. None if invalid."""
     text = text.strip()
     try:
         limit_s = durations.parse_lenient(text)

@@ -1,7 +1,7 @@
-"""What calls with the same target and headers are passed on with; computed once for all of them.
+"""The shared part of calls with the same target and headers, computed once for all of them.
 
-Callers repeat themselves: what differs from call to call is an identifier, a time, a trace. So all
-else of a request's head is read and written once, and looked up from then on.
+Callers repeat themselves: calls differ only in an identifier, a time or a trace. So the rest of a
+request's head is parsed and formatted once, and looked up from then on.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _Shared = tuple[tuple[bytes, bytes], ...]
 
 
 class CallTemplate(NamedTuple):
-    """What calls with the same target and the same repeated headers share.
+    """The part shared by calls with the same target and the same repeated headers.
 
     Attributes:
-        name: of the function, as the path has it.
-        target: for the replica.
-        lines: of the headers for the replica, as sent.
-        head: the same with method and target, as `carpool.http.call_frames` has it.
-        own_s: how long the caller gives it by ``X-Timeout``; ``inf``: it says nothing.
-        streams: whether the caller asks for an answer in pieces.
-        dropped: headers that the caller declares to be for this hop only.
+        name: Name of the function in the path.
+        target: Target for the replica.
+        lines: Headers for the replica, as sent.
+        head: The same with method and target, in the form of `carpool.http.call_frames`.
+        own_s: The caller's time limit by ``X-Timeout``; ``inf`` without one.
+        streams: Whether the caller requests a streamed response.
+        dropped: Headers that the caller declares to be for this hop only.
     """
 
     name: str
@@ -64,13 +64,13 @@ class CallTemplate(NamedTuple):
 
 
 class CallTemplates:
-    """Those of the last different calls."""
+    """Cache of templates of recent calls."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, _Shared], CallTemplate] = {}
 
     def split(self, exchange: Exchange) -> tuple[CallTemplate, Pairs]:
-        """A request's template, and those of its headers for the replica that are its own."""
+        """Return a request's template, and its own headers for the replica."""
         own: Pairs = []
         shared: Pairs = []
         for pair in exchange.headers:
@@ -86,7 +86,7 @@ class CallTemplates:
         return template, own
 
     def _new(self, method: str, target: str, headers: _Shared) -> CallTemplate:
-        """One that was not there, remembered unless it is large."""
+        """Create a template and cache it unless it is large."""
         template = _template(method, target, headers)
         sizes = [len(name) + len(value) for name, value in headers]
         if len(target) + sum(sizes) <= _REMEMBERED_BYTES:
@@ -97,12 +97,12 @@ class CallTemplates:
 
 
 def lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Headers as sent."""
+    """Return headers as sent."""
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 
 
 def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    """Headers that ``Connection`` declares to be for this hop only."""
+    """Return the headers that ``Connection`` declares to be for this hop only."""
     values = [value for name, value in headers if name == b"connection"]
     return frozenset(word.strip().lower() for value in values for word in value.split(b","))
 
@@ -127,20 +127,20 @@ def _template(method: str, target: str, headers: _Shared) -> CallTemplate:
 
 
 def _passes(name: bytes, value: bytes) -> bool:
-    """Whether a header goes to the replica, if ``Connection`` does not name it."""
+    """Return whether a header is passed to the replica, if ``Connection`` does not name it."""
     if name in HOP_BY_HOP or name == b"host" or name.startswith(b"proxy-"):
         return False
     return name != b"x-timeout" or _timeout_s(value) != math.inf  # would lift the watchdog's limit
 
 
 def _own_limit_s(value: bytes | None) -> float:
-    """What the caller gives a call, ``inf`` where it says nothing."""
+    """Return the caller's time limit, ``inf`` if there is none."""
     limit_s = _timeout_s(value) if value else None
     return math.inf if limit_s is None else limit_s
 
 
 def _timeout_s(value: bytes) -> float | None:
-    """The limit that ``X-Timeout`` sets, ``inf`` for none; None where the watchdog ignores it."""
+    """Return the limit of ``X-Timeout``; ``inf`` if disabled. None if the watchdog ignores it."""
     try:
         limit_s = durations.parse(value.decode("latin-1").strip())
     except durations.DurationError:

@@ -1,8 +1,8 @@
-"""Finds the canary whose turn it is, and the function itself where that cannot answer now.
+"""Selects the canary for a call, or the function itself if the canary cannot answer now.
 
-No call waits for a canary to start: one that has no ready replica is started beside, as a call
-would start it, and the function itself answers until it is ready. The log says so once for each
-reason, the metrics count it.
+No call waits for a canary to start: a canary without ready replicas is started in the background,
+and the function itself answers until it is ready. The log reports each reason once, and the metrics
+count such calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Key = tuple[str, str, str]  # namespace, function, canary
 
 
 class Canaries:
-    """The canaries of all functions."""
+    """Canaries of all functions."""
 
     def __init__(self, orchestrator: Orchestrator[Any]) -> None:
         self._orchestrator = orchestrator
@@ -43,11 +43,11 @@ class Canaries:
         self._silent: dict[_Key, str] = {}  # and why
 
     def of(self, function: Function, call: Call) -> Function | None:
-        """The canary that has to answer a call; None: the function itself has to.
+        """Return the canary that has to answer a call. None if the function itself has to.
 
         Args:
-            function: its calls are divided.
-            call: the next one.
+            function: The function whose calls are divided.
+            call: The next call.
         """
         if function.division is None or _asks_sidecar(call.template.target):
             return None
@@ -68,7 +68,7 @@ class Canaries:
         return None
 
     def failed(self, function: Function, canary: Function, error: CarpoolError) -> None:
-        """A canary was given a call, and could not begin with it."""
+        """Count and log that a canary was given a call and could not start it."""
         key = _key(function, canary.deployment.service)
         self._fell_back(function, key, "unreachable", str(error))
 
@@ -98,14 +98,14 @@ class Canaries:
 
 
 def refuse_chains(deployment: Deployment, functions: Iterable[Function]) -> None:
-    """Refuse a deployment by which a canary would have canaries itself, as in a circle.
+    """Refuse a deployment that would give a canary canaries of its own, as in a cycle.
 
     Args:
-        deployment: is to be deployed.
-        functions: there are already.
+        deployment: The new deployment.
+        functions: The functions that are already deployed.
 
     Raises:
-        ConfigError: it would.
+        ConfigError: If it would.
     """
     others = {f.deployment.service: f.deployment.settings.canary for f in functions}
     others.pop(deployment.service, None)
@@ -122,7 +122,7 @@ def refuse_chains(deployment: Deployment, functions: Iterable[Function]) -> None
 
 
 def _asks_sidecar(target: str) -> bool:
-    """Whether a call is for one function's sidecar, by its name."""
+    """Return whether a call is for the sidecar of one specific function."""
     return target.startswith("/_/") or target.partition("?")[0] == _METRICS
 
 

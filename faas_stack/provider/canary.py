@@ -1,8 +1,8 @@
-"""Which function answers a call, by the shares that the label ``com.carpool.canary`` says. Pure.
+"""Selects the function that answers a call, by the label ``com.carpool.canary``. Pure.
 
-A caller who is known by a key always gets the same function, as long as shares stay, and a share
-that grows keeps its callers. Other calls are dealt in turn: of any stretch of them, each function
-has its share to within a call or two.
+A caller with a key always gets the same function while shares do not change, and a share that grows
+keeps its callers. Other calls are dealt in turn: in any sequence of them, each function gets its
+share to within a call or two.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _DIGEST = 6  # bytes: as many as a float holds exactly
 
 
 class Division:
-    """Divides the calls of one function.
+    """Division of one function's calls.
 
     Args:
-        stable: the function itself, which gets what is left.
-        percents: of the calls, by the other functions; at most 100 together.
+        stable: The function itself, which gets the remaining calls.
+        percents: Percentages of the other functions; at most 100 together.
     """
 
     def __init__(self, stable: str, percents: Mapping[str, float]) -> None:
@@ -38,11 +38,11 @@ class Division:
         self._credits = dict.fromkeys(self._percents, 0.0)
 
     def next(self, key: bytes | None) -> str:
-        """The function that the next call goes to; one without a key counts."""
+        """Return the function for the next call; calls without a key are dealt in turn."""
         return self._of_key(key) if key else self._dealt()
 
     def _dealt(self) -> str:
-        """The one that is furthest behind its share."""
+        """Return the function that is furthest behind its share."""
         due = self._credits
         for name, percent in self._percents.items():
             due[name] += percent
@@ -61,7 +61,7 @@ class Division:
 
 
 def caller_key(exchange: Exchange) -> bytes | None:
-    """What a caller is known by: the header ``X-Carpool-User``, or the cookie of that name."""
+    """Return the caller's key: the header ``X-Carpool-User``, or the cookie of that name."""
     return exchange.header(_USER) or _cookie(exchange.header(b"cookie") or b"")
 
 

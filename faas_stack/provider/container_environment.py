@@ -1,4 +1,4 @@
-"""The environment that a container of a function gets beside its image's own, wherever it runs."""
+"""Environment variables of a function's container in addition to those of its image."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SECRETS = "/var/openfaas/secrets"
 
 
 def of(deployment: Deployment, resources: Resources, defaults: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an instance.
+    """Return the environment variables of an instance.
 
     Args:
-        deployment: what it is an instance of.
-        resources: what it may use, which its threads are to fit.
-        defaults: further variables, which the deployment's settings and its own go before.
+        deployment: Deployment of the instance.
+        resources: Resources that it may use, to which its threads are sized.
+        defaults: Further variables, which the deployment's settings and its own override.
     """
     env = {**threads(resources), **defaults}
     env.update(deployment.without_canary().settings.to_env())

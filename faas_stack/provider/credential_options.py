@@ -1,6 +1,6 @@
-"""Who may change and see a provider's functions: the options of every command that starts one.
+"""Access to a provider's functions: the options of every command that starts a provider.
 
-By default a provider asks for credentials that it has created and stored where Carpool's commands
+By default, a provider requires credentials that it has created and stored where Carpool's commands
 find them (`carpool.basic_auth`), and accepts only its own host names.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["Access", "add_flags"]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options to ``parser``."""
     add = parser.add_argument
     files = "folder with basic-auth-user and basic-auth-password, created if missing"
     default = "one per address in ~/.local/state/carpool/gateways"
@@ -43,14 +43,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Access:
-    """Who may call a provider.
+    """Access to a provider.
 
     Attributes:
-        credentials: What callers must present; None: nothing.
+        credentials: Credentials that callers must present; None: none are required.
         hosts: Further names of the provider.
-        named: The folder that the user has named for the credentials, if any.
-        ephemeral: The port is chosen by the system: it will be another one the next time.
-        auth: Asks callers for the credentials; None: they need none.
+        named: The user's folder for the credentials, if given.
+        ephemeral: Whether the system chooses the port, which differs the next time.
+        auth: Check of the credentials; None: none are required.
     """
 
     credentials: Credentials | None
@@ -64,10 +64,10 @@ class Access:
 
     @classmethod
     def of(cls, args: argparse.Namespace, listen: str) -> Access:
-        """By the options, for a provider that is to listen at ``listen``.
+        """Return the access by the options of a provider that will listen at ``listen``.
 
         Raises:
-            ConfigError: they cannot be used, or the credentials cannot be read.
+            ConfigError: If the options are invalid, or the credentials cannot be read.
         """
         problems = Problems()
         check_names("--allow-host", args.allow_host, problems)
@@ -82,20 +82,20 @@ class Access:
         return cls(pair, tuple(args.allow_host), args.basic_auth, ephemeral)
 
     def folder(self, address: str) -> Path | None:
-        """Where the credentials for ``address`` are kept; None where there are none."""
+        """Return the folder of the credentials for ``address``. None without credentials."""
         if self.credentials is None:
             return None
         return (self.named or basic_auth.folder_of(address)).absolute()
 
     @contextlib.contextmanager
     def stored(self, address: str) -> Iterator[None]:
-        """Keep the credentials of a provider that listens at ``address``.
+        """Store the credentials of a provider that listens at ``address`` during the block.
 
-        Where the system has chosen a port that another provider of the user's has credentials
-        for, which is not running now, these are used, and stay.
+        If the system has chosen a port for which another provider of the user, not running now, has
+        stored credentials, these are used and kept.
 
         Raises:
-            ConfigError: they cannot be written.
+            ConfigError: If they cannot be written.
         """
         folder = self.folder(address)
         if folder is None or self.credentials is None:
@@ -114,10 +114,10 @@ class Access:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def share(self, name: str, secret: bytes) -> None:
-        """Put another secret beside the credentials, if the user has named a folder for these.
+        """Store another secret beside the credentials, if the user has named a folder for them.
 
         Raises:
-            ConfigError: it cannot be written.
+            ConfigError: If it cannot be written.
         """
         if self.named:
             with _writing(self.named):
@@ -129,7 +129,7 @@ class Access:
             self.auth.expect(*known)
 
     def login_hint(self, address: str) -> str:
-        """Where the credentials are, and how faas-cli gets to know them."""
+        """Return where the credentials are, and the command to log in with faas-cli."""
         folder = self.folder(address)
         if folder is None or self.credentials is None:
             return (
@@ -144,7 +144,7 @@ class Access:
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Tell the user of a folder that cannot be written."""
+    """Raise `ConfigError` if a folder cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""The JSON documents of the OpenFaaS REST API: what clients send, what they are answered.
+"""JSON documents of the OpenFaaS REST API, for requests and responses.
 
 Types are exact, because the gateway and faas-cli parse with Go's strict types: integers are never
-floats, map values are strings, times carry an offset. Unknown fields are ignored, as every
-OpenFaaS provider does; values of the wrong type are all reported together. Nothing here knows how
+floats, map values are strings, times carry an offset. Unknown fields are ignored, as in every
+OpenFaaS provider; values of the wrong type are all reported together. This module does not know how
 functions run.
 """
 
@@ -36,12 +36,12 @@ T = TypeVar("T", str, bool, int)
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A function as it was deployed; the fields of OpenFaaS's FunctionDeployment.
+    """A deployed function, with the fields of OpenFaaS's FunctionDeployment.
 
     Attributes:
-        settings: what its ``com.carpool.`` labels and annotations say.
-        options: what its environment says to its sidecar.
-        uid: names this deployment; an update that looks the same has another one.
+        settings: Settings from its ``com.carpool.`` labels and annotations.
+        options: Options of its sidecar from its environment.
+        uid: Identifier of this deployment; an identical update has another one.
     """
 
     service: str
@@ -66,11 +66,11 @@ class Deployment:
 
         Args:
             body: JSON.
-            default_namespace: of one that names none.
+            default_namespace: Namespace if the document names none.
 
         Raises:
-            BadRequest: it is not a JSON object.
-            ConfigError: fields are missing, of the wrong type or ill-formed; all of them.
+            BadRequest: If it is not a JSON object.
+            ConfigError: With all fields that are missing, of the wrong type or malformed.
         """
         problems = Problems()
         document = read_object(body)
@@ -110,7 +110,7 @@ class Deployment:
         return deployment
 
     def to_json(self) -> dict[str, Any]:
-        """The fields a FunctionStatus shares with a FunctionDeployment; empty ones left out."""
+        """Return the fields shared by FunctionStatus and FunctionDeployment, without empty ones."""
         optional = {
             "envProcess": self.env_process,
             "envVars": dict(self.env_vars),
@@ -129,7 +129,7 @@ class Deployment:
         }
 
     def without_canary(self) -> Deployment:
-        """What its replicas are of: who else answers its calls is the provider's to know."""
+        """Return the deployment of its replicas, which do not depend on its canaries."""
         if not self.settings.canary:
             return self
         labels, annotations = (
@@ -140,10 +140,10 @@ class Deployment:
         return replace(self, labels=labels, annotations=annotations, settings=settings)
 
     def as_update_of(self, other: Deployment) -> Deployment:
-        """Itself, with the ``uid`` of ``other`` if its replicas may stay.
+        """Return the deployment, with the ``uid`` of ``other`` if its replicas may stay.
 
-        They may if it has other canaries, and is the same otherwise. One that is the same as a
-        whole replaces them, as the image of its name may be a new one.
+        They may stay if only the canaries differ. An identical deployment replaces them, as the
+        image of that name may be a new one.
         """
         divided = self.settings.canary != other.settings.canary
         stays = divided and self.without_canary() == other.without_canary()
@@ -151,10 +151,10 @@ class Deployment:
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in a request's body.
+    """Return the JSON object in a request's body.
 
     Raises:
-        BadRequest: it is not one.
+        BadRequest: If it is not one.
     """
     try:
         document = rules.loads(body)
@@ -172,14 +172,14 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def _check_texts(document: Mapping[str, Any], problems: Problems) -> None:
-    """Note texts that no process can be given: they have a zero byte."""
+    """Report texts with a zero byte, which cannot be passed to a process."""
     for where, text in _texts_within(document):
         if "\0" in text:
             problems.add(where, text, "text without zero bytes")
 
 
 def _texts_within(document: object) -> Iterator[tuple[str, str]]:
-    """All text in a document, names of fields too, and where each stands."""
+    """Yield the path and value of all text in a document, including field names."""
     left: list[tuple[str, object]] = [("", document)]
     while left:
         where, value = left.pop()
@@ -194,7 +194,10 @@ def _texts_within(document: object) -> Iterator[tuple[str, str]]:
 
 
 def take(document: Mapping[str, Any], key: str, default: T, problems: Problems) -> T:
-    """The value of ``key``, of the type of ``default``, which null and absence stand for."""
+    """Return the value of ``key``, which must have the type of ``default``.
+
+    Return ``default`` if the value is null or missing.
+    """
     value = document.get(key)
     if value is None:
         return default
@@ -206,7 +209,7 @@ def take(document: Mapping[str, Any], key: str, default: T, problems: Problems) 
 
 
 def split_name(name: str, namespace: str = "", default: str = DEFAULT_NAMESPACE) -> tuple[str, str]:
-    """Function name and namespace of ``NAME`` or ``NAME.NAMESPACE``; the last dot separates."""
+    """Split ``NAME`` or ``NAME.NAMESPACE`` at the last dot into function name and namespace."""
     function, dot, suffix = name.rpartition(".")
     if dot:
         return function, suffix
@@ -235,7 +238,7 @@ def _texts(document: Mapping[str, Any], key: str, problems: Problems) -> tuple[s
 
 
 def text_map(document: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str] | None:
-    """The object of text values under ``key``; None: there is none."""
+    """Return the object of text values under ``key``. None if there is none."""
     value = document.get(key)
     if value is None:
         return None
@@ -262,7 +265,7 @@ def _settings(
 
 
 def _options(env_vars: Mapping[str, str], problems: Problems) -> Options:
-    """As the sidecar will read them where it runs, but for a folder that is there only."""
+    """Return the options as the sidecar will read them, except for a folder that is only there."""
     names = [name for name in env_vars if name.startswith("sidecar_") or name == "exec_timeout"]
     env = {name: env_vars[name] for name in names if name != "sidecar_plan_folder"}
     return problems.attempt(lambda: Options.from_env({"OPENFAAS_NAME": "-", **env})) or Options()

@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """``carpool provider docker``."""
+    """Run ``carpool provider docker``."""
     args = _parser().parse_args(argv)
     standalone.configure_log(args)
     return uvloop.run(_clear(args) if args.clear else _serve(args))
@@ -70,7 +70,7 @@ def _backend(args: argparse.Namespace) -> tuple[DockerBackend, SecretStore]:
 
 
 async def _clear(args: argparse.Namespace) -> int:
-    """Remove what there should be and what there is; secrets stay."""
+    """Remove the stack's containers and its journal of functions; secrets stay."""
     backend, _ = _backend(args)
     await backend.open(claim=True)
     standalone.journal(args).clear()

@@ -1,4 +1,4 @@
-"""A deployed function as the REST API, the proxy and the metrics see it, whatever runs it."""
+"""A deployed function as seen by the REST API, the proxy and the metrics, whatever runs it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _DIGITS = 9  # of a number in a label: more is too many anywhere
 
 
 class Function(ABC):
-    """One deployed function.
+    """A deployed function.
 
     Attributes:
-        deployment: as it was deployed.
-        replicas: how many there should be.
-        created: when it was deployed first.
-        division: among which functions its calls are divided; None: they are all its own.
-        call_limit_s: how long a call may take, from its leaving for a replica.
-        invocations: how often it was called.
-        answers: how often it answered, by status.
-        fallbacks: how often it answered in place of a canary, by its name and why.
+        deployment: Its deployment.
+        replicas: Desired number of replicas.
+        created: When it was first deployed.
+        division: Division of its calls among functions; None: it answers all itself.
+        call_limit_s: Time limit of a call after it was sent to a replica.
+        invocations: Number of calls.
+        answers: Number of responses by status.
+        fallbacks: Number of responses in place of a canary, by its name and the reason.
     """
 
     def __init__(self, deployment: Deployment, replicas: int, created: datetime) -> None:
@@ -47,7 +47,7 @@ class Function(ABC):
         self.fallbacks: Counter[tuple[str, str]] = Counter()
 
     def become(self, deployment: Deployment) -> None:
-        """Be another deployment from now on."""
+        """Replace the deployment."""
         self.deployment = deployment
         self.call_limit_s = call_limit_s(deployment)
         canary = deployment.settings.canary
@@ -58,20 +58,20 @@ class Function(ABC):
     @property
     @abstractmethod
     def running(self) -> Sequence[Replica]:
-        """The replicas that there are, ready or not, those on their way out too."""
+        """All replicas, whether ready, starting or stopping."""
 
     @property
     def available(self) -> int:
-        """Replicas that can be sent requests."""
+        """Number of replicas that can be sent requests."""
         return sum(replica.ready for replica in self.running)
 
     @property
     def remarks(self) -> Mapping[str, Any]:
-        """What its status says beyond OpenFaaS's fields."""
+        """Fields of its status beyond those of OpenFaaS."""
         return {}
 
     def status(self) -> dict[str, Any]:
-        """OpenFaaS's FunctionStatus."""
+        """Return the status as OpenFaaS's FunctionStatus."""
         return {
             "name": self.deployment.service,
             **self.deployment.to_json(),
@@ -84,10 +84,10 @@ class Function(ABC):
 
 
 def initial_replicas(deployment: Deployment, *, scaled: bool) -> int:
-    """How many replicas a function starts with, and has at least when it is called.
+    """Return how many replicas a function starts with, and has at least when it is called.
 
-    Carpool's label says it, else the gateway's own, else it is one. Where there is a scaler
-    (``scaled``), a front has one: the bounds are those of its instances.
+    Carpool's label determines it, otherwise the gateway's own; the default is one. If there is a
+    scaler (``scaled``), a front has one replica, as the bounds are those of its instances.
     """
     if scaled and is_front(deployment):
         return 1

@@ -1,4 +1,4 @@
-"""A namespace of functions, as the OpenFaaS API has it."""
+"""A namespace of functions in the OpenFaaS API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FunctionNamespace", "Unsupported"]
 
 
 class FunctionNamespace(NamedTuple):
-    """One of them."""
+    """A namespace of functions."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -21,6 +21,6 @@ class FunctionNamespace(NamedTuple):
 
 
 class Unsupported(ClientFault):
-    """What this kind of provider does not do with namespaces."""
+    """Raised for operations on namespaces that this kind of provider does not support."""
 
     status: ClassVar[int] = 501

@@ -32,7 +32,7 @@ _POLICIES = ("Always", "IfNotPresent", "Never")
 
 
 def main(argv: list[str]) -> int:
-    """``carpool provider kubernetes``."""
+    """Run ``carpool provider kubernetes``."""
     args = _parser().parse_args(argv)
     standalone.configure_log(args)
     standalone.check(args)
@@ -82,10 +82,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options(args: argparse.Namespace) -> KubernetesOptions:
-    """How functions are run.
+    """Return the settings for running functions.
 
     Raises:
-        ConfigError: an option cannot be used; all that cannot.
+        ConfigError: Some options cannot be used; all of them are reported.
     """
     problems = Problems()
     resource, _, slots = args.gpu_resource.partition("=")

@@ -1,4 +1,4 @@
-"""``/system/logs``: lines of a function as newline-delimited JSON, kept or as they come."""
+"""``/system/logs``: log lines of a function as newline-delimited JSON, stored or streamed."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _TYPE = ("content-type", "application/x-ndjson")
 
 
 class _Unprocessable(CarpoolError):
-    """A parameter that cannot be read; OpenFaaS answers this with 422."""
+    """Raised for a parameter that cannot be read; the status is 422, as in OpenFaaS."""
 
     status = 422
 
 
 class LogRoute:
-    """Answers requests for logs, those that follow until `close`."""
+    """Responds to requests for logs; those that follow last until `close`."""
 
     def __init__(self, orchestrator: Orchestrator[Any]) -> None:
         self._orchestrator = orchestrator
         self._answers: set[asyncio.Task[None]] = set()
 
     def accept(self, exchange: Exchange, query: dict[str, str]) -> None:
-        """Answer, now and while the client stays if it follows.
+        """Start to respond; if the query follows, continue until the client disconnects.
 
         Raises:
-            CarpoolError: the parameters are wrong, or there is no such function.
+            CarpoolError: The parameters are invalid, or there is no such function.
         """
         if not query.get("name"):
             message = "name: expected a function's name in the query"
@@ -57,7 +57,7 @@ class LogRoute:
         exchange.on_gone = lambda: _cancel(task)
 
     def close(self) -> None:
-        """End the answers that continue."""
+        """End the responses that are still streaming."""
         for task in self._answers:
             task.cancel()
 

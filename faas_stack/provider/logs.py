@@ -1,8 +1,8 @@
-"""What functions print, line by line, kept in a ring of bounded size.
+"""The functions' output, line by line, kept in a ring of bounded size.
 
-A ring serves one function and outlives its instances, so that the last lines of one that died can
-still be read. Followers hold a position in the ring instead of a queue: a slow one loses lines,
-never memory.
+A ring serves one function and outlives its instances, so that the last lines of one that ended can
+still be read. Followers hold a position in the ring instead of a queue, so a slow one loses lines
+instead of filling memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CANNOT_START = "handler: cannot start: "  # as `watchdog_plugin` says it
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line an instance printed."""
+    """A line printed by an instance."""
 
     instance: str
     timestamp: datetime
@@ -34,13 +34,13 @@ class LogLine:
 
 
 class LogQuery(NamedTuple):
-    """Which lines are asked for.
+    """A query for log lines.
 
     Attributes:
-        instance: of this one alone; empty: of all.
-        since: none from before; None: from the first.
-        tail: how many of the last there are at most; 0 or less: all.
-        follow: whether lines that are still to come are wanted, too.
+        instance: Name of the instance; empty for all instances.
+        since: Time of the earliest line to return; None for all lines.
+        tail: Maximum number of lines, counted from the last; 0 or less for all lines.
+        follow: Whether to return future lines too.
     """
 
     instance: str = ""
@@ -49,19 +49,19 @@ class LogQuery(NamedTuple):
     follow: bool = False
 
     def has(self, line: LogLine) -> bool:
-        """Whether ``line`` is of the wanted instance and time."""
+        """Return whether ``line`` matches the instance and time of the query."""
         if self.instance and line.instance != self.instance:
             return False
         return self.since is None or line.timestamp >= self.since
 
     def choose(self, lines: Iterable[LogLine]) -> list[LogLine]:
-        """Those of the lines there are already that are asked for."""
+        """Return the existing lines that match the query."""
         wanted = [line for line in lines if self.has(line)]
         return wanted[-self.tail :] if self.tail > 0 else wanted
 
 
 class LogRing:
-    """The latest lines of one function."""
+    """The most recent lines of one function."""
 
     def __init__(self, lines: int = RING_LINES, size_bytes: int = RING_BYTES) -> None:
         self._lines: deque[LogLine] = deque()
@@ -73,7 +73,7 @@ class LogRing:
         self.closed = False
 
     def add(self, instance: str, text: str, printed: datetime | None = None) -> None:
-        """Append a line, printed now unless the time is given."""
+        """Append a line, with the current time unless one is given."""
         line = LogLine(instance, printed or datetime.now(UTC), text)
         self._lines.append(line)
         self._bytes += len(text)
@@ -83,34 +83,34 @@ class LogRing:
         self._wake()
 
     def since(self, position: int) -> list[LogLine]:
-        """The kept lines from ``position`` on; ``next`` is the position after the last."""
+        """Return the kept lines from ``position`` on; ``next`` is the position after the last."""
         first = self.next - len(self._lines)
         skip = max(0, position - first)
         return list(self._lines)[skip:] if skip < len(self._lines) else []
 
     async def more(self, position: int) -> None:
-        """Wait until there are lines from ``position`` on, or the ring is closed."""
+        """Wait until there are lines from ``position`` on or the ring is closed."""
         while self.next <= position and not self.closed:
             await self._news.wait()
 
     def close(self) -> None:
-        """No further lines will come."""
+        """Close the ring, as there will be no further lines."""
         self.closed = True
         self._wake()
 
     def _wake(self) -> None:
-        """Those who wait continue; who waits from now on waits for what comes next."""
+        """Wake all current waiters; later ones wait for the next change."""
         self._news.set()
         self._news.clear()
 
 
 def last_words(failure: str, reason: str, lines: Iterable[LogLine]) -> str:
-    """A failure, why it came about, and what was printed last before it.
+    """Return a failure with its reason and the last lines printed before it.
 
     Args:
-        failure: what went wrong.
-        reason: why, unless the handler says itself why it cannot start.
-        lines: what was printed.
+        failure: The failure.
+        reason: Its reason, unless the handler itself has logged why it cannot start.
+        lines: The printed lines.
     """
     texts = [line.text for line in lines]
     starts = [i for i, text in enumerate(texts) if text.startswith(_CANNOT_START)]

@@ -1,7 +1,7 @@
-"""What the provider exposes at ``/metrics``; every name and label set is listed here.
+"""Metrics that the provider exposes at ``/metrics``, with all their names and label sets.
 
-The two request metrics carry the names and labels of the Go provider SDK, so existing dashboards
-read them.
+The two request metrics have the names and labels of the Go provider SDK, so that existing
+dashboards can read them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"
 
 
 class _Replicas:
-    """Reads the functions when it is scraped."""
+    """Collector that reads the functions when it is scraped."""
 
     def __init__(self, orchestrator: Orchestrator[Any]) -> None:
         self._orchestrator = orchestrator
@@ -68,7 +68,7 @@ class _Replicas:
 
 
 class _Connections:
-    """Reads the listeners when it is scraped."""
+    """Collector that reads the listeners when it is scraped."""
 
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers
@@ -88,7 +88,7 @@ class _Connections:
 
 
 class _Requests:
-    """Counts requests by status, method and route: plain additions, rendered when it is scraped."""
+    """Requests by status, method and route: counted by plain additions, rendered when scraped."""
 
     def __init__(self) -> None:
         self.seconds: dict[tuple[int, str, str], Histogram] = {}
@@ -116,11 +116,11 @@ class _Requests:
 
 
 class Metrics:
-    """Counts requests by route, and renders.
+    """Counts requests by route, and renders all metrics.
 
     Args:
-        orchestrator: has the functions, and adds to what is said of them.
-        servers: the listeners, as soon as there are any.
+        orchestrator: Orchestrator of the functions, which may add collectors.
+        servers: The listeners; filled once there are any.
     """
 
     def __init__(self, orchestrator: Orchestrator[Any], servers: list[Server]) -> None:
@@ -133,7 +133,7 @@ class Metrics:
         self._registry.register(self._requests)
 
     def observe(self, code: int, method: str, path: str, seconds: float) -> None:
-        """One request was answered; ``path`` is a route, never what a client typed."""
+        """Count a response; ``path`` is a route, never text from a client."""
         key = code, method if method in _METHODS else "other", path
         durations = self._requests.seconds.get(key)
         if durations is None:
@@ -141,5 +141,5 @@ class Metrics:
         durations.observe(seconds)
 
     def render(self) -> bytes:
-        """The exposition text."""
+        """Return the metrics in the text exposition format."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""``/system/namespace/NAME``: one namespace of functions, as ``faas-cli namespace`` asks for it."""
+"""``/system/namespace/NAME``: one namespace of functions, as used by ``faas-cli namespace``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NAME = re.compile(function_name.PATTERN)
 
 
 class NamespaceRoutes:
-    """Answers for one orchestrator's namespaces."""
+    """Routes for the namespaces of one orchestrator."""
 
     def __init__(self, namespaces: NamespaceStore) -> None:
         self._namespaces = namespaces
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """By method; a new one may be named by the body alone."""
+        """Handlers by method; a new namespace may be named in the body alone."""
         return {
             "GET": self._get,
             "POST": self._create,
@@ -56,11 +56,11 @@ class NamespaceRoutes:
 
 
 def _wanted(request: Request) -> FunctionNamespace:
-    """The namespace in a request's body.
+    """Return the namespace in a request's body.
 
     Raises:
-        BadRequest: it is none of functions, or another than the path names.
-        ConfigError: it is ill-formed.
+        BadRequest: It lacks a name or the label of function namespaces.
+        ConfigError: It is malformed, or its name differs from the one in the path.
     """
     body, problems = request.body(), Problems()
     name = body.required("name")

@@ -39,13 +39,13 @@ def document(
     *,
     login: bool,
 ) -> dict[str, Any]:
-    """An OpenAPI 3.1 document.
+    """Return an OpenAPI 3.1 document.
 
     Args:
-        routes: the methods of each path of the provider itself.
-        functions: those that are deployed; instances that only a front calls are left out.
-        default_namespace: of functions that are called by their name alone.
-        login: whether all but calls of functions want credentials.
+        routes: Methods of each of the provider's own paths.
+        functions: Deployed functions; instances that only a front calls are left out.
+        default_namespace: Namespace of functions that are called by their name alone.
+        login: Whether routes other than function calls require credentials.
     """
     paths = {path: _route(path, methods, login=login) for path, methods in routes.items()}
     called = [each for each in functions if _CLASS not in each.deployment.env_vars]
@@ -76,14 +76,14 @@ def _route(path: str, methods: Iterable[str], *, login: bool) -> dict[str, Any]:
 
 
 def _name(function: Function, default_namespace: str) -> str:
-    """By which it is called."""
+    """Return the name by which a function is called."""
     deployment = function.deployment
     outside = deployment.namespace != default_namespace
     return f"{deployment.service}.{deployment.namespace}" if outside else deployment.service
 
 
 def _call(function: Function) -> dict[str, Any]:
-    """A call of a function, which alone knows its bodies; what is known is how it is served."""
+    """Describe the calls of a function: its objectives and batching, as its bodies are unknown."""
     settings = function.deployment.settings
     objectives = {"*": settings.slo_s, **{app.name: app.slo_s for app in settings.apps}}
     told = {name: durations.format(s) for name, s in objectives.items() if s is not None}

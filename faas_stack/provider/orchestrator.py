@@ -1,8 +1,8 @@
-"""What the REST API, the proxy and `carpool up` need of the functions there should be.
+"""Interface to the deployed functions, as needed by the REST API, the proxy and `carpool up`.
 
-An orchestrator keeps what was deployed, brings about what should run and knows what does. `local`
-starts instances on this machine itself, by a `Backend`. Everything else of a provider (routes,
-credentials, calls, metrics) is above this port.
+An orchestrator keeps the deployments, starts and stops instances accordingly, and knows which ones
+run. `local` starts instances on this machine itself, through a `Backend`. Everything else in a
+provider (routes, credentials, calls, metrics) is above this port.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ F = TypeVar("F", bound="Function")
 
 
 class Reloaded(NamedTuple):
-    """What became of a reload.
+    """Result of a reload.
 
     Attributes:
-        replicas: how many instances there should be.
-        finished: whether all of them are new ones and ready; else the replacement has begun.
+        replicas: Desired number of instances.
+        finished: Whether all of them are new and ready; False if the replacement has only begun.
     """
 
     replicas: int
@@ -38,18 +38,18 @@ class Reloaded(NamedTuple):
 
 
 class Secrets(Protocol):
-    """The functions' secrets by name and namespace; values go in and never come out."""
+    """The functions' secrets by name and namespace; values are written and never returned."""
 
     async def names(self, namespace: str) -> list[str]:
-        """The names of a namespace's secrets, in order."""
+        """Return the names of a namespace's secrets, sorted."""
         ...
 
     async def create(self, name: str, namespace: str, value: bytes) -> None:
         """Add a secret.
 
         Raises:
-            BadRequest: the name cannot be used.
-            Conflict: there is one of that name.
+            BadRequest: The name cannot be used.
+            Conflict: A secret with that name exists.
         """
         ...
 
@@ -57,7 +57,7 @@ class Secrets(Protocol):
         """Replace a secret's value.
 
         Raises:
-            NotFound: there is no such secret.
+            NotFound: There is no such secret.
         """
         ...
 
@@ -65,56 +65,56 @@ class Secrets(Protocol):
         """Delete a secret.
 
         Raises:
-            NotFound: there is no such secret.
+            NotFound: There is no such secret.
         """
         ...
 
 
 class NamespaceStore(Protocol):
-    """The namespaces that functions may be in."""
+    """The namespaces for functions."""
 
     async def get(self, name: str) -> FunctionNamespace:
-        """One by its name.
+        """Return the namespace with the given name.
 
         Raises:
-            NotFound: functions are in no such namespace.
+            NotFound: There is no such namespace for functions.
         """
         ...
 
     async def create(self, namespace: FunctionNamespace) -> None:
-        """Add one.
+        """Add a namespace.
 
         Raises:
-            Conflict: there is one of that name.
-            CarpoolError: the provider may not, or does not do that.
+            Conflict: A namespace with that name exists.
+            CarpoolError: The provider lacks permission, or does not support this.
         """
         ...
 
     async def update(self, namespace: FunctionNamespace) -> None:
-        """Set labels and annotations of one.
+        """Set the labels and annotations of a namespace.
 
         Raises:
-            NotFound: functions are in no such namespace.
-            CarpoolError: the provider may not, or does not do that.
+            NotFound: There is no such namespace for functions.
+            CarpoolError: The provider lacks permission, or does not support this.
         """
         ...
 
     async def remove(self, name: str) -> None:
-        """Delete one, with its functions.
+        """Delete a namespace with its functions.
 
         Raises:
-            NotFound: functions are in no such namespace.
-            CarpoolError: the provider may not, or does not do that.
+            NotFound: There is no such namespace for functions.
+            CarpoolError: The provider lacks permission, or does not support this.
         """
         ...
 
 
 class Orchestrator(Protocol[F]):
-    """All functions of a provider. `open` it first."""
+    """All functions of a provider; call `open` first."""
 
     @property
     def default_namespace(self) -> str:
-        """The namespace of functions that name none."""
+        """Namespace of functions that name none."""
         ...
 
     @property
@@ -124,120 +124,120 @@ class Orchestrator(Protocol[F]):
 
     @property
     def namespace_store(self) -> NamespaceStore:
-        """Their namespaces."""
+        """The functions' namespaces."""
         ...
 
     @property
     def collectors(self) -> Sequence[Collector]:
-        """What it adds to the provider's metrics."""
+        """The orchestrator's collectors for the provider's metrics."""
         ...
 
     @property
     def behind(self) -> bool:
-        """Whether what it knows may be old, as changes do not reach it now."""
+        """Whether the known state may be stale because changes are currently not received."""
         ...
 
     def about(self) -> Mapping[str, Any]:
-        """What ``/system/info`` says of it: ``orchestration``, and where known more."""
+        """Return its part of ``/system/info``: ``orchestration``, and further facts if known."""
         ...
 
     async def open(self) -> None:
-        """Make ready to answer, with the functions that there are already.
+        """Prepare to respond to requests, with the functions that already exist.
 
         Raises:
-            CarpoolError: it cannot be used, and why.
+            CarpoolError: The orchestrator cannot be used; the message says why.
         """
         ...
 
     def find(self, name: str, namespace: str) -> F:
-        """The function of that name.
+        """Return the function with the given name.
 
         Raises:
-            NotFound: there is none.
+            NotFound: There is no such function.
         """
         ...
 
     def get(self, name: str, namespace: str) -> F | None:
-        """The function of that name, if there is one."""
+        """Return the function with the given name; None if there is none."""
         ...
 
     def all(self, namespace: str | None = None) -> list[F]:
-        """The functions of a namespace, or all; in order of name."""
+        """Return the functions of a namespace, or of all namespaces, sorted by name."""
         ...
 
     def namespaces(self) -> list[str]:
-        """The default namespace and every other for functions, in order."""
+        """Return the default namespace and all others for functions, sorted."""
         ...
 
     async def deploy(self, deployment: Deployment) -> F:
         """Add a function.
 
         Raises:
-            Conflict: there is one of that name.
-            CarpoolError: it cannot run here, or there is no capacity for it.
+            Conflict: A function with that name exists.
+            CarpoolError: The function cannot run here, or there is no capacity for it.
         """
         ...
 
     async def update(self, deployment: Deployment) -> None:
-        """Replace a function, without a gap in service.
+        """Replace a function without interrupting service.
 
         Raises:
-            NotFound: there is none of that name.
-            CarpoolError: the new one cannot run here; the old one stays.
+            NotFound: There is no function with that name.
+            CarpoolError: The new function cannot run here; the old one stays.
         """
         ...
 
     async def reload(self, name: str, namespace: str, ready_s: float) -> Reloaded:
-        """Replace a function's instances by ones that load its model anew, without a gap.
+        """Replace a function's instances, so that its model is loaded again, without interruption.
 
         Args:
-            name: of the function.
-            namespace: of the function.
-            ready_s: how long they may take to become ready, where that is waited for.
+            name: Name of the function.
+            namespace: Namespace of the function.
+            ready_s: Time that they may take to become ready, if the orchestrator waits for that.
 
         Raises:
-            NotFound: there is no such function.
-            Conflict: it was updated meanwhile.
-            FunctionFault: the new ones do not become ready; the old ones serve on.
+            NotFound: There is no such function.
+            Conflict: The function was updated in the meantime.
+            FunctionFault: The new instances do not become ready; the old ones continue to serve.
         """
         ...
 
     async def scale(self, name: str, namespace: str, replicas: int) -> None:
-        """Set how many replicas a function has.
+        """Set the number of replicas of a function.
 
         Raises:
-            NotFound: there is no such function.
-            CarpoolError: so many cannot be; nothing is changed.
+            NotFound: There is no such function.
+            CarpoolError: That number of replicas is not possible; nothing is changed.
         """
         ...
 
     async def remove(self, name: str, namespace: str) -> None:
-        """Take a function away; its replicas answer what they have.
+        """Remove a function; its replicas finish their in-flight requests.
 
         Raises:
-            NotFound: there is no such function.
+            NotFound: There is no such function.
         """
         ...
 
     def choose(self, function: F) -> Replica | None:
-        """A ready replica, if the function is there and has one; it is not acquired."""
+        """Return a ready replica without acquiring it; None if there is none."""
         ...
 
     async def acquire(self, function: F) -> Replica:
-        """A ready replica for one request, started first if the function is scaled to zero.
+        """Acquire a ready replica for one request, starting one if the function is scaled to zero.
 
         The caller must ``release`` it.
 
         Raises:
-            Overloaded: there is none, for lack of capacity, or none became ready in time.
-            NotFound: the function was removed meanwhile.
+            Overloaded: There is no capacity for a replica, or none became ready in time.
+            NotFound: The function was removed in the meantime.
         """
         ...
 
     def lines(self, function: F, query: LogQuery) -> AsyncIterator[Sequence[LogLine]]:
-        """What a function has printed, and what it prints from now on if the query follows."""
+        """Return the log lines of a function, including new ones if the query follows."""
         ...
 
     async def close(self) -> None:
-        """The provider ends: end what does not outlive it, release the rest."""
+        """End what does not outlive the provider, and release the rest."""
         ...

@@ -24,11 +24,12 @@ def main(name: str, argv: list[str]) -> int:
     """Run a provider over the backend ``name``.
 
     Args:
-        name: Of an entry point in the group ``carpool.provider_backends``, or ``module:Class``.
+        name: Name of an entry point in the group ``carpool.provider_backends``, or
+            ``module:Class``.
         argv: The options.
 
     Raises:
-        ConfigError: there is no such backend, it lacks a method, or an option cannot be used.
+        ConfigError: There is no such backend, it lacks a method, or an option cannot be used.
     """
     parser = argparse.ArgumentParser(
         prog=f"carpool provider {name}",

@@ -1,13 +1,14 @@
-"""``/function/NAME``: one request to one replica, as OpenFaaS's provider SDK passes it on.
+"""``/function/NAME``: one request to one replica, as in OpenFaaS's provider SDK.
 
-What differs from the SDK, and why: a request for a function without a ready replica is held until
-there is one (there may be no gateway in front to do it); a replica that cannot be reached is
-passed over for another one; one that breaks off while it answers gives 502 where the SDK gives
-500; an ``X-Timeout`` of zero or less is dropped, as it would remove the watchdog's time limit; and
-the gateway's ``X-Call-Id`` and ``X-Start-Time`` are added where no gateway has.
+Differences from the SDK, with reasons: a request for a function without a ready replica is held
+until there is one (there may be no gateway in front to do it); a replica that cannot be reached is
+skipped for another one; one that breaks off during its response gives 502 where the SDK gives 500;
+an ``X-Timeout`` of zero or less is dropped, as it would remove the watchdog's time limit; and the
+gateway's ``X-Call-Id`` and ``X-Start-Time`` are added if no gateway has added them.
 
-No call waits for ever. There is no timer for each: one sweep over those under way, twice a second,
-stops what is over its time or with a replica that does not answer probes any more (see `call`).
+No call waits indefinitely. Instead of a timer for each call, a sweep over all calls, twice a
+second, stops those that exceed their time limit or whose replica no longer responds to probes
+(see `call`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _SHOWN = 80  # characters of a name that does not belong to a function
 
 
 class Proxy:
-    """Passes requests on: with others where the replica takes them so, else by a task for each."""
+    """Forwards requests: in bundles if the replica supports them, otherwise in a task each."""
 
     def __init__(self, orchestrator: Orchestrator[Any], metrics: Metrics) -> None:
         self._orchestrator = orchestrator
@@ -65,7 +66,7 @@ class Proxy:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def accept(self, exchange: Exchange) -> None:
-        """Begin to answer a request whose target starts with ``PREFIX``."""
+        """Start to respond to a request whose target starts with ``PREFIX``."""
         if exchange.method not in _METHODS:
             allowed = ("allow", ", ".join(sorted(_METHODS)))
             exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=[allowed])
@@ -91,14 +92,14 @@ class Proxy:
             self.forward_alone(call, function)
 
     def forward_alone(self, call: Call, function: Function) -> None:
-        """Send a call by itself, to whichever replica is ready first."""
+        """Send a call by itself to the first replica that is ready."""
         task = asyncio.get_running_loop().create_task(self._answer(call, function))
         self._calls[call] = task.cancel
         task.add_done_callback(lambda _: self._calls.pop(call, None))
         call.exchange.on_gone = task.cancel
 
     def finished(self, call: Call, status: int) -> None:
-        """Count a call that is over."""
+        """Count a finished call."""
         self._calls.pop(call, None)
         exchange = call.exchange
         seconds = asyncio.get_running_loop().time() - exchange.received
@@ -108,13 +109,13 @@ class Proxy:
 
     @staticmethod
     def _count(call: Call, function: Function) -> None:
-        """A function is called; only once by each call, however often that is sent."""
+        """Count an invocation of a function, once per call, however often the call is sent."""
         if call.function is not function:
             call.function = function
             function.invocations += 1
 
     def sweep(self, now: float) -> None:
-        """Stop what has to be stopped at ``now``, event-loop time in seconds."""
+        """Stop the calls that must be stopped at ``now``, event-loop time in seconds."""
         for call, stop in tuple(self._calls.items()):
             if call.must_stop(now):
                 stop()
@@ -217,24 +218,24 @@ class Proxy:
 
 
 def _go_on() -> None:
-    """The task that runs was cancelled, but is not to end."""
+    """Undo the cancellation of the current task."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - this is called by one
     task.uncancel()
 
 
 class _NotBegun(Exception):
-    """A replica has refused a call before it began with it."""
+    """Raised when a replica refuses a call before it has started to process it."""
 
 
 def _check_begun(status: int, head: AnswerHead, *, last: bool) -> None:
-    """Raise if another replica may have the call; the ``last`` one's refusal is the answer."""
+    """Raise if another replica may take the call; the ``last`` one's refusal is the response."""
     if has_not_begun(status, head) and not last:
         raise _NotBegun
 
 
 async def _pass_on(streamed: StreamedResponse, head: AnswerHead, call: Call) -> None:
-    """Copy an answer piece by piece, no faster than the client reads."""
+    """Copy a response piece by piece, no faster than the client reads."""
     exchange = call.exchange
     first = f"content-type: {head.type_for(exchange)}\r\n".encode("latin-1")
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A replica as calls see it: where it is reached, whether it is ready, how much it has to do."""
+"""A replica as seen by calls: its address, readiness and load."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CONNECTIONS = 4096  # to one replica: as many as one edge accepts
 
 
 class Replica:
-    """An instance, what it was started for and how much it has to do.
+    """An instance with its revision and its number of in-flight requests.
 
     Args:
-        instance: the instance.
-        revision: of the deployment that it was started for.
-        answer_bytes: the largest answer that is taken from it whole.
-        connect_s: how long a connection to it may take to be made; None: as the system decides.
+        instance: The instance.
+        revision: Revision of the deployment that it was started for.
+        answer_bytes: Size of the largest response that is read from it as a whole.
+        connect_s: Connection timeout in seconds; None for the system's default.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Replica:
 
     @property
     def pool(self) -> Pool:
-        """Connections to where the instance is now: started again, it may have moved."""
+        """Connections to the instance's present address, which may change on a restart."""
         if self._pool is None or self._pool.address != self.instance.address:
             if self._pool:
                 self._pool.close()
@@ -59,7 +59,7 @@ class Replica:
 
     @property
     def calls(self) -> Calls | None:
-        """Takes calls for it in bundles; None: it wants each by itself, or does not read them."""
+        """Sender of bundled calls; None if the instance takes none, or does not read them now."""
         instance = self.instance
         if not getattr(instance, "takes_calls", False):  # those of plugins may not know of it
             return None
@@ -72,21 +72,21 @@ class Replica:
 
     @property
     def ready(self) -> bool:
-        """Whether it may be sent a request."""
+        """Whether requests may be sent to it."""
         return self.instance.ready and not self.draining
 
     def acquire(self) -> None:
-        """It has one request more, until that is released."""
+        """Add an in-flight request, until it is released."""
         self.in_flight += 1
 
     def release(self) -> None:
-        """A request is over."""
+        """Remove an in-flight request."""
         self.in_flight -= 1
         if self._idle and not self.in_flight:
             self._idle.set()
 
     async def idle(self) -> None:
-        """Wait until it has no request; only sensible when it gets no new ones."""
+        """Wait until it has no in-flight requests; call this only when it gets no new ones."""
         if self.in_flight:
             self._idle = asyncio.Event()
             await self._idle.wait()

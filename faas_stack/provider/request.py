@@ -1,6 +1,6 @@
-"""A request of the REST API as its answers see it: names, query, the JSON object in its body.
+"""A request to the REST API as its handlers see it: names, query, the JSON object in its body.
 
-Knows no functions and no secrets.
+Independent of functions and secrets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Answer", "Body", "Request"]
 
 
 class Request(NamedTuple):
-    """A request, with what its path and query say."""
+    """A request, with the name in its path and its query."""
 
     exchange: Exchange
     name: str
@@ -30,39 +30,39 @@ class Request(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        """The namespace in the query, if it names one."""
+        """Namespace in the query; empty if it names none."""
         return self.query.get("namespace", "")
 
     def split(self, name: str, namespace: str = "") -> tuple[str, str]:
-        """Function name and namespace of ``NAME`` or ``NAME.NAMESPACE``."""
+        """Return the function name and namespace of ``NAME`` or ``NAME.NAMESPACE``."""
         return split_name(name, namespace, self.default_namespace)
 
     def body(self) -> Body:
-        """The JSON object that was sent.
+        """Return the JSON object in the body.
 
         Raises:
-            BadRequest: there is none.
+            BadRequest: The body is not a JSON object.
         """
         return Body(read_object(self.exchange.body), self)
 
     def reply(self, document: Any) -> int:  # noqa: ANN401 - any JSON
-        """Answer with JSON; the status."""
+        """Respond with JSON, and return the status."""
         self.exchange.reply(200, json.dumps(document, ensure_ascii=False).encode())
         return 200
 
 
 class Body(NamedTuple):
-    """The JSON object in a request's body, and the request."""
+    """The JSON object in a request's body, with the request."""
 
     document: dict[str, Any]
     request: Request
 
     @property
     def namespace(self) -> str:
-        """From the body, else the query, else the default: clients use either.
+        """Namespace in the body, else in the query, else the default, as clients use either.
 
         Raises:
-            ConfigError: it is not text.
+            ConfigError: It is not text.
         """
         problems = Problems()
         named = take(self.document, "namespace", "", problems)
@@ -70,11 +70,11 @@ class Body(NamedTuple):
         return self.request.split("", named or self.request.namespace)[1]
 
     def required(self, key: str) -> str:
-        """The text of a key that must be there.
+        """Return the text of a required key.
 
         Raises:
-            BadRequest: it is not, or empty.
-            ConfigError: it is not text.
+            BadRequest: It is missing or empty.
+            ConfigError: It is not text.
         """
         problems = Problems()
         value = take(self.document, key, "", problems)

@@ -1,7 +1,7 @@
-"""The REST API of an OpenFaaS provider: which request means what, and what it is answered.
+"""The REST API of an OpenFaaS provider: its routes and their responses.
 
-Statuses follow what faas-cli and the gateway accept (202 for changes, never 201 or 204; 404 for
-an update of what does not exist). Nothing here knows how functions are run.
+Statuses follow what faas-cli and the gateway accept (202 for changes, never 201 or 204; 404 for an
+update of a function that does not exist). Independent of how functions are run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Route(NamedTuple):
 
 
 class Routes:
-    """Answers everything but ``/function/``."""
+    """Routes for everything except ``/function/``."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Routes:
         ]
 
     def accept(self, exchange: Exchange) -> None:
-        """Begin to answer a request."""
+        """Start to respond to a request."""
         self._tasks.start(self._observed(exchange))
 
     async def _observed(self, exchange: Exchange) -> None:
@@ -85,7 +85,7 @@ class Routes:
         self._metrics.observe(status, exchange.method, label, seconds)
 
     async def _answer(self, exchange: Exchange) -> tuple[str, int]:
-        """Answer, and say by which route and with what status."""
+        """Respond to a request, and return its route and the status."""
         path = exchange.path
         for route in self._table:
             if match := route.pattern.fullmatch(path):
@@ -213,7 +213,11 @@ class Routes:
         return status
 
     def _well(self) -> str:
-        """Calls go on with what is known, so a provider that is behind stays in service."""
+        """Return the text for a healthy provider.
+
+        A provider that receives no changes stays in service, as calls continue with the known
+        state.
+        """
         return "OK, but changes are currently not received" if self._orchestrator.behind else "OK"
 
     async def _render_metrics(self, request: Request) -> int:

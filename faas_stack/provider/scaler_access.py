@@ -1,10 +1,10 @@
-"""What functions whose instances are a scaler's are run with, beside what was deployed.
+"""Settings and secrets added to functions whose instances a scaler manages.
 
 A function with a scaling policy is the front of its instances, and these are functions of their own
-(``NAME--CLASS``), which the scaler deploys. The sidecars of both are told where the scaler is, by a
-variable, and given a token that speaks for ``NAME`` alone, as a secret: a file, never a variable.
-Deployments that name a scaler themselves are left as they are. What `faas-cli describe` shows is
-what was deployed.
+(``NAME--CLASS``), which the scaler deploys. The sidecars of both get the scaler's address in a
+variable, and a token that is valid for ``NAME`` alone in a secret: a file, never a variable.
+Deployments that name a scaler themselves are left as they are. `faas-cli describe` shows what was
+deployed, without these additions.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _PLAN = {"sidecar_plan_folder": "tmp"}
 
 
 def is_front(deployment: Deployment) -> bool:
-    """Whether its instances are a scaler's, and what is called is a front before them."""
+    """Return whether a function is the front of instances that a scaler manages."""
     return deployment.settings.scale_policy != "fixed"
 
 
 def model_runners(
     deployment: Deployment, others: Iterable[Deployment], *, scaled: bool
 ) -> list[Deployment]:
-    """What runs a function's model: it, or with a scaler the instances that it is the front of.
+    """Return the deployments that run a function's model: itself, or with a scaler its instances.
 
     Args:
-        deployment: of the function.
-        others: all of its namespace.
-        scaled: whether there is a scaler.
+        deployment: Deployment of the function.
+        others: All deployments in its namespace.
+        scaled: Whether there is a scaler.
     """
     if not scaled or not is_front(deployment):
         return [deployment]
@@ -65,13 +65,13 @@ def model_runners(
 
 
 def takes_part(deployment: Deployment) -> bool:
-    """Whether its sidecar is to be told of the scaler: a front, or one of a front's instances."""
+    """Return whether a sidecar needs the scaler: that of a front or of one of its instances."""
     env = deployment.env_vars
     return _ADDRESS not in env and bool(is_front(deployment) or env.get(_CLASS))
 
 
 def as_run(deployment: Deployment, address: str) -> Deployment:
-    """``deployment`` with the scaler's address, and the secret that its own token is in."""
+    """Return ``deployment`` with the scaler's address and the secret with its own token."""
     return replace(
         deployment,
         env_vars={**_PLAN, **deployment.env_vars, _ADDRESS: address},
@@ -80,17 +80,17 @@ def as_run(deployment: Deployment, address: str) -> Deployment:
 
 
 def own_token(token: bytes, deployment: Deployment) -> bytes:
-    """What speaks for ``deployment``'s function alone, made of the scaler's token."""
+    """Return the token for ``deployment``'s function alone, derived from the scaler's token."""
     return function_token(token, deployment.env_vars.get(_FUNCTION) or deployment.service)
 
 
 def token_file(store: SecretStore, namespace: str = DEFAULT_NAMESPACE) -> Path:
-    """The file with the scaler's token for a namespace's functions, made if it is missing.
+    """Return the file with the scaler's token for a namespace; create it if it is missing.
 
-    It is one token for all, unless a namespace has been given another one.
+    All namespaces have the same token, unless one has been given another.
 
     Raises:
-        NoSpace: it cannot be written.
+        NoSpace: The file cannot be written.
     """
     if found := store.path(SCALER_SECRET, namespace):
         return found
@@ -102,21 +102,21 @@ def token_file(store: SecretStore, namespace: str = DEFAULT_NAMESPACE) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ScalerAccess:
-    """How sidecars reach the scaler.
+    """Address and token with which sidecars reach the scaler.
 
     Attributes:
-        address: as they name it.
-        secrets: where its token is, or will be.
+        address: Address of the scaler as seen by the sidecars.
+        secrets: Secrets that contain its token, or will contain it.
     """
 
     address: str
     secrets: SecretStore
 
     def grant(self, deployment: Deployment) -> Deployment:
-        """``deployment`` with the scaler's address and a token, if it takes part in scaling.
+        """Return ``deployment`` with the scaler's address and a token, if it takes part in scaling.
 
         Raises:
-            NoSpace: the token cannot be written.
+            NoSpace: The token cannot be written.
         """
         if not takes_part(deployment):
             return deployment
@@ -126,5 +126,5 @@ class ScalerAccess:
         return as_run(deployment, self.address)
 
     def revoke(self, deployment: Deployment) -> None:
-        """Take back the token that ``deployment`` was given, if it was: it is no more."""
+        """Remove the token that ``deployment`` was given, if any."""
         self.secrets.take_back(deployment.service, deployment.namespace)

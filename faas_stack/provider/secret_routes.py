@@ -1,4 +1,4 @@
-"""``/system/secrets``: names and changes of secrets; never a value."""
+"""``/system/secrets``: lists names and changes secrets; never returns a value."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["SecretRoutes"]
 
 
 class SecretRoutes:
-    """Answers for one orchestrator's secrets."""
+    """Routes for the secrets of one orchestrator."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """By method."""
+        """Handlers by method."""
         return {
             "GET": self._list,
             "POST": self._create,

@@ -1,4 +1,4 @@
-"""Secrets as files: one folder for the default namespace, one below it for every other.
+"""Secrets as files: one folder for the default namespace, and a subfolder for every other.
 
 The folder is the one faas-cli's ``local-run`` reads too (``.secrets`` beside the stack file).
 Values are never listed or logged.
@@ -27,22 +27,22 @@ _GIVEN = ".functions"  # no name that a secret or a namespace can have
 
 
 class SecretStore:
-    """The secrets below one folder, which is made when the first is created."""
+    """Secrets in a folder, which is created with the first secret."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def names(self, namespace: str) -> list[str]:
-        """The names of a namespace's secrets."""
+        """Return the names of a namespace's secrets, sorted."""
         folder = self._of(namespace)
         if not folder.is_dir():
             return []
         return sorted(p.name for p in folder.iterdir() if _NAME.fullmatch(p.name) and p.is_file())
 
     def path(self, name: str, namespace: str, function: str = "") -> Path | None:
-        """The file with the secret's value, or None if there is no such secret.
+        """Return the file with the secret's value; None if there is no such secret.
 
-        What was given to ``function`` alone goes before the namespace's.
+        A value given to ``function`` alone takes precedence over the namespace's.
         """
         if not _NAME.fullmatch(name):
             return None
@@ -50,25 +50,25 @@ class SecretStore:
         return next((path for path in (*own, self._of(namespace) / name) if path.is_file()), None)
 
     def give(self, function: str, namespace: str, name: str, value: bytes) -> None:
-        """Let one function have its own value for a secret; nobody is shown that it has.
+        """Give one function its own value for a secret; such values are not listed.
 
         Raises:
-            NoSpace: it cannot be written.
+            NoSpace: The value cannot be written.
         """
         path = self._given(function, namespace) / name
         if not (path.is_file() and path.read_bytes() == value):
             storage.write(path, value)
 
     def take_back(self, function: str, namespace: str) -> None:
-        """Remove all values of a function's own; an instance that runs keeps what it has read."""
+        """Remove all values given to a function; running instances keep what they have read."""
         shutil.rmtree(self._given(function, namespace), ignore_errors=True)
 
     def create(self, name: str, namespace: str, value: bytes) -> None:
         """Add a secret.
 
         Raises:
-            BadRequest: the name cannot be used, as one that is a namespace's.
-            Conflict: there is one of that name.
+            BadRequest: The name is invalid, or is already used by a namespace.
+            Conflict: A secret with that name exists.
         """
         if not _NAME.fullmatch(name):
             message = f"name = {name!r}: expected letters, digits, dots, dashes and underscores"
@@ -79,10 +79,10 @@ class SecretStore:
         self._write(name, namespace, value)
 
     def update(self, name: str, namespace: str, value: bytes) -> None:
-        """Replace a secret's value; instances that run keep the file they have open.
+        """Replace a secret's value; running instances keep the file they have open.
 
         Raises:
-            NotFound: there is no such secret.
+            NotFound: There is no such secret.
         """
         self._existing(name, namespace)
         self._write(name, namespace, value)
@@ -91,7 +91,7 @@ class SecretStore:
         """Delete a secret.
 
         Raises:
-            NotFound: there is no such secret.
+            NotFound: There is no such secret.
         """
         self._existing(name, namespace).unlink()
 
@@ -125,10 +125,10 @@ class SecretStore:
 
 
 def value_of(document: Mapping[str, Any]) -> bytes:
-    """The value in a Secret document: ``rawValue`` (base64) or ``value``.
+    """Return the value in a Secret document: ``rawValue`` (base64) or ``value``.
 
     Raises:
-        BadRequest: there is none, or it is not text.
+        BadRequest: There is none, or it is not text.
     """
     raw, value = document.get("rawValue"), document.get("value")
     if isinstance(raw, str) and raw:

@@ -1,6 +1,6 @@
-"""A provider that runs alone, whatever its backend: its options, and its run until a signal.
+"""A provider that runs alone, for any backend: its options, and its run until a signal.
 
-What there should be, secrets and the like are kept in one state folder.
+The deployed functions, secrets and so on are kept in one state folder.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Backend(Backend, Protocol):
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The options that no backend needs to know."""
+    """Add the options that do not depend on the backend."""
     add_listen_flags(parser)
     credential_options.add_flags(parser)
     add = parser.add_argument
@@ -61,7 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_listen_flags(parser: argparse.ArgumentParser) -> None:
-    """Where a provider listens."""
+    """Add the options for the provider's addresses and its log format."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add(
@@ -80,21 +80,21 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def configure_log(args: argparse.Namespace) -> None:
-    """Have a provider log as its options say."""
+    """Configure a provider's log from its options."""
     json_log.configure_command("provider", args, text="", level=logging.WARNING)
 
 
 def add_scaler_flag(parser: argparse.ArgumentParser) -> None:
-    """Where the scaler is."""
+    """Add the option for the scaler's address."""
     find = "where functions' sidecars find the scaler"
     parser.add_argument("--scaler", metavar="HOST:PORT", help=find)
 
 
 def check(args: argparse.Namespace) -> None:
-    """Whether the addresses among the options are addresses.
+    """Check that the addresses among the options are valid.
 
     Raises:
-        ConfigError: one is not.
+        ConfigError: An address is invalid.
     """
     for name in ("scaler", "calls"):
         if text := getattr(args, name):
@@ -102,20 +102,20 @@ def check(args: argparse.Namespace) -> None:
 
 
 def secrets(args: argparse.Namespace) -> SecretStore:
-    """The functions' secrets, in the state folder."""
+    """Return the store of the functions' secrets, in the state folder."""
     return SecretStore(args.state.resolve() / "secrets")
 
 
 def journal(args: argparse.Namespace) -> Journal:
-    """The functions there should be, in the state folder."""
+    """Return the journal of the deployed functions, in the state folder."""
     return Journal(args.state / "functions")
 
 
 async def listen(args: argparse.Namespace, provider: Provider) -> None:
-    """Have a provider listen where the options say.
+    """Let a provider listen on the addresses in the options.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: An address cannot be used.
     """
     try:
         await provider.listen()
@@ -136,12 +136,12 @@ async def serve(
 
     Args:
         args: The options of `add_flags`, which passed `check`.
-        backend: What runs the functions.
-        store: Their secrets.
-        open_: Opens the backend; called once the other options are known to be good.
+        backend: Backend that runs the functions.
+        store: The functions' secrets.
+        open_: Opens the backend; called once the other options have been checked.
 
     Raises:
-        ConfigError: an option cannot be used.
+        ConfigError: An option cannot be used.
     """
     address = str(Address(args.host, args.port, ""))
     granted = Access.of(args, address)

@@ -1,4 +1,4 @@
-"""Files of the provider: replaced as a whole, readable by it alone unless it says otherwise."""
+"""Files of the provider: replaced as a whole, and readable by it alone unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["NoSpace", "write"]
 
 
 class NoSpace(CarpoolError):
-    """What was asked for cannot be stored."""
+    """Raised when data cannot be stored."""
 
     status: ClassVar[int] = 507
 
 
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write ``data`` to ``path``, whose folder is made if need be.
+    """Write ``data`` to ``path``, creating its folder if needed.
 
     Raises:
-        NoSpace: it cannot be written; what was there before stays.
+        NoSpace: The file cannot be written; its previous content stays.
     """
     try:
         replace_file(path, data, mode)

@@ -1,7 +1,7 @@
-"""Where the replicas' own metrics are, for Prometheus's HTTP discovery, and the way to them.
+"""The replicas' own metrics: their addresses for Prometheus's HTTP discovery, and the way to them.
 
-A replica listens where nobody else reaches it: a process on a socket, a container on the functions'
-network. Its metrics are passed on, at an address of the provider's own.
+Only the provider can reach a replica: a process on a socket, a container on the functions' network.
+The provider passes on the replicas' metrics at its own address.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _OK = 200
 
 
 def targets(orchestrator: Orchestrator[Any], here: str) -> list[dict[str, Any]]:
-    """One group per ready replica.
+    """Return one target group per ready replica.
 
     Args:
-        orchestrator: the provider's.
-        here: the provider's address, as the caller knows it.
+        orchestrator: Orchestrator of the provider.
+        here: Address of the provider as seen by the caller.
     """
     groups = []
     for function in orchestrator.all():
@@ -48,11 +48,11 @@ def targets(orchestrator: Orchestrator[Any], here: str) -> list[dict[str, Any]]:
 
 
 async def replica_metrics(orchestrator: Orchestrator[Any], name: str) -> bytes:
-    """What a replica's sidecar counts.
+    """Return the metrics of a replica's sidecar.
 
     Raises:
-        NotFound: there is no such replica, or it is not ready.
-        Overloaded: it does not answer now.
+        NotFound: There is no such replica, or it is not ready or has no metrics.
+        Overloaded: The replica does not respond now.
     """
     replicas: Iterator[Replica] = (
         replica for function in orchestrator.all() for replica in function.running

@@ -1,4 +1,4 @@
-"""The calls of one function that wait until a replica is ready to have them."""
+"""Calls of one function that wait until a replica is ready for them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MOST = 4096  # waiting at once
 
 
 class WaitingCalls:
-    """Holds calls until there is a replica, or none is going to be.
+    """Holds calls until there is a ready replica, or there can be none.
 
     Args:
-        name: of the function.
-        choose: a replica that may be sent a call now; None: there is none.
-        failing: whether replicas keep failing to start, so that waiting is pointless.
-        reason: why none is ready, as far as callers may hear it; else empty.
+        name: Name of the function.
+        choose: Returns a replica that may be sent a call now; None if there is none.
+        failing: Returns whether replicas keep failing to start, so that waiting is pointless.
+        reason: Returns why none is ready, as far as callers may know; else empty.
 
     Attributes:
-        removed: whether the function is no more.
+        removed: Whether the function was removed.
     """
 
     def __init__(
@@ -46,20 +46,21 @@ class WaitingCalls:
         self.removed = False
 
     def wake(self) -> None:
-        """Something has changed: let all look again."""
+        """Wake all waiters after a change."""
         self._change.set()
         self._change.clear()
 
     async def change(self) -> None:
-        """Wait until something has changed."""
+        """Wait for the next change."""
         await self._change.wait()
 
     async def replica(self, patience_s: float) -> Replica:
-        """The replica that a call gets, now or within ``patience_s`` seconds.
+        """Return a replica for a call, now or within ``patience_s`` seconds.
 
         Raises:
-            Overloaded: none became ready in time, none is going to, or too many calls wait.
-            NotFound: the function was removed meanwhile.
+            Overloaded: No replica became ready in time, none can become ready, or too many calls
+                wait.
+            NotFound: The function was removed in the meantime.
         """
         if chosen := self._choose():
             return chosen

@@ -1,1 +1,1 @@
-"""A stack file and what ``carpool up`` makes of it on this machine."""
+"""Stack files, and how ``carpool up`` runs them on this machine."""

@@ -1,8 +1,8 @@
-"""Putting a function's build context together, as ``faas-cli build --shrinkwrap`` does.
+"""Assembly of a function's build context, as by ``faas-cli build --shrinkwrap``.
 
-A context is the template's files, with the author's handler folder laid over the template's
-handler folder, and the stack file's extra paths beside the handler's files. The result lies in
-``build/NAME`` next to the stack file, where faas-cli puts it too.
+A context consists of the template's files, with the author's handler folder laid over the
+template's handler folder, and the stack file's extra paths beside the handler's files. The result
+is in ``build/NAME`` next to the stack file, where faas-cli puts it too.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SKIPPED = ("build", "template")  # of a handler's folder
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What would become an image, as a folder.
+    """The content of an image, as a folder.
 
     Attributes:
-        image: the name deployments use for it.
-        folder: the assembled files.
-        fprocess: the template's command, which an image would carry in its environment.
+        image: Image name in deployments.
+        folder: Folder with the assembled files.
+        fprocess: The template's command, which an image would have in its environment.
     """
 
     image: str
@@ -43,15 +43,15 @@ class BuildContext:
 
 
 def assemble(stack: StackFile, function: StackFunction, folder: Path | None = None) -> BuildContext:
-    """Write the build context of ``function``, replacing what an earlier call left.
+    """Write the build context of ``function``, replacing the result of an earlier call.
 
     Args:
-        stack: that the function is of.
-        function: what is assembled.
-        folder: where to; None: ``build/NAME``.
+        stack: Stack file of the function.
+        function: Function to assemble.
+        folder: Target folder; None for ``build/NAME``.
 
     Raises:
-        ConfigError: the function is not built from a handler, or its files cannot be copied.
+        ConfigError: The function is not built from a handler, or its files cannot be copied.
     """
     if function.handler is None:
         problem = Problem(
@@ -83,10 +83,10 @@ def assemble(stack: StackFile, function: StackFunction, folder: Path | None = No
 
 @contextlib.contextmanager
 def exclusive(stack: StackFile) -> Iterator[None]:
-    """Hold the stack's build folder: a second run would rebuild it under the first one's feet.
+    """Lock the stack's build folder, so that a second run does not rebuild it during the first.
 
     Raises:
-        ConfigError: another process holds it.
+        ConfigError: Another process holds the lock, or the folder cannot be used.
     """
     build = stack.folder / "build"
     with contextlib.ExitStack() as held:
@@ -106,7 +106,7 @@ def exclusive(stack: StackFile) -> Iterator[None]:
 
 
 def _make_folders(folder: Path, target: Path) -> None:
-    """Private folders; open ones in CI, where another user may have to clean up."""
+    """Create private folders; in CI, open ones, which another user may have to remove."""
     mode = 0o777 if os.environ.get("CI") in ("true", "1") else 0o700
     target.mkdir(parents=True, exist_ok=True)
     for made in (folder, target):
@@ -114,7 +114,7 @@ def _make_folders(folder: Path, target: Path) -> None:
 
 
 def _why(error: OSError) -> str:
-    """What went wrong first, as of a tree's copy everything is told at once."""
+    """Return the message of the first error, as copying a tree reports all errors together."""
     if not isinstance(error, shutil.Error):
         return str(error)
     (_, _, first), *more = error.args[0]
@@ -122,7 +122,7 @@ def _why(error: OSError) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file or a tree with its modes; links are followed, as an image could not."""
+    """Copy a file or a tree with its modes; follow links, as an image could not."""
     if source.is_dir():
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source, target, dirs_exist_ok=True, ignore=ignored)

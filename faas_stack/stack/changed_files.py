@@ -1,7 +1,7 @@
-"""Which files of some folders have changed, once they have come to rest.
+"""Detection of changed files in folders, reported once they no longer change.
 
-Editors write a file in several steps, and to copy a model takes a while: a change counts when two
-looks in a row have seen the same. `FileChanges` is pure; `look` reads the disk.
+Editors write a file in several steps, and copying a model takes a while, so a change counts when
+two successive looks have seen the same. `FileChanges` is pure; `look` reads the disk.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _TEMPORARY = re.compile(
 
 
 class FileChanges:
-    """What has changed since the last time that it was said.
+    """Changes since the last report.
 
     Args:
-        seen: by a first look.
+        seen: Result of the first look.
     """
 
     def __init__(self, seen: Seen) -> None:
         self._said = self._last = seen
 
     def take(self, seen: Seen) -> list[str]:
-        """The paths that are new, changed or gone; none while that still goes on.
+        """Return the paths that are new, changed or removed; empty while files still change.
 
         Args:
-            seen: by this look.
+            seen: Result of the present look.
         """
         at_rest, self._last = seen == self._last, seen
         if not at_rest or seen == self._said:
@@ -54,20 +54,20 @@ class FileChanges:
 
 
 def look(roots: Iterable[Path], skipped: Iterable[str] = ()) -> Seen:
-    """The files below some folders, or files: time, size and identity of each, by path.
+    """Return time, size and identity of all files below some folders, by path.
 
-    Links are followed. Caches and what editors write for a moment are left out.
+    Links are followed. Caches and the temporary files of editors are left out.
 
     Args:
-        roots: where to look; what is not there has no files.
-        skipped: names of entries of the roots that are left out.
+        roots: Folders or files to look at; missing ones have no files.
+        skipped: Names of entries of the roots to leave out.
     """
     left_out = frozenset(skipped)
     return {path: _identity(found) for root in roots for path, found in _below(root, left_out)}
 
 
 def _below(root: Path, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """The files at or below a root; what vanishes meanwhile is left out."""
+    """Yield the files at or below a root, except those that disappear in the meantime."""
     with suppress(OSError):
         found = root.stat()
         if stat.S_ISDIR(found.st_mode):

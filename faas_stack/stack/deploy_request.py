@@ -1,4 +1,4 @@
-"""What ``faas-cli deploy`` sends for a function of a stack file."""
+"""The request that ``faas-cli deploy`` sends for a function of a stack file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["deploy_request"]
 
 
 def deploy_request(function: StackFunction) -> dict[str, Any]:
-    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
+    """Return the FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
     optional = {
         "namespace": function.namespace,
         "envProcess": function.fprocess,

@@ -1,8 +1,8 @@
-"""``carpool up --watch``: what runs follows the stack file and the files of its functions.
+"""``carpool up --watch``: running functions follow the stack file and their own files.
 
 A function with a changed file is reloaded, and one whose entry in the stack file has changed is
-deployed anew, both as `Rollout` does it: what is broken is told, and what runs goes on. A further
-change ends a reload that still goes on, as what it loads is old.
+deployed again, both through `Rollout`: errors are reported, and the previous version keeps running.
+A further change cancels a reload in progress, as what it loads is outdated.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _REST = 10  # times as long as a look at folders with very many files takes
 
 
 class Development:
-    """Keeps a running stack as its files are; made before they are read to be run.
+    """Keeps a running stack up to date with its files; to be created before these are first read.
 
     Args:
-        images: the stack's, and the stack.
-        orchestrator: what runs it.
-        ready_s: how long a function may take to become ready.
-        prepare: called before a function is deployed that was not there.
+        images: Images of the stack, with the stack.
+        orchestrator: Orchestrator that runs it.
+        ready_s: Time that a function may take to become ready.
+        prepare: Called before a new function is deployed.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Development:
         self._follow(images.stack)
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look for changes repeatedly until cancelled."""
         loop = asyncio.get_running_loop()
         pause_s = _PERIOD_S
         try:
@@ -87,7 +87,7 @@ class Development:
                 self._start(function.name, self._named(changed))
 
     def _take_stack(self, changed: list[str]) -> None:
-        """Begin to bring about what the stack file says now."""
+        """Start to apply the changes in the stack file."""
         what = self._named(changed)
         try:
             fresh = stack_file.load(self._images.stack.path)
@@ -103,13 +103,13 @@ class Development:
         self._follow(fresh)
 
     def _follow(self, stack: StackFile) -> None:
-        """Look from now on at the files of functions that are not looked at."""
+        """Start to look at the files of functions that are not being watched yet."""
         for each in stack.functions:
             if each.name not in self._changes:
                 self._changes[each.name] = FileChanges(_look_at(stack, each))
 
     def _start(self, name: str, what: str) -> None:
-        """Begin to bring a function up to date, in place of an earlier attempt."""
+        """Start to update a function, replacing an earlier attempt."""
         before = self._work.pop(name, None)
         task = asyncio.get_running_loop().create_task(self._update(name, what, before))
         self._work[name] = task
@@ -130,7 +130,7 @@ class Development:
             say(f"{name}: {what} changed; {done} in {loop.time() - began_s:.1f} s")
 
     async def _bring_about(self, name: str) -> str:
-        """Have a function as the stack file says; in a word, what that took."""
+        """Make a function match the stack file; return what was done, in a word."""
         functions = {each.name: each for each in self._images.stack.functions}
         running, wanted = self._running.get(name), functions.get(name)
         if wanted is None:
@@ -151,7 +151,7 @@ class Development:
         return done
 
     async def _deploy(self, function: StackFunction) -> None:
-        """Add a function; it is not there if it does not become ready."""
+        """Add a function; remove it again if it does not become ready."""
         await self._prepare(function)
         deployment = _deployment(function)
         async with self._images.rebuilt(function.image):
@@ -167,7 +167,7 @@ class Development:
             await self._orchestrator.remove(name, _deployment(function).namespace)
 
     def _named(self, paths: Iterable[str]) -> str:
-        """Changed files, in few words."""
+        """Summarize the paths of changed files."""
         first, *more = (os.path.relpath(path, self._images.stack.folder) for path in paths)
         return f"{first} and {len(more)} more" if more else first
 
@@ -177,12 +177,12 @@ def _deployment(function: StackFunction) -> Deployment:
 
 
 def _look_at(stack: StackFile, function: StackFunction) -> Seen:
-    """At what a function is assembled of, its template apart."""
+    """Look at the files that a function is assembled from, except its template."""
     copied = (stack.folder / path for path in stack.copy)
     return look([*filter(None, [function.handler]), *copied], SKIPPED)
 
 
 def _look_at_stack(stack: StackFile) -> Seen:
-    """At the stack file, and the files that it takes functions' environments from."""
+    """Look at the stack file and the environment files that it names."""
     files = (stack.folder / file for each in stack.functions for file in each.environment_files)
     return look([stack.path, *files])

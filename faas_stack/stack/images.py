@@ -1,8 +1,8 @@
-"""The assembled functions of a stack, by image; made anew in folders beside those in use.
+"""The assembled functions of a stack, by image; rebuilt in folders beside those in use.
 
-The first of a function is ``build/NAME``, where faas-cli puts it too; those of later reloads are
-``build/NAME.2`` and so on. An instance keeps the folder that it was started in, and one that is in
-nobody's use is removed before the next is made.
+The first folder of a function is ``build/NAME``, where faas-cli puts it too; those of later reloads
+are ``build/NAME.2`` and so on. An instance keeps the folder that it was started in, and unused
+folders are removed before the next one is created.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Images:
     """The images of a stack.
 
     Args:
-        stack: whose functions they are.
-        contexts: where to put them, by image.
-        in_use: the folders that instances were started in.
+        stack: The stack, with its functions.
+        contexts: Build contexts by image, to be filled.
+        in_use: Returns the folders that instances were started in.
 
     Attributes:
-        stack: as it is now.
-        variant_copies: the variants of functions that have any, in each of their folders.
+        stack: The stack in its present form.
+        variant_copies: Copies of the functions' variants, in each of their folders.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Images:
         self._numbers = itertools.count(2)
 
     def assemble(self) -> None:
-        """Make every image, in place of all that an earlier run has left.
+        """Assemble every image, replacing all that an earlier run has left.
 
         Raises:
-            ConfigError: a function is not built from a handler, or its files cannot be copied.
+            ConfigError: A function is not built from a handler, or its files cannot be copied.
         """
         for function in self.stack.functions:
             self._clear(function)
@@ -64,10 +64,10 @@ class Images:
 
     @contextlib.asynccontextmanager
     async def rebuilt(self, image: str) -> AsyncIterator[None]:
-        """An image made anew for what is started within; if that raises, the one before again.
+        """Rebuild an image for instances started within; restore the previous one on an exception.
 
         Raises:
-            ConfigError: its files cannot be copied.
+            ConfigError: The image's files cannot be copied.
         """
         functions = (each for each in self.stack.functions if each.image == image)
         if (function := next(functions, None)) is None:  # no file says any more what it is made of
@@ -93,7 +93,7 @@ class Images:
         self.variant_copies[:] = [*there, found] if found else there
 
     def _clear(self, function: StackFunction) -> None:
-        """Remove folders of a function that nothing is started in any more."""
+        """Remove the folders of a function in which no instance will be started again."""
         used = {*self._in_use(), *(context.folder for context in self._contexts.values())}
         for folder in (self.stack.folder / "build").glob(f"{function.name}.*"):
             if folder.suffix[1:].isdecimal() and folder not in used:

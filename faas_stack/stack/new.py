@@ -46,10 +46,10 @@ _ENTRY = """\
 
 
 def main(argv: list[str]) -> int:
-    """Make a function; nothing is overwritten.
+    """Create a function without overwriting anything.
 
     Raises:
-        ConfigError: a name, template, model or stack file that cannot be used.
+        ConfigError: A name, template, model or stack file cannot be used.
     """
     args = _parser().parse_args(argv)
     path = args.yaml or stack_file.default_path()
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace, folder: Path) -> None:
-    """Everything that can be wrong with the arguments, before anything is written."""
+    """Check all arguments before anything is written."""
     problems = Problems()
     (slo,) = [row for row in rows() if row.key == "slo"]
     read_value(slo.kind, "--slo", args.slo, problems)
@@ -106,9 +106,10 @@ def _check(args: argparse.Namespace, folder: Path) -> None:
 
 
 def _weights(model: Path) -> list[Path]:
-    """The files of a model's weights, where it has them in files of their own.
+    """Return the files with a model's weights, if these are stored outside the model.
 
-    Where the model cannot be read, as without the package `onnx`, those that exporters write.
+    If the model cannot be read, for example without the package `onnx`, return the existing files
+    with the names that exporters usually give them.
     """
     try:
         from carpool.onnx_graph.weights import weight_files  # noqa: PLC0415  it needs onnx
@@ -120,7 +121,7 @@ def _weights(model: Path) -> list[Path]:
 
 
 def _is_beside(model: Path, weights: Path) -> bool:
-    """Whether it is there, in the model's folder or below, so that it can be copied along."""
+    """Return whether the weights exist in or below the model's folder and can be copied with it."""
     folder = model.parent  # by name: in caches of downloaded models files are links to elsewhere
     inside = weights.is_relative_to(folder) and ".." not in weights.relative_to(folder).parts
     return inside and weights.is_file()
@@ -132,16 +133,16 @@ def _entry(args: argparse.Namespace) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text in YAML: in quotes where it would be read as a number, a date or a truth value."""
+    """Return a text as YAML, quoted if it would be read as a number, a date or a Boolean."""
     written: str = yaml.safe_dump(text)
     return written.removesuffix("...\n").rstrip()
 
 
 def _with_entry(path: Path, name: str, entry: str) -> str:
-    """The stack file's text with a further function; comments and order stay.
+    """Return the stack file's text with another function; comments and order are kept.
 
     Raises:
-        ConfigError: the text cannot simply be continued, or has the function already.
+        ConfigError: The entry cannot simply be appended, or the function exists already.
     """
     problems = Problems()
     old = read_text(path, problems) if path.exists() else _HEAD
@@ -165,7 +166,7 @@ def _functions(text: str) -> dict[str, Any]:
 
 
 def _copy(template: Template, folder: Path, model: Path | None) -> None:
-    """The template's part that is the author's, with a model to start from."""
+    """Copy the author's part of the template, with a model to start from."""
     shutil.copytree(
         template.folder / template.handler_folder,
         folder,

@@ -1,4 +1,4 @@
-"""Waiting until functions are ready, and telling where they are: for people, or for programs."""
+"""Waiting until functions are ready, and reporting where they are: as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _HANDLER = "handler: "
 
 
 class _StartFailed(CarpoolError):
-    """A function did not become ready."""
+    """Raised when a function does not become ready."""
 
 
 async def until_ready(function: LocalFunction, ready_s: float) -> None:
-    """Wait for one function, saying how it goes.
+    """Wait until one function is ready, reporting progress.
 
     Raises:
-        _StartFailed: it is not ready in time, or keeps failing.
+        _StartFailed: The function is not ready in time, or keeps failing.
     """
     name, replicas = function.deployment.service, function.replica_set
     loop = asyncio.get_running_loop()
@@ -51,7 +51,7 @@ async def until_ready(function: LocalFunction, ready_s: float) -> None:
 
 
 def _notes(log: LogRing) -> list[str]:
-    """What handlers have to say of the function's code and model, each note once."""
+    """Return the handlers' notes on the function's code and model, each once."""
     texts = [line.text for line in log.since(0)]
     return list(dict.fromkeys(text for text in texts if text.startswith(_HANDLER)))
 
@@ -59,13 +59,13 @@ def _notes(log: LogRing) -> list[str]:
 def as_json(
     url: str, functions: Sequence[LocalFunction], scaler: str = "", credentials: Path | None = None
 ) -> str:
-    """Everything in one line of JSON.
+    """Return everything as one line of JSON.
 
     Args:
-        url: Of the provider.
-        functions: What is ready.
-        scaler: Where people find the scaler; empty: there is none.
-        credentials: The folder with the provider's; None: it asks for none.
+        url: URL of the provider.
+        functions: The ready functions.
+        scaler: URL of the scaler for users; empty if there is none.
+        credentials: Folder with the provider's credentials; None if it requires none.
     """
     result: dict[str, Any] = {"url": url, "functions": [_row(url, each) for each in functions]}
     if scaler:
@@ -76,7 +76,7 @@ def as_json(
 
 
 def as_table(url: str, functions: Sequence[LocalFunction]) -> str:
-    """A line for each function."""
+    """Return a table with a line for each function."""
     cells = [("FUNCTION", "URL", "REPLICAS", "BATCH", "SLO")]
     for row in (_row(url, function) for function in functions):
         slo = durations.format(row["slo_s"]) if row["slo_s"] else "-"

@@ -1,4 +1,4 @@
-"""Ends the wait for a scaled function whose instances the provider will never accept."""
+"""Detection of scaled functions whose instances the provider will never accept."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _OK = 200
 
 
 class Refused(CarpoolError):
-    """A function cannot have the instances that are planned for it."""
+    """Raised when a function cannot have its planned instances."""
 
 
 class Looks:
-    """Tells what is refused for good from what a first plan asked for too much."""
+    """Tells permanent refusals from those of a first plan that asked for too much."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def take(self, refused: Mapping[str, str]) -> None:
-        """Note what is refused now: the reason, by function.
+        """Record the present refusals: the reason, by function.
 
         Raises:
-            Refused: a function was at this look and those before it.
+            Refused: A function was refused in `LOOKS` looks in a row.
         """
         self._counts = Counter({name: self._counts[name] + 1 for name in refused})
         for name, count in self._counts.items():
@@ -46,14 +46,14 @@ class Looks:
 
 
 async def until_refused(url: str, token: str) -> NoReturn:
-    """Ask a scaler again and again whether anything is refused for good.
+    """Query a scaler repeatedly until a function's instances are permanently refused.
 
     Args:
-        url: of the scaler.
-        token: what it asks for.
+        url: URL of the scaler.
+        token: Token that the scaler requires.
 
     Raises:
-        Refused: something was, time and again.
+        Refused: A function was refused repeatedly.
     """
     pool = Pool(url.removeprefix("http://"), max_connections=1)
     looks = Looks()
@@ -66,7 +66,7 @@ async def until_refused(url: str, token: str) -> NoReturn:
 
 
 async def _refused(pool: Pool, token: str) -> Mapping[str, str]:
-    """What is refused, by function; nothing where the scaler does not say."""
+    """Return the reasons of refusals by function; empty if the scaler does not respond."""
     headers = [("authorization", f"Bearer {token}")]
     try:
         answer = await pool.request("GET", FUNCTIONS, headers, b"", _TIMEOUT_S)

@@ -1,8 +1,8 @@
 """The scaler of ``carpool up``: a process of its own, kept running as long as the stack is.
 
-It speaks with sidecars through a socket in the stack's private folder, which reaches into instances
-that have no network, and with people at a port of this machine. What it prints is passed on. That
-it is killed does no harm: sidecars go on with their last plan, and it starts again from its store.
+It talks to sidecars through a socket in the stack's private folder, which also reaches instances
+without a network, and to users at a port of this machine. Its output is passed on. Killing it does
+no harm: sidecars continue with their last plan, and it restarts from its store.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _LISTENING = re.compile(r'(?:^scaler: |"message": ")listening on (?!unix:)([^\s"
 
 
 class ScalerFailed(CarpoolError):
-    """The scaler does not start."""
+    """Raised when the scaler does not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalerOptions:
-    """What a scaler is started with.
+    """Settings for starting a scaler.
 
     Attributes:
         gateway: The provider's URL.
-        run_dir: A private folder that ends whatever is started with it as TMPDIR.
-        folder: The stack's; relative paths among the options are relative to it.
-        token: The file that the token is in.
-        port: Where people ask; 0: any.
+        run_dir: A private folder; processes with a TMPDIR in it are ended with the stack.
+        folder: The stack's folder, to which paths among the options are relative.
+        token: File with the token.
+        port: Port for users; 0 for any.
         flags: Further options of ``carpool scaler run``.
     """
 
@@ -73,7 +73,7 @@ class ScalerOptions:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The options of ``carpool up`` that concern the scaler."""
+    """Add the options of ``carpool up`` that concern the scaler."""
     add = parser.add_argument
     add(
         "--scaler-port",
@@ -86,7 +86,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def join_scaler_flag(argv: Sequence[str]) -> list[str]:
-    """``--scaler`` and its argument as one word: the argument may begin with a dash, too."""
+    """Join ``--scaler`` and its argument, as the argument may also begin with a dash."""
     words = list(argv)
     if "--scaler" in words[:-1]:
         at = words.index("--scaler")
@@ -95,7 +95,7 @@ def join_scaler_flag(argv: Sequence[str]) -> list[str]:
 
 
 def is_scaled(function: StackFunction) -> bool:
-    """Whether its instances are the scaler's."""
+    """Return whether the scaler manages a function's instances."""
     settings = FunctionSettings.from_labels(function.labels, function.annotations)
     return settings.scale_policy != "fixed"
 
@@ -104,8 +104,8 @@ class ScalerProcess:
     """Keeps one scaler running.
 
     Attributes:
-        address: Where sidecars reach it.
-        url: Where people reach it; empty until it is known.
+        address: Address for sidecars.
+        url: URL for users; empty until it is known.
     """
 
     def __init__(self, options: ScalerOptions) -> None:
@@ -119,26 +119,26 @@ class ScalerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs; 0 while none does."""
+        """Process ID of the scaler; 0 while it does not run."""
         return self._process.pid
 
     async def start(self) -> None:
-        """Start it, and wait until it listens.
+        """Start the scaler, and wait until it listens.
 
         Raises:
-            ScalerFailed: it ended instead.
+            ScalerFailed: The scaler ended instead.
         """
         await self._supervisor.start_until(self._listens)
 
     async def stop(self) -> None:
-        """End it cleanly, or else at once."""
+        """Stop the scaler, killing it after a grace period."""
         await self._supervisor.stop(_GRACE_S)
 
     async def _run(self) -> str:
-        """One run, from its start to its end; what became of it.
+        """Run the scaler once, from start to end, and return the outcome.
 
         Raises:
-            ScalerFailed: it cannot use its options, or cannot be started at first.
+            ScalerFailed: It cannot use its options, or its first start fails.
         """
         try:
             await self._process.start(self._command(), self._pass_on)
@@ -176,14 +176,14 @@ class ScalerProcess:
         return Command(argv, env, options.folder)
 
     async def _pass_on(self, output: asyncio.StreamReader) -> None:
-        """Print what it prints; it also says where it listens."""
+        """Print the scaler's output, which also contains its address."""
         async for line in read_lines(output):
             pass_on(line)
             if match := _LISTENING.search(line):
                 self._listens_at(match[1])
 
     def _listens_at(self, address: str) -> None:
-        """Note its address in the stack's folder, for commands."""
+        """Write the scaler's address to the stack's folder, for commands."""
         self.url = f"http://{address}"
         self._port = parse(address).port  # the same from now on, however often it starts
         known = self._options.folder / URL_FILE

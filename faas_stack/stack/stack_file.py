@@ -1,10 +1,10 @@
 """The stack file (stack.yaml): what faas-cli reads from it, read strictly.
 
-Everything faas-cli accepts is accepted with the same meaning; what faas-cli silently drops
-(unknown keys at any level) or fails on later (a missing handler folder, a broken label) is
-reported here, all of it together, each with file, line and the nearest known name. Relative paths
-are relative to the stack file's folder, where faas-cli is to be run too. Nothing here copies
-files or talks to a provider.
+Everything faas-cli accepts is accepted with the same meaning. What faas-cli silently drops (unknown
+keys at any level) or fails on later (a missing handler folder, an invalid label) is reported here,
+all together, each with file, line and the nearest known name. Relative paths are relative to the
+stack file's folder, from which faas-cli should be run too. Nothing here copies files or talks to a
+provider.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class StackFile:
     """A whole stack file.
 
     Attributes:
-        folder: what its relative paths are relative to.
-        copy: paths copied into every handler, relative to ``folder``.
+        folder: Folder to which its paths are relative.
+        copy: Paths to copy into every handler, relative to ``folder``.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class StackFile:
 
 
 def default_path() -> Path:
-    """As faas-cli: stack.yaml, or stack.yml where only that exists."""
+    """Return stack.yaml, or stack.yml if only that exists, like faas-cli."""
     short = Path("stack.yml")
     return short if short.exists() and not Path("stack.yaml").exists() else Path("stack.yaml")
 
@@ -63,7 +63,7 @@ def load(path: Path, env: Mapping[str, str] = os.environ) -> StackFile:
     """Read the stack file at ``path``, with variables taken from ``env``.
 
     Raises:
-        ConfigError: everything that is wrong with it.
+        ConfigError: The file has problems; all of them are reported.
     """
     stack, problems = read(path, env)
     if stack is None or problems:
@@ -74,10 +74,10 @@ def load(path: Path, env: Mapping[str, str] = os.environ) -> StackFile:
 def read(
     path: Path, env: Mapping[str, str] = os.environ
 ) -> tuple[StackFile | None, tuple[Problem, ...]]:
-    """As `load`, but what could be read is returned beside everything that is wrong with it.
+    """Read a stack file like `load`, but return what could be read together with all problems.
 
     Returns:
-        The stack file, None where there is no text or no YAML, and the problems.
+        The stack file, None if there is no text or no YAML, and the problems.
     """
     problems = Problems()
     text = read_text(path, problems)
@@ -92,7 +92,7 @@ def read(
 
 
 class _Stack:
-    """Reads the top level."""
+    """Reads the top level of a stack file."""
 
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path

@@ -1,6 +1,6 @@
 """One function of a stack file: its values, its environment files, its template.
 
-The part of `faas_stack.stack.stack_file` that reads below ``functions``; the same strictness.
+The part of `faas_stack.stack.stack_file` that reads below ``functions``, just as strictly.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where functions are read from.
+    """Source from which functions are read.
 
     Attributes:
-        folder: what relative paths are relative to.
-        env: the variables of substitutions.
+        folder: Folder to which paths are relative.
+        env: Variables for substitutions.
     """
 
     folder: Path
@@ -58,9 +58,9 @@ class StackFunction:
     """One function of a stack file, its environment files read and its template found.
 
     Attributes:
-        template: None where the image is built from a Dockerfile, or elsewhere (``skip_build``).
-        handler: the author's folder; None with ``skip_build``.
-        fprocess: the stack file's own, else the template's, else empty.
+        template: None if the image is built from a Dockerfile, or elsewhere (``skip_build``).
+        handler: Folder of the author; None with ``skip_build``.
+        fprocess: Command in the stack file, else in the template, else empty.
     """
 
     name: str
@@ -83,7 +83,7 @@ class StackFunction:
 
 
 class FunctionReader:
-    """Reads one function."""
+    """Reads one function of a stack file."""
 
     def __init__(self, source: Source, name: str, node: yaml.Node) -> None:
         self._source = source
@@ -95,7 +95,7 @@ class FunctionReader:
         self._entries = source.reader.mapping(node, self._where, _FUNCTION)
 
     def read(self) -> StackFunction:
-        """The function, whole even where parts of it are wrong: those were reported."""
+        """Return the whole function, even if parts of it have problems, which are reported."""
         skip_build = self._flag("skip_build")
         lang = self._text("lang")
         lang = templates.DOCKERFILE if lang.lower() == templates.DOCKERFILE else lang

@@ -1,8 +1,8 @@
-"""``carpool up`` as its own program, for as long as it is needed.
+"""``carpool up`` as a separate program, run for as long as it is needed.
 
-It runs outside the caller's process, so that a load generator does not share an event loop
-with what is measured, and in its own session: an interrupt is for the caller, who then stops
-it in order.
+It runs outside the caller's process, so that a load generator does not share an event loop with
+what is measured, and in its own session, so that an interrupt reaches only the caller, who then
+stops it in order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LAST_WORDS = 2000
 
 
 class StackFailed(CarpoolError):
-    """The stack did not start, or did not become what was wanted of it."""
+    """Raised when the stack does not start or does not reach the wanted state."""
 
 
 @contextmanager
@@ -39,10 +39,10 @@ def stack_process(stack: Path, *options: str) -> Iterator[dict[str, Any]]:
     """Run a stack file for the length of the ``with`` block, on any free ports.
 
     Yields:
-        What ``carpool up --json`` prints.
+        The output of ``carpool up --json``.
 
     Raises:
-        StackFailed: it does not become ready; carries what it said.
+        StackFailed: The stack does not become ready; the message contains its last output.
     """
     command = [sys.executable, "-m", "carpool", "up", "-f", str(stack.resolve())]
     with (

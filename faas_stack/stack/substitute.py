@@ -1,8 +1,8 @@
-"""``${VAR:-default}`` substitution over the text of a stack file, as faas-cli performs it.
+"""``${VAR:-default}`` substitution over the text of a stack file, as in faas-cli.
 
-Knows text and an environment, nothing of YAML: substitution happens before parsing, so a variable
-may stand anywhere, in keys too. An undefined variable without default becomes empty text, ``$$``
-is a literal dollar sign and a backslash protects a slash or a backslash.
+Independent of YAML: substitution happens before parsing, so a variable may be anywhere, even in
+keys. An undefined variable without default becomes empty text, ``$$`` is a literal dollar sign and
+a backslash escapes a slash or a backslash.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _FORMS = "${NAME}, ${NAME:-default} or $${ for a literal ${"
 
 
 def substitute(text: str, env: Mapping[str, str], name: str, problems: Problems) -> str:
-    """``text`` with every expression replaced; ill-formed ones are reported and left alone.
+    """Return ``text`` with every expression replaced; report malformed ones and keep their text.
 
     Args:
-        text: what to substitute in.
-        env: the variables.
-        name: how problems name the text, a line number is appended.
-        problems: where ill-formed expressions are reported.
+        text: Text with expressions.
+        env: The variables.
+        name: Name of the text in problems, to which a line number is appended.
+        problems: Problems to which malformed expressions are added.
     """
     return _Substitution(text, env, name, problems).run(0, nested=False)[0]
 
@@ -42,7 +42,7 @@ class _Substitution:
         self._problems = problems
 
     def run(self, at: int, *, nested: bool) -> tuple[str, int]:
-        """Replace from ``at`` on; inside an expression, up to the brace that closes it."""
+        """Replace from ``at`` on; within an expression, up to its closing brace."""
         text = self._text
         parts: list[str] = []
         while at < len(text):

@@ -1,9 +1,9 @@
-"""Finding a function template and reading its template.yml.
+"""Search for a function template, and reading of its template.yml.
 
-Looked for, in this order: ``template/LANG`` in the stack file's folder, which is where faas-cli
-keeps what a user pulled or wrote; then the templates that come with Carpool, which a wheel carries
-as package data (``faas_stack/_templates``) and a source tree or editable installation has beside
-this package (``templates``).
+Templates are searched in this order: ``template/LANG`` in the stack file's folder, where faas-cli
+keeps what a user pulled or wrote; then the templates that come with Carpool, which are package data
+in a wheel (``faas_stack/_templates``) and beside this package in a source tree or editable
+installation (``templates``).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Template:
     """A language template.
 
     Attributes:
-        name: the folder's name, which is what ``lang`` refers to.
-        folder: its files.
-        fprocess: the command of a function's process when the stack file gives none.
-        handler_folder: where in the build context the author's files go.
-        build_options: names a function may list under ``build_options``.
-        environment: variables of its functions, as its Dockerfile gives them to images; the stack
-            file's own go before.
+        name: Name of the folder, to which ``lang`` refers.
+        folder: Folder with its files.
+        fprocess: Command of a function's process if the stack file gives none.
+        handler_folder: Folder of the build context for the author's files.
+        build_options: Names that a function may list under ``build_options``.
+        environment: Variables of its functions, as its Dockerfile gives them to images; the stack
+            file's own take precedence.
     """
 
     name: str
@@ -49,15 +49,15 @@ class Template:
 
 
 def folders(stack_folder: Path) -> list[Path]:
-    """The folders templates are looked for in, most specific first."""
+    """Return the folders in which templates are searched, most specific first."""
     return [stack_folder / "template", *_SHIPPED]
 
 
 def find(lang: str, stack_folder: Path) -> Template:
-    """The template ``lang``.
+    """Return the template ``lang``.
 
     Raises:
-        ConfigError: there is none of that name, or its template.yml cannot be used.
+        ConfigError: There is no template with that name, or its template.yml cannot be used.
     """
     problems = Problems()
     for folder in folders(stack_folder):
@@ -76,7 +76,7 @@ def find(lang: str, stack_folder: Path) -> Template:
 
 
 def _read(folder: Path, problems: Problems) -> Template:
-    """Unknown keys are passed over: templates come from many hands and faas-cli ignores them."""
+    """Read a template; ignore unknown keys, as faas-cli does and templates have many sources."""
     path = folder / "template.yml"
     reader = YamlReader(str(path), problems)
     text = read_text(path, problems)

@@ -60,7 +60,7 @@ __all__ = ["main", "provider_main"]
 
 
 def main(argv: list[str]) -> int:
-    """``carpool up``."""
+    """Run ``carpool up``."""
     parser = _parser("up", "start a stack file's functions on this machine")
     add_flags(parser)
     watch = "reload functions whose files change, and deploy again what changes in the stack file"
@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
 
 
 def provider_main(argv: list[str]) -> int:
-    """``carpool provider`` over processes, and ``carpool provider docker|kubernetes|NAME``."""
+    """Run ``carpool provider`` over processes, or ``carpool provider docker|kubernetes|NAME``."""
     if argv[:1] == ["docker"]:
         from faas_stack.provider import docker_command  # noqa: PLC0415 - its SDK is its own extra
 
@@ -146,7 +146,7 @@ async def _run_session(args: argparse.Namespace, stack: StackFile, ready_s: floa
 
 
 class _Session:
-    """One run of a provider, from listening to the last instance's end."""
+    """One run of a provider, from listening to the end of the last instance."""
 
     def __init__(self, args: argparse.Namespace, stack: StackFile) -> None:
         self._args = args
@@ -171,13 +171,13 @@ class _Session:
         self._scaler: ScalerProcess | None = None
 
     async def run(self, ready_s: float | None) -> int:
-        """Serve until interrupted; deploys first if there is a time limit for that."""
+        """Serve until interrupted; deploy the functions first if ``ready_s`` is given."""
         with self._cleanup:
             work = self._serve(ready_s)
             return await serve_until_interrupted(work, self._drain, self._backend.close)
 
     async def _drain(self) -> None:
-        """Nothing is started any more; what was accepted is answered; then all ends."""
+        """Stop the scaler and drain the provider, which finishes the accepted requests."""
         if self._scaler:
             await self._scaler.stop()
         await self._provider.drain()
@@ -200,7 +200,7 @@ class _Session:
         await asyncio.gather(*following, *([development.run()] if development else ()))
 
     def _development(self, ready_s: float) -> Development:
-        """Made before files are assembled, so that no change of theirs is missed."""
+        """Create the watcher, before files are assembled so that no change to them is missed."""
         return Development(self._images, self._orchestrator, ready_s, self._scale_if_asked)
 
     async def _listen(self) -> None:
@@ -247,7 +247,7 @@ class _Session:
         await until_refused(self._scaler.url, token)
 
     async def _start_scaler(self) -> str:
-        """Start the scaler; where sidecars find it."""
+        """Start the scaler, and return its address for sidecars."""
         flags = [f"--log-format={self._args.log_format}"]
         flags += [
             f"--variants={each.function}={each.target}" for each in self._images.variant_copies

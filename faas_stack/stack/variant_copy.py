@@ -1,8 +1,8 @@
-"""Variants that are registered while ``carpool up`` runs, taken into the function's build context.
+"""Variants registered while ``carpool up`` runs, copied into the function's build context.
 
-Instances read their models there, and the scaler the list. So the model files come first and the
-list, which names them, last and in one step: a reader finds what it names. Files that a new
-list does not name any more stay, as instances may still have to load them.
+Instances read their models there, and the scaler reads the list. So the model files are copied
+first and the list, which names them, last and in one step: a reader finds what it names. Files that
+a new list no longer names stay, as instances may still have to load them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class VariantCopy:
         self._seen = target.read_bytes()
 
     def refresh(self) -> bool:
-        """Take in what is new; whether anything was.
+        """Copy new variants, and return whether there were any.
 
         Raises:
-            OSError: a file cannot be read or written.
-            ValueError: the list is not one.
+            OSError: A file cannot be read or written.
+            ValueError: The list is malformed.
         """
         listed = self._source.read_bytes()
         if listed == self._seen:
@@ -64,7 +64,7 @@ class VariantCopy:
 
 
 def variant_copy(function: StackFunction, folder: Path) -> VariantCopy | None:
-    """The variants that a function has, assembled in ``folder`` already; None: it has none."""
+    """Return the variants of a function assembled in ``folder``; None if it has none."""
     source = listing(function.handler) if function.handler else None
     if source is None or function.handler is None:
         return None
@@ -75,7 +75,7 @@ def variant_copy(function: StackFunction, folder: Path) -> VariantCopy | None:
 
 
 async def keep_current(all_of_them: Collection[VariantCopy]) -> None:
-    """Look again and again, until cancelled; there may be others each time."""
+    """Refresh the copies repeatedly until cancelled; the collection may change."""
     reported: dict[str, str] = {}
     while True:
         await asyncio.sleep(_LOOK_S)
@@ -92,7 +92,7 @@ async def keep_current(all_of_them: Collection[VariantCopy]) -> None:
 
 
 def _copied(source: Path, target: Path) -> None:
-    """A copy that is either whole or not there."""
+    """Copy a file atomically, so that the target is never incomplete."""
     fresh = target.with_name(target.name + ".new")
     shutil.copyfile(source, fresh)
     fresh.replace(target)

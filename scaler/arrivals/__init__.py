@@ -1,1 +1,1 @@
-"""How requests arrive: processes, what is seen of them, and fitting the one to the other."""
+"""How requests arrive: arrival processes, statistics of observed arrivals, and fitting."""

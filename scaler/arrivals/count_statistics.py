@@ -1,9 +1,9 @@
-"""What there is to know of how many requests came in each of many equal intervals.
+"""Statistics of the number of requests in each of many equal intervals.
 
-Where nobody has kept the gaps, a scaler still has the counts of its intervals. Their sums can be
-added up like those of gaps (`gap_statistics`), and an MMPP(2) follows from them: its rate switches
-between two values, so the counts of intervals some way apart resemble each other more than those of
-a Poisson process, by an amount that falls exponentially.
+Where gaps were not recorded, a scaler still has the counts of its intervals. Their sums can be
+added up like those of gaps (`gap_statistics`), and an MMPP(2) can be fitted to them: its rate
+switches between two values, so the counts of intervals some way apart are more strongly correlated
+than those of a Poisson process, by an amount that falls exponentially.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SLOWEST, _FASTEST = 1e-3, 1e3  # how often the rate can be found to forget itse
 
 @dataclass(frozen=True, slots=True)
 class CountStatistics:
-    """Sums over intervals.
+    """Sums over the request counts of equal intervals.
 
     Attributes:
-        interval_s: Their length.
-        intervals: How many.
-        powers: Sums of the counts, their squares and cubes.
-        products: Sums of products of counts of neighbours, and of next but one.
-        first, last: The first two counts and the last two, for products across a merger.
+        interval_s: Length of an interval.
+        intervals: Number of intervals.
+        powers: Sums of the counts, their squares and their cubes.
+        products: Sums of products of counts one interval apart, and two intervals apart.
+        first, last: First two and last two counts, for products across a merger.
     """
 
     interval_s: float
@@ -51,7 +51,7 @@ class CountStatistics:
 
     @classmethod
     def of(cls, counts: Sequence[float] | Times, interval_s: float) -> Self:
-        """The statistics of counts in their order."""
+        """Return the statistics of consecutive counts."""
         seen = np.asarray(counts, dtype=float)
         first, second, third = (float((seen**power).sum()) for power in (1, 2, 3))
         near, far = (float(seen[lag:] @ seen[:-lag]) for lag in (1, 2))
@@ -59,7 +59,7 @@ class CountStatistics:
         return cls(interval_s, len(seen), (first, second, third), (near, far), *ends)
 
     def merge(self, later: CountStatistics) -> CountStatistics:
-        """These and those of the intervals that follow, which are as long."""
+        """Return these statistics merged with those of the intervals that follow."""
         between = (*self.last, *later.first)
         start = len(self.last)
         crossing = [
@@ -83,11 +83,11 @@ class CountStatistics:
 
 
 def fitted_to_counts(statistics: CountStatistics) -> Fit:
-    """Poisson unless the counts vary more than chance lets them; then an MMPP(2).
+    """Fit a Poisson process, or an MMPP(2) if the counts vary significantly more.
 
-    Of Poisson arrivals the statistic is the index of dispersion, variance over mean. Of an MMPP(2),
-    which has the counts' mean, variance, skewness and the covariance of neighbours, it is how far
-    the correlation of next but one is from theirs.
+    For a Poisson process, the statistic is the index of dispersion, variance over mean. An MMPP(2)
+    has the mean, variance, skewness and lag-1 covariance of the counts; its statistic is the
+    difference between its lag-2 correlation and that of the counts.
     """
     count, span_s = statistics.intervals, statistics.interval_s
     requests = round(statistics.powers[0])
@@ -120,7 +120,7 @@ def fitted_to_counts(statistics: CountStatistics) -> Fit:
 
 
 def _forgotten(near: float) -> float:
-    """How often the rate forgets itself in an interval whose neighbours resemble it so much."""
+    """Return the decay rate, per interval, of a rate process with this lag-1 correlation."""
     low, high = _SLOWEST, _FASTEST
     for _ in range(60):
         middle = math.sqrt(low * high)
@@ -129,12 +129,12 @@ def _forgotten(near: float) -> float:
 
 
 def _resemblance(lasting: float) -> float:
-    """Covariance of a rate's integral with that over the next interval, over its variance."""
+    """Return the lag-1 correlation of a rate's integrals over consecutive intervals."""
     return math.expm1(-lasting) ** 2 / (lasting**2 * _smoothed(lasting))
 
 
 def _smoothed(lasting: float) -> float:
-    """Variance of a rate's mean over an interval, over that of the rate."""
+    """Return the variance of a rate's mean over an interval, relative to that of the rate."""
     if lasting < _SLOWEST:
         return 1.0
     return 2 * (lasting + math.expm1(-lasting)) / lasting**2

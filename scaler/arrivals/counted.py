@@ -1,8 +1,8 @@
-"""What a policy can learn of the way requests arrive from the rates that it is shown.
+"""Learns an arrival process from the rates that a policy is shown.
 
-The rate of every round, measured since the one before, is a count. From enough of them an MMPP(2)
-is fitted (`count_statistics`), and again as more come. Rounds out of turn tell nothing new. What
-was counted long ago is forgotten in two steps, so that a fit goes back over one to two spans.
+The rate of each round, measured since the previous one, is a count. Once there are enough of them,
+an MMPP(2) is fitted (`count_statistics`), and fitted again as more arrive. Rounds out of turn are
+ignored. Old counts are dropped in two steps, so a fit covers the last one to two spans.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SETTLED = 3  # rounds after which their distance is known
 
 
 class CountedArrivals:
-    """The requests of one function.
+    """Arrival process of one function, learned from its rates.
 
     Args:
-        least: Intervals to count before anything is said, at least 30.
+        least: Number of intervals required before the first fit, at least 30.
 
     Attributes:
         fit: The last fit; None before the first.
@@ -44,13 +44,13 @@ class CountedArrivals:
 
     @property
     def bursty(self) -> MarkovArrivals | None:
-        """The process; None as long as nothing speaks against Poisson arrivals."""
+        """The fitted process; None unless an MMPP(2) was fitted and accepted."""
         fit = self.fit
         found = fit.process if fit and fit.accepted else None
         return found if isinstance(found, MarkovArrivals) else None
 
     def note(self, now_s: float, rate_rps: float) -> None:
-        """So many requests a second came since the round before."""
+        """Record the arrival rate measured since the previous round."""
         span_s = now_s - self._last_s
         if math.isnan(span_s):
             self._last_s = now_s

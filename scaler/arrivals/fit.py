@@ -1,14 +1,14 @@
-"""Fits an arrival process to gaps, and says how well it fits.
+"""Fits an arrival process to gaps, and measures the goodness of fit.
 
-The simplest process that the gaps do not speak against: Poisson, or else the MAP(2) with the mean,
-the squared coefficient of variation (SCV) and the third moment of the gaps, whose autocorrelation
-falls as theirs does, over all lags that are kept (an MMPP(2) where there is one). A single lag says
-little of how long phases last: between one and 0.99, the factor from lag to lag, lies all that
-differs between phases of a hundred and of a thousand requests.
+The result is the simplest process that the gaps do not contradict: Poisson, or else the MAP(2) with
+the mean, the squared coefficient of variation (SCV) and the third moment of the gaps, whose
+autocorrelation decays as theirs does over all recorded lags (an MMPP(2) if one exists). A single
+lag says little about how long phases last: phases of a hundred and of a thousand requests differ
+only in a factor per lag between 0.99 and 1.
 
-How well: the distance of Kolmogorov and Smirnov between the gaps' histogram and the process's
-distribution, held against what it exceeds once in twenty samples of the process. Gaps that resemble
-their neighbours are worth fewer: of a process whose correlations add up to r, one in 1 + 2r.
+The goodness of fit is the Kolmogorov-Smirnov distance between the gaps' histogram and the process's
+distribution, compared with the distance that one in twenty samples of the process exceeds.
+Correlated gaps count for less: if the process's correlations add up to r, one in 1 + 2r.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _DECAYS: Times = 1 - np.logspace(-5, 0, 401)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A process that was fitted.
+    """A fitted process, and how well it fits.
 
     Attributes:
-        process: The process; None without a single gap.
-        gaps: How many it was fitted to.
-        statistic: What `value` is.
-        value: How far apart gaps and process are; nan if there were too few to tell.
-        limit: What a good fit does not exceed, but for one in twenty.
-        note: What the process does not have that the gaps had, or why there is no statistic.
+        process: The process; None without any gap.
+        gaps: Number of gaps that it was fitted to.
+        statistic: Name of the statistic in `value`.
+        value: Distance between gaps and process; NaN if there were too few gaps.
+        limit: Value that only one in twenty good fits exceeds.
+        note: Properties of the gaps that the process lacks, or why there is no statistic.
     """
 
     process: Markovian | None
@@ -61,7 +61,7 @@ class Fit:
 
     @property
     def accepted(self) -> bool:
-        """Whether the gaps do not speak against it."""
+        """Whether the statistic is within its limit."""
         return self.value <= self.limit
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class _Distance(NamedTuple):
 
 
 def fitted(statistics: GapStatistics) -> Fit:
-    """The simplest process that these gaps do not speak against."""
+    """Return the simplest process that the gaps do not contradict."""
     mean_s = float(statistics.moments[0])
     if statistics.count == 0 or not mean_s > 0:
         return Fit(None, statistics.count, note="no gaps above 0")
@@ -102,7 +102,7 @@ def fitted(statistics: GapStatistics) -> Fit:
 
 
 def longer_than(process: Markovian, times_s: Times) -> Times:
-    """The chance that a gap is longer than each of these times; shape as theirs."""
+    """Return the probability that a gap exceeds each of these times, in their shape."""
     d0, d1 = matrices(process)
     if isinstance(process, Poisson):
         share: Times = np.exp(-process.rate_rps * times_s)
@@ -113,7 +113,7 @@ def longer_than(process: Markovian, times_s: Times) -> Times:
 
 
 def spelled(process: Markovian | None) -> str:
-    """A process in words, with its rate and how bursty it is."""
+    """Describe a process in words, with its rate and burstiness."""
     if process is None:
         return "nothing"
     if isinstance(process, Poisson):
@@ -130,7 +130,7 @@ def spelled(process: Markovian | None) -> str:
 def _distance(
     statistics: GapStatistics, process: Markovian, together: float, limit: float
 ) -> _Distance:
-    """How far the histogram is from the process, at the bounds of its bins."""
+    """Return the distance between histogram and process at the bounds of the bins."""
     mean_s = float(statistics.moments[0])
     inside = mean_s * _LONG > BOUNDS_S  # beyond, both are nought
     apart = np.abs(statistics.beyond() - longer_than(process, np.where(inside, BOUNDS_S, 0.0)))
@@ -139,7 +139,7 @@ def _distance(
 
 
 def _memoryless(statistics: GapStatistics) -> bool:
-    """Whether variation and correlations are those of a Poisson process, but for chance."""
+    """Return whether variation and correlations are consistent with a Poisson process."""
     count = statistics.count
     straight = abs(statistics.scv - 1) <= _SCORE * math.sqrt(8 / count)
     known = statistics.pairs > count / 2
@@ -148,7 +148,7 @@ def _memoryless(statistics: GapStatistics) -> bool:
 
 
 def _decay(statistics: GapStatistics, scv: float) -> float:
-    """The factor of the autocorrelation from lag to lag, by least squares over all lags."""
+    """Return the factor of the autocorrelation per lag, by least squares over all lags."""
     known = statistics.pairs > statistics.count / 2
     if scv <= 1 or not known.any():
         return 0.0

@@ -1,9 +1,8 @@
-"""What there is to know of times between arrivals, in sums that can be added up.
+"""Statistics of times between arrivals, as sums that can be added up.
 
-Sums of powers, of products of gaps some lags apart, and a histogram with bounds a fixed ratio
-apart. The statistics of one stretch of time and those of the next, merged, are those of both
-together, so what is fitted to them can be fitted again without the past. Pure; nothing is fitted
-here.
+They are sums of powers, sums of products of gaps some lags apart, and a histogram whose bounds are
+a fixed ratio apart. The statistics of two consecutive stretches of time, merged, are those of both
+together, so processes can be fitted again without the past gaps. Pure; nothing is fitted here.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ def _none(count: int) -> Times:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GapStatistics:
-    """Sums over gaps.
+    """Sums over the gaps between requests.
 
     Attributes:
-        count: How many gaps.
+        count: Number of gaps.
         powers: Sums of the gaps, their squares and cubes, in s, s^2 and s^3, shape (3,).
-        products: Sums of products of two gaps as many apart as `LAGS` say, in s^2, shape (lags,).
-        pairs: How many pairs these are, shape (lags,).
+        products: Sums of products of two gaps at each lag of `LAGS`, in s^2, shape (lags,).
+        pairs: Number of pairs at each lag, shape (lags,).
         histogram: Gaps up to each of `BOUNDS_S`, and those beyond, shape (bounds + 1,).
-        first, last: The gaps at both ends, as many as the longest lag, for pairs across a merger.
+        first, last: Gaps at both ends, as many as the longest lag, for pairs across a merger.
     """
 
     count: int = 0
@@ -61,10 +60,10 @@ class GapStatistics:
 
     @classmethod
     def of(cls, gaps_s: Sequence[float] | Times) -> Self:
-        """The statistics of gaps in their order.
+        """Return the statistics of consecutive gaps.
 
         Raises:
-            ConfigError: a gap that is negative or not finite.
+            ConfigError: A gap is negative or not finite.
         """
         gaps = np.asarray(gaps_s, dtype=float)
         bad = gaps[~((gaps >= 0) & np.isfinite(gaps))]
@@ -88,16 +87,16 @@ class GapStatistics:
     def of_histogram(
         cls, bounds_s: Sequence[float], counts: Sequence[float], total_s: float | None = None
     ) -> Self:
-        """What a histogram of gaps tells, which is nothing of their order.
+        """Return the statistics of a histogram of gaps, without any information on their order.
 
-        Within a bin gaps are spread as if they ended at a constant rate, which is exact for Poisson
-        arrivals; beyond the last bound they are as long again in the mean. Where the sum of all is
-        known, their moments are scaled to it.
+        Within a bin, gaps are spread as if they ended at a constant rate, which is exact for
+        Poisson arrivals; beyond the last bound, their mean is twice the bound. If the sum of all
+        gaps is known, the moments are scaled to it.
 
         Args:
             bounds_s: Upper bounds of the bins, ascending, above 0; at least one.
             counts: Gaps in each bin, and beyond the last bound.
-            total_s: The sum of all gaps, where it is known.
+            total_s: Sum of all gaps, if known.
         """
         lower = np.concatenate([[0.0], np.asarray(bounds_s, dtype=float)])
         width = np.append(np.diff(lower), lower[-1])
@@ -115,7 +114,7 @@ class GapStatistics:
         return cls(round(amounts.sum()), powers, histogram=_binned(flat, weights))
 
     def merge(self, later: GapStatistics) -> GapStatistics:
-        """These and those of the stretch of time that follows."""
+        """Return these statistics merged with those of the stretch of time that follows."""
         products, pairs = self.products + later.products, self.pairs + later.pairs
         for place, lag in enumerate(LAGS):  # pairs of which one gap is on either side
             both = np.concatenate([self.last[-lag:], later.first[:lag]])
@@ -137,17 +136,17 @@ class GapStatistics:
 
     @property
     def moments(self) -> Times:
-        """The mean of gaps, their squares and cubes, in s, s^2 and s^3; nought of no gaps."""
+        """Means of the gaps, their squares and cubes, in s, s^2 and s^3; zero without gaps."""
         return self.powers / max(self.count, 1)
 
     @property
     def scv(self) -> float:
-        """Squared coefficient of variation; 1 of too few gaps to tell."""
+        """Squared coefficient of variation; 1 if there are too few gaps."""
         mean, square, _ = self.moments.tolist()
         return square / mean**2 - 1 if mean > 0 and self.count > 1 else 1.0
 
     def correlations(self) -> Times:
-        """Autocorrelation at each of `LAGS`; nought where it is not known, shape (lags,)."""
+        """Return the autocorrelation at each of `LAGS`, zero if unknown, shape (lags,)."""
         mean, square, _ = self.moments.tolist()
         spread = square - mean**2
         if not spread > 0:
@@ -158,7 +157,7 @@ class GapStatistics:
         return found
 
     def beyond(self) -> Times:
-        """The share of gaps longer than each of `BOUNDS_S`, shape (bounds,)."""
+        """Return the share of gaps longer than each of `BOUNDS_S`, shape (bounds,)."""
         shares: Times = 1 - np.cumsum(self.histogram)[:-1] / max(self.histogram.sum(), 1)
         return shares
 

@@ -1,16 +1,17 @@
-"""How many requests of a Markovian arrival process come in a time, and in which phase it then is.
+"""Distribution of the number of requests, and of the phase, of a Markovian process over a time.
 
 Theory of operation
 -------------------
-``within[n][i][j]`` is the probability that ``n`` requests come in ``t`` seconds and phase ``i``
-becomes ``j``: the blocks of the matrix exponential of BATCH's Q (SC'20, Eq. 4-6 and 11-12), which
-do not depend on the size of a batch while it is not full. ``spent`` is their integral from 0 to
-``t``: the time that a buffer holds ``n`` requests more than at first.
+``within[n][i][j]`` is the probability that ``n`` requests arrive in ``t`` seconds and the phase
+changes from ``i`` to ``j``: the blocks of the matrix exponential of BATCH's Q (SC'20, Eq. 4-6 and
+11-12), which do not depend on the batch size while the batch is not full. ``spent`` is their
+integral from 0 to ``t``: the time during which a buffer holds ``n`` requests more than at first.
 
-Both are found by uniformisation, sums of products of numbers that are not negative, so they lose no
-digits however small they are. A long time is halved until few steps of the uniformised chain fall
-into it, and doubled back with ``within(2t) = within(t) * within(t)``, ``*`` being the convolution
-over ``n``. Poisson arrivals are a process of one phase. Nothing here knows batches.
+Both are computed by uniformisation, as sums of products of non-negative numbers, so no digits are
+lost however small the results are. A long time is halved until it covers few steps of the
+uniformised chain, and doubled back with ``within(2t) = within(t) * within(t)``, where ``*`` is the
+convolution over ``n``. Poisson arrivals are a process with one phase. Nothing here depends on
+batches.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _AT_ONCE = 1 << 22  # numbers in the largest array
 
 
 class Counted(NamedTuple):
-    """Matrices at some times.
+    """Matrices of a process at several times.
 
     Attributes:
         within: Probabilities, shape (times, levels, phases, phases).
@@ -51,18 +52,18 @@ class Counted(NamedTuple):
 
 
 def matrices(process: Markovian) -> tuple[Times, Times]:
-    """D0 and D1 in 1/s, each of shape (phases, phases)."""
+    """Return D0 and D1 of a process in 1/s, each of shape (phases, phases)."""
     if isinstance(process, Poisson):
         return np.array([[-process.rate_rps]]), np.array([[process.rate_rps]])
     return np.array(process.silent, dtype=float), np.array(process.arriving, dtype=float)
 
 
 class Counting:
-    """The numbers of requests from 0 to below ``levels``.
+    """Distribution of the number of requests of a process, for numbers below ``levels``.
 
     Args:
-        d0, d1: A process's matrices in 1/s, each of shape (phases, phases).
-        levels: How many numbers to know, at least 1.
+        d0, d1: The process's matrices in 1/s, each of shape (phases, phases).
+        levels: How many numbers to cover, at least 1.
 
     Attributes:
         d0, d1, levels: As given.
@@ -74,7 +75,7 @@ class Counting:
         self._chain = self._uniformised()
 
     def at(self, times_s: Sequence[float] | Times) -> Counted:
-        """The matrices at these times, which are at least 0."""
+        """Return the matrices at these times, each at least 0."""
         times = np.asarray(times_s, dtype=float)
         parts = math.ceil(len(times) * (self.levels * len(self.d0)) ** 2 / _AT_ONCE)
         found = [self._some(part) for part in np.array_split(times, max(parts, 1))]
@@ -84,7 +85,7 @@ class Counting:
         return Counted(within, spent)
 
     def on_grid(self, step_s: float, count: int) -> Counted:
-        """The matrices at 0, ``step_s`` and so on up to ``count`` times it."""
+        """Return the matrices at all multiples of ``step_s`` from 0 to ``count`` steps."""
         first = self.at([0.0, step_s])
         within, spent = first
         while len(within) <= count:  # what is known, later by the longest time known
@@ -130,12 +131,12 @@ class Counting:
 
 
 def _chain(silent: bytes, arriving: bytes, levels: int) -> Times:
-    """Requests and phase after each step; shape (steps, levels, phases, phases).
+    """Return requests and phase after each step, shape (steps, levels, phases, phases).
 
     Args:
         silent: Probabilities of a step without a request, by phase before and after.
-        arriving: Those of a step with one.
-        levels: How many numbers of requests to know.
+        arriving: Probabilities of a step with a request.
+        levels: How many numbers of requests to cover.
     """
     without, with_one = (np.frombuffer(each) for each in (silent, arriving))
     phases = math.isqrt(len(without))
@@ -153,7 +154,7 @@ _small_chain = lru_cache(maxsize=_CHAINS)(_chain)  # all Poisson processes have 
 
 
 def _toeplitz(blocks: Times) -> Times:
-    """The matrix by which a row of blocks is multiplied to be convolved with ``blocks``."""
+    """Return the matrix that convolves a row of blocks with ``blocks`` when multiplied by it."""
     times, levels, phases, _ = blocks.shape
     lag = np.arange(levels)[None, :] - np.arange(levels)[:, None]
     spread = np.where((lag >= 0)[None, :, :, None, None], blocks[:, np.maximum(lag, 0)], 0.0)

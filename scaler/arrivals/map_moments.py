@@ -1,13 +1,14 @@
-"""Processes of two phases that have given moments: what fitting ends with.
+"""Builds processes of two phases with given moments, the last step of fitting.
 
-A MAP(2) is known by four numbers: three moments of its gaps, and the factor by which their
-autocorrelation falls from one lag to the next (Bodrog, Heindl, Horvath and Telek, 2008). Where gaps
-vary more than a Poisson process's, they are a mixture of two exponentials; with the factor as the
-chance that the next gap is drawn from the same of the two, all four numbers are met. Written with
-other phases, the same process is often an MMPP(2), whose rates and stays a reader can picture.
-Gaps that vary less than a Poisson process's are two exponential stages one after the other.
+A MAP(2) is determined by four numbers: three moments of its gaps, and the factor by which their
+autocorrelation falls from one lag to the next (Bodrog, Heindl, Horvath and Telek, 2008). Gaps that
+vary more than those of a Poisson process are a mixture of two exponentials; with the factor as the
+probability that the next gap is drawn from the same exponential, all four numbers are matched.
+Written with other phases, the same process is often an MMPP(2), whose rates and stays are easier to
+interpret. Gaps that vary less than those of a Poisson process are two exponential stages in a row.
 
-What cannot be met is met as nearly as can be, and said. Nothing here knows samples.
+Moments that cannot be matched are approximated as closely as possible, and reported. Nothing here
+depends on samples.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _LEAST_SCV = 0.5  # of two phases
 
 
 class Fitted(NamedTuple):
-    """A process, and what it does not have of what was asked for; empty: it has all of it."""
+    """A process, and the requested properties that it lacks; empty if it has all of them."""
 
     process: Poisson | MarkovArrivals
     short: str = ""
 
 
 class _Mixture(NamedTuple):
-    """With the chance ``first`` an exponential of one rate, else of the other; in 1/s."""
+    """A mixture of two exponentials with rates in 1/s; the fast one has probability ``first``."""
 
     first: float
     fast: float
@@ -42,13 +43,13 @@ class _Mixture(NamedTuple):
 
 
 def map2(mean_s: float, scv: float, third: float, decay: float) -> Fitted:
-    """A process with these gaps.
+    """Return a process whose gaps have these moments.
 
     Args:
         mean_s: Mean in s, above 0.
         scv: Squared coefficient of variation.
         third: Third moment over the cube of the mean.
-        decay: Autocorrelation at a lag over that at the lag before.
+        decay: Autocorrelation at a lag over that at the previous lag.
     """
     if abs(scv - 1) < _NEAR:
         return Fitted(Poisson(1 / mean_s))
@@ -69,9 +70,9 @@ def map2(mean_s: float, scv: float, third: float, decay: float) -> Fitted:
 
 
 def as_mmpp2(process: MarkovArrivals) -> MarkovArrivals | None:
-    """The MMPP(2) that is the same process; None if there is none.
+    """Return the MMPP(2) that is equivalent to a process; None if there is none.
 
-    It has the same trace and determinant of D0, the same determinant of D1 and the same rate.
+    Both have the same trace and determinant of D0, the same determinant of D1 and the same rate.
     """
     (a, b), (c, d) = process.silent
     product = a * d - b * c
@@ -90,13 +91,13 @@ def as_mmpp2(process: MarkovArrivals) -> MarkovArrivals | None:
 
 
 def switching(mean_rps: float, variance: float, skewness: float, relaxing: float) -> Fitted:
-    """The MMPP(2) whose rate has these moments over time.
+    """Return the MMPP(2) whose rate has these moments over time.
 
     Args:
         mean_rps: Mean rate, above 0.
-        variance: Of the rate, in 1/s^2.
-        skewness: Of the rate.
-        relaxing: How fast the rate's autocovariance falls, in 1/s, above 0.
+        variance: Variance of the rate, in 1/s^2.
+        skewness: Skewness of the rate.
+        relaxing: Decay rate of the rate's autocovariance, in 1/s, above 0.
     """
     if variance <= (_NEAR * mean_rps) ** 2:
         return Fitted(Poisson(mean_rps))
@@ -111,12 +112,12 @@ def switching(mean_rps: float, variance: float, skewness: float, relaxing: float
 
 
 def base_correlation(scv: float) -> float:
-    """What ``decay ** lag`` is multiplied with to be the autocorrelation, for an SCV above 1."""
+    """Return the autocorrelation divided by ``decay ** lag``, for an SCV above 1."""
     return (scv - 1) / (2 * scv)
 
 
 def _mixture(mean_s: float, scv: float, third: float) -> _Mixture:
-    """The two exponentials with these moments (Whitt, 1982), for an SCV above 1."""
+    """Return the two exponentials with these moments (Whitt, 1982), for an SCV above 1."""
     second, cubed = (1 + scv) / 2, third / 6  # factorial moments in units of the mean
     total = (cubed - second) / (second - 1)
     product = (cubed - second**2) / (second - 1)
@@ -136,7 +137,7 @@ def _switched(mixture: _Mixture, decay: float) -> MarkovArrivals:
 
 
 def _stages(mean_s: float, scv: float) -> Fitted:
-    """Two stages with this SCV; of the order of gaps nothing is kept."""
+    """Return two stages with this SCV, whose gaps are uncorrelated."""
     kept = max(scv, _LEAST_SCV)
     spread = math.sqrt(max(2 * kept - 1, 0.0))
     first, second = 2 / (mean_s * (1 + spread)), 2 / (mean_s * (1 - spread))

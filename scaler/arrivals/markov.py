@@ -1,8 +1,9 @@
-"""Bursty arrivals: Markovian arrival processes (MAP), of which MMPP(2) is the one users write.
+"""Bursty arrivals: Markovian arrival processes (MAP), of which users configure the MMPP(2).
 
-A MAP is in one of a few phases. ``silent[i][j]`` (D0) is the rate of changes from phase i to j that
-nobody sees, ``arriving[i][j]`` (D1) the rate of those that come with a request; on the diagonal of
-D1 are requests that change nothing. Formulas as in BATCH (SC'20) and the literature on MAPs.
+A MAP is in one of a few phases. ``silent[i][j]`` (D0) is the rate of changes from phase i to j
+without a request, ``arriving[i][j]`` (D1) the rate of those with a request; the diagonal of D1
+holds requests that do not change the phase. Formulas as in BATCH (SC'20) and the literature on
+MAPs.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ _ROUNDING = 1e-9
 
 
 def mmpp2(rates: Sequence[float], switch: Sequence[float]) -> MarkovArrivals:
-    """Poisson arrivals whose rate switches between two values.
+    """Return a process of Poisson arrivals whose rate switches between two values.
 
     Args:
         rates: Requests per second in each phase.
         switch: How often a second each phase is left.
 
     Raises:
-        ConfigError: not two of each, a rate below 0, both 0, or a phase that is never left.
+        ConfigError: There are not two of each, a rate is below 0, both are 0, or a phase is never
+            left.
     """
     problems = Problems()
     good = len(rates) == 2 and all(0 <= rate < math.inf for rate in rates)  # noqa: PLR2004
@@ -54,14 +56,14 @@ def mmpp2(rates: Sequence[float], switch: Sequence[float]) -> MarkovArrivals:
 
 @dataclass(frozen=True, slots=True)
 class MarkovArrivals:
-    """A Markovian arrival process, which begins in a phase of the long run.
+    """A Markovian arrival process, which starts in its stationary distribution.
 
     Attributes:
         silent: D0, square; its diagonal makes the rows of D0 + D1 add up to 0.
-        arriving: D1, as large.
+        arriving: D1, of the same size.
 
     Raises:
-        ConfigError: they are no such matrices, or phases cannot be left.
+        ConfigError: The matrices describe no process, or phases cannot be left.
     """
 
     silent: Matrix
@@ -77,16 +79,16 @@ class MarkovArrivals:
 
     @property
     def mean_rate(self) -> float:
-        """Requests per second in the long run."""
+        """Long-run requests per second."""
         return float(self.stationary() @ self._d1().sum(axis=1))
 
     def rate(self, at_s: float) -> float:
-        """The mean rate: nothing is known of the phase."""
+        """Return the mean rate, as the phase is unknown."""
         del at_s
         return self.mean_rate
 
     def stationary(self) -> Times:
-        """The share of time spent in each phase."""
+        """Return the share of time spent in each phase."""
         generator = self._d0() + self._d1()
         ones = np.ones((len(generator), 1))
         sums = np.append(np.zeros(len(generator)), 1.0)
@@ -94,7 +96,7 @@ class MarkovArrivals:
         return found
 
     def at_arrivals(self) -> Times:
-        """The share of requests that arrive in each phase, counting the phase they lead to."""
+        """Return the share of requests after whose arrival the process is in each phase."""
         flow = self.stationary() @ self._d1()
         share: Times = flow / flow.sum()
         return share
@@ -105,7 +107,7 @@ class MarkovArrivals:
         return self._gap_moment(2) / self._gap_moment(1) ** 2 - 1
 
     def gap_correlation(self, lag: int = 1) -> float:
-        """Autocorrelation of the times between arrivals; 0 for Poisson."""
+        """Return the autocorrelation of the times between arrivals; 0 for Poisson."""
         stay = np.linalg.inv(-self._d0())
         step = np.linalg.matrix_power(stay @ self._d1(), lag)
         mean = self._gap_moment(1)
@@ -114,7 +116,7 @@ class MarkovArrivals:
 
     @property
     def dispersion(self) -> float:
-        """Variance over mean of the number of arrivals in a long time; 1 for Poisson."""
+        """Variance over mean of the number of arrivals over a long time; 1 for Poisson."""
         flow, share = self._d1(), self.stationary()
         generator = self._d0() + flow
         fundamental = np.linalg.inv(np.outer(np.ones(len(share)), share) - generator)
@@ -122,7 +124,7 @@ class MarkovArrivals:
         return float(1 + 2 * ((share @ flow @ fundamental @ flow).sum() / mean - mean))
 
     def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
-        """As `ArrivalProcess.chunks`: stays in phases, and Poisson arrivals within each."""
+        """As `ArrivalProcess.chunks`: draws stays in phases, and Poisson arrivals within each."""
         draw = np.random.default_rng(seed)
         within = np.diag(self._d1())
         stays = _Stays(self._d0(), self._d1(), draw, self.stationary())
@@ -151,10 +153,10 @@ class MarkovArrivals:
 
 
 class _Stays:
-    """The walk through the phases.
+    """A random walk through the phases.
 
-    A phase may also be left for itself, silently, which changes nothing and keeps the number of
-    arrivals in one stay bounded.
+    A phase may also be left for itself, silently, which changes nothing and bounds the number of
+    arrivals in one stay.
     """
 
     def __init__(self, d0: Times, d1: Times, draw: np.random.Generator, share: Times) -> None:
@@ -171,7 +173,7 @@ class _Stays:
         self._phase = bisect_right(list(first[:-1] / first[-1]), draw.random())
 
     def next(self) -> tuple[list[int], list[bool]]:
-        """The phases of the next stays, and whether a request arrives as each ends."""
+        """Return the phases of the next stays, and whether a request arrives as each ends."""
         phases, arrives = [], []
         for at in self._draw.random(_STAYS).tolist():
             phases.append(self._phase)

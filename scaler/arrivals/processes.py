@@ -1,9 +1,9 @@
-"""When requests arrive: Poisson and traced processes, the contract of both and of Markovian ones.
+"""Poisson and traced arrival processes, and the protocol of all arrival processes.
 
 Pure and seeded. Arrivals are drawn on the axis of the accumulated rate, where they are a Poisson
 process of rate one, and mapped back to time; a change of rate within a gap needs no special case.
-They come in chunks of arrays, so that millions of them never have to be in memory at once, and the
-chunks put together are the same for every horizon.
+They are produced in chunks of arrays, so that millions of them are never in memory at once, and the
+concatenated chunks are the same for every horizon.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ _TRACE_COLUMNS = {
 
 
 class ArrivalProcess(Protocol):
-    """Requests of one application."""
+    """Arrival process of one application's requests."""
 
     @property
     def mean_rate(self) -> float:
-        """Requests per second in the long run."""
+        """Long-run requests per second."""
 
     def rate(self, at_s: float) -> float:
-        """Requests per second to be expected at a time."""
+        """Return the expected requests per second at a time."""
 
     def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
-        """Arrival times from 0 to before ``until_s``, ascending, in arrays of bounded size."""
+        """Yield arrival times before ``until_s``, ascending, in arrays of bounded size."""
 
 
 def timestamps(process: ArrivalProcess, until_s: float, seed: Seed) -> Times:
-    """All arrival times before ``until_s`` in one array: the chunks put together."""
+    """Return all arrival times before ``until_s`` in one array."""
     return np.concatenate([np.empty(0), *process.chunks(until_s, seed)])
 
 
 def gaps(process: ArrivalProcess, count: int, seed: Seed) -> Times:
-    """The first ``count`` times between two arrivals, or fewer if the process ends before."""
+    """Return the first ``count`` times between arrivals, or fewer if the process ends earlier."""
     found: list[Times] = []
     left = count + 1
     for chunk in process.chunks(math.inf, seed):
@@ -72,16 +72,16 @@ def gaps(process: ArrivalProcess, count: int, seed: Seed) -> Times:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """A constant rate without memory.
+    """A Poisson process with a constant rate.
 
     Raises:
-        ConfigError: a rate that is negative or not finite.
+        ConfigError: The rate is negative or not finite.
     """
 
     rate_rps: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Refuse an invalid rate."""
         problems = Problems()
         if not 0 <= self.rate_rps < math.inf:
             problems.add("rate", self.rate_rps, "a rate of at least 0")
@@ -110,12 +110,12 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A Poisson process whose rate is a step function of time; after its end nothing arrives.
+    """A Poisson process whose rate is a step function of time; nothing arrives after its end.
 
     Attributes:
-        starts_s: Where each step begins, ascending, the first at 0.
-        rates_rps: The rate of each step.
-        end_s: Where the last step ends.
+        starts_s: Start of each step, ascending, the first at 0.
+        rates_rps: Rate of each step.
+        end_s: End of the last step.
     """
 
     starts_s: tuple[float, ...]
@@ -124,7 +124,7 @@ class Trace:
 
     @property
     def mean_rate(self) -> float:
-        """The mean over the whole trace."""
+        """Mean rate over the whole trace."""
         return float(self._accumulated()[-1]) / self.end_s
 
     def rate(self, at_s: float) -> float:
@@ -147,19 +147,19 @@ class Trace:
                 return
 
     def _accumulated(self) -> Times:
-        """Requests expected before each start, and in all."""
+        """Return the expected number of requests before each start, and in total."""
         lengths = np.diff(np.append(self.starts_s, self.end_s))
         return np.concatenate([[0.0], np.cumsum(lengths * self.rates_rps)])
 
 
 def read_trace(path: Path, scale: float = 1.0) -> Trace:
-    """Read a CSV file ``start_s,requests_per_minute``; its rates are multiplied by ``scale``.
+    """Read a CSV file ``start_s,requests_per_minute``, multiplying its rates by ``scale``.
 
-    The trace begins at time 0, whatever its first start, and its last row lasts as long as the one
-    before it (a single one a minute).
+    The trace begins at time 0, whatever its first start, and its last row lasts as long as the row
+    before it (one minute if it is the only one).
 
     Raises:
-        ConfigError: everything that is wrong with it, each with its line.
+        ConfigError: All errors in the file, each with its line.
     """
     problems = Problems()
     lines = csv_file.read(path, _TRACE_COLUMNS, problems)
@@ -175,7 +175,7 @@ def read_trace(path: Path, scale: float = 1.0) -> Trace:
 
 
 def _unit_rate(seed: Seed) -> Iterator[Times]:
-    """Points of a Poisson process of rate one, without end."""
+    """Yield the points of an endless Poisson process of rate one."""
     draw = np.random.default_rng(seed)
     last = 0.0
     while True:

@@ -1,8 +1,8 @@
-"""Measured rates, averaged over some time, so that a plan does not follow the noise of a window.
+"""Averages measured rates over time, so that a plan does not follow the noise of a window.
 
-The weight of what was before falls exponentially, and is that of the time in which it was measured:
-what is new is as measured, and what its first moments happened to show counts for little soon. A
-rate that is as good as the measured one is the measured one, so that a constant load comes to rest.
+The weight of past measurements falls exponentially, and accounts for how long they lasted: a new
+application has its measured rate, and the noise of its first measurements soon counts for little.
+An average that is close to the measured rate is replaced by it, so plans settle at a constant load.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ _SILENT = 8.0  # spans without a request after which nothing is left of the past
 
 
 class _Averaged(NamedTuple):
-    """What is known of an application: its rate, and since when it has been measured."""
+    """Averaged rate of an application, and when its measurement began."""
 
     rate_rps: float
     since_s: float
 
 
 class SmoothRates:
-    """The rates of functions' applications, remembered from snapshot to snapshot.
+    """Averaged rates of functions' applications, kept from snapshot to snapshot.
 
     Args:
-        over_s: After how many seconds what was before counts for a third; 0: not at all.
+        over_s: Time constant in seconds after which the past counts for a third; 0 disables
+            averaging.
     """
 
     def __init__(self, over_s: float) -> None:
@@ -40,7 +41,7 @@ class SmoothRates:
         self._heard_s: dict[tuple[str, str], float] = {}
 
     def smoothed(self, load: FunctionLoad, now_s: float) -> tuple[Application, ...]:
-        """The applications of a function with averaged rates; what is new is as measured."""
+        """Return a function's applications with averaged rates; new ones keep the measured rate."""
         then_s, before = self._seen.get(load.name, (now_s, {}))
         known: dict[str, _Averaged] = {}
         for app in load.apps:
@@ -57,7 +58,7 @@ class SmoothRates:
         return tuple(replace(app, rate_rps=known[app.name].rate_rps) for app in load.apps)
 
     def _share(self, last: _Averaged, then_s: float, now_s: float) -> float:
-        """The weight of what was measured until ``then_s``, of all that was until ``now_s``."""
+        """Return the weight of measurements until ``then_s`` among all until ``now_s``."""
         if not self._over_s or now_s <= last.since_s:
             return 0.0
         aged, first = (math.exp((t - now_s) / self._over_s) for t in (then_s, last.since_s))

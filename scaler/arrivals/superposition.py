@@ -1,7 +1,8 @@
-"""Several arrival processes at once, as one Markovian process.
+"""Superposition of several arrival processes as one Markovian process.
 
-Its phases are all combinations of theirs (Kronecker sums of D0 and of D1), so there may be many.
-Beyond a number of phases the burstiest are kept, and the others taken for Poisson at their rates.
+Its phases are all combinations of theirs (Kronecker sums of D0 and of D1), so there may be many. If
+there are too many, only the burstiest processes are kept, and the others are approximated by
+Poisson processes at their rates.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PHASES = 8
 
 
 def superposed(processes: Sequence[Markovian]) -> Markovian:
-    """All of these together; of none, no request ever."""
+    """Return the superposition of processes; without any, a process without requests."""
     plain_rps = sum(one.rate_rps for one in processes if isinstance(one, Poisson))
     bursty = [one for one in processes if isinstance(one, MarkovArrivals)]
     bursty.sort(key=lambda one: -one.dispersion * one.mean_rate)

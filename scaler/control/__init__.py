@@ -1,6 +1,6 @@
-"""The control of each function: guarded plans in, calls of the OpenFaaS API out.
+"""The control of each function: turns guarded plans into calls of the OpenFaaS API.
 
 ``round`` is one round for all functions, in which ``guard`` makes the plans: `Guard.plan`.
-``controller`` is what is known of one function; ``desired_replicas`` says how many instances there
-are to be just now, ``reconciler`` what is deployed, scaled or deleted for that.
+``controller`` holds the state of one function; ``desired_replicas`` decides how many instances
+there should be at the moment, ``reconciler`` what to deploy, scale or delete for that.
 """

@@ -1,4 +1,4 @@
-"""What the reconciler observes of one function, and the calls of the OpenFaaS API it asks for."""
+"""State of one function that the reconciler observes, and calls of the OpenFaaS API it requests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Action:
     """One call of the OpenFaaS API.
 
     Attributes:
-        verb: What to do.
-        class_name: The class.
-        name: The function that stands for it.
-        replicas: For ``scale``.
-        document: For ``deploy`` and ``update``.
+        verb: Kind of call.
+        class_name: Name of the instance class.
+        name: The function deployed for the class.
+        replicas: New number of replicas, for ``scale``.
+        document: Request body, for ``deploy`` and ``update``.
     """
 
     verb: Literal["deploy", "update", "scale", "delete"]
@@ -37,13 +37,13 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ObservedState:
-    """What is seen of a function.
+    """Observed state of a function.
 
     Attributes:
-        base: The function that the user calls; None: it is gone.
+        base: The function that the user calls; None if it was removed.
         deployed: The functions of its classes, by class.
-        ready: Announced instances by class.
-        settled: Every front follows the configuration of the last round (`sidecar_config`).
+        ready: Number of announced instances by class.
+        settled: Whether every front follows the configuration of the last round (`sidecar_config`).
     """
 
     base: Status | None

@@ -1,6 +1,7 @@
 """The applications of a function with their rates, as a policy sees them.
 
-Requests of no known application are one of their own, and so are those that say what they need.
+Requests of no known application form an application of their own, as do requests that state their
+demands.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _OTHERS = "(no application)"
 def app_loads(
     settings: FunctionSettings, rates_rps: Mapping[str, float]
 ) -> tuple[Application, ...]:
-    """Every application of the settings, and others that requests name.
+    """Return all applications of the settings, and others that requests name.
 
     Args:
-        settings: Of the function.
+        settings: Settings of the function.
         rates_rps: Requests per second by the name that they are counted under.
     """
     slo_s = settings.slo_s or NO_OBJECTIVE_S

@@ -1,8 +1,9 @@
-"""The OpenFaaS function of an instance class: the user's function, with the class's size.
+"""The OpenFaaS function of an instance class: the user's function with the class's size.
 
 A class of a plan is an OpenFaaS function of its own, ``NAME--CLASS``; its replicas are the class's
-instances. It carries labels that say whose it is and what it was made from, so that a scaler
-recognises what it, or one before it, has deployed. Documents only; nothing here deploys.
+instances. It carries labels that name its function and what it was made from, so that a scaler
+recognises what it, or an earlier scaler, has deployed. This module makes documents only; it deploys
+nothing.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ _COPIED = ("image", "namespace", "envProcess", "constraints", "secrets", "readOn
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A function as the gateway lists it.
+    """A function as listed by the gateway.
 
     Attributes:
-        name: Its name.
-        replicas: How many there shall be.
-        available: How many can be called.
-        document: All that the gateway says of it.
+        name: Name of the function.
+        replicas: Number of requested replicas.
+        available: Number of replicas that can be called.
+        document: The gateway's entire document.
     """
 
     name: str
@@ -61,36 +62,36 @@ class Status:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Status:
-        """From an item of the list; Go leaves zeros out."""
+        """Parse an item of the gateway's list; Go omits zeros."""
         replicas, available = document.get("replicas") or 0, document.get("availableReplicas") or 0
         return cls(str(document.get("name", "")), int(replicas), int(available), document)
 
     @property
     def invocations(self) -> float:
-        """How many requests there were for it, as far as the gateway counts."""
+        """Number of requests that the gateway has counted."""
         return float(self.document.get("invocationCount") or 0)
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
+        """Labels of the function."""
         return self.document.get("labels") or {}
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Its annotations, as they were deployed."""
+        """Annotations as they were deployed."""
         said = self.document.get("annotations") or {}
         return {name: text for name, text in said.items() if name != REASON}
 
     @property
     def limits(self) -> Mapping[str, str]:
-        """What it asks of the platform."""
+        """Resource limits of the function."""
         return self.document.get("limits") or {}
 
     def settings(self) -> FunctionSettings:
-        """What its labels say, and of cores its limits, where the labels say nothing.
+        """Return the settings of the labels; cores default to the function's CPU limit.
 
         Raises:
-            ConfigError: the labels cannot be used.
+            ConfigError: The labels cannot be used.
         """
         settings = FunctionSettings.from_labels(self.labels, self.annotations)
         if settings.cpu is None and (limit := self.limits.get("cpu")):
@@ -100,10 +101,10 @@ class Status:
 
 
 def name_of(function: str, class_name: str) -> str:
-    """The name of the function whose replicas are the instances of a class.
+    """Return the name of the function whose replicas are the instances of a class.
 
     Raises:
-        ConfigError: it would be longer than OpenFaaS admits.
+        ConfigError: The name is longer than OpenFaaS permits.
     """
     name = f"{function}--{class_name}"
     if len(name) > _LONGEST:
@@ -113,10 +114,10 @@ def name_of(function: str, class_name: str) -> str:
 
 
 def class_function(base: Status, instance_class: InstanceClass) -> dict[str, Any]:
-    """The deployment of a class of ``base``'s instances.
+    """Return the deployment document of a class of ``base``'s instances.
 
     Raises:
-        ConfigError: its name would be too long.
+        ConfigError: The name is too long.
     """
     document: dict[str, Any] = {
         key: base.document[key] for key in _COPIED if base.document.get(key)
@@ -141,7 +142,7 @@ def class_function(base: Status, instance_class: InstanceClass) -> dict[str, Any
 
 
 def _resources(own: Mapping[str, str], instance_class: InstanceClass) -> dict[str, str]:
-    """What the user asks of the platform, with the class's size where it asks for any."""
+    """Return the user's resources, with the class's size for those that the user has set."""
     size = {"cpu": f"{instance_class.cpu:.6g}"}
     if _bounds_memory(instance_class):
         size["memory"] = f"{_megabytes(instance_class)}M"
@@ -149,7 +150,7 @@ def _resources(own: Mapping[str, str], instance_class: InstanceClass) -> dict[st
 
 
 def class_of(status: Status) -> InstanceClass | None:
-    """The class that a class's function was made for, as far as its labels say; None if not."""
+    """Return the class that a function was deployed for, by its labels; None if there is none."""
     try:
         settings = FunctionSettings.from_labels(status.labels, status.annotations)
         return InstanceClass(
@@ -165,7 +166,7 @@ def class_of(status: Status) -> InstanceClass | None:
 
 
 def _labels(base: Status, instance_class: InstanceClass) -> dict[str, str]:
-    """The function's own, without what says how it is scaled, and with the class's size."""
+    """Return the function's labels without those for scaling, plus those of the class's size."""
     own = {
         name: text
         for name, text in base.labels.items()
@@ -187,10 +188,10 @@ def _labels(base: Status, instance_class: InstanceClass) -> dict[str, str]:
 
 
 def _bounds_memory(instance_class: InstanceClass) -> bool:
-    """Whether its memory is what it may take at most.
+    """Return whether the class's memory is an upper limit.
 
-    A variant's is what was seen when it was measured, to be placed by. Larger requests take more,
-    and how much they may is the user's to say.
+    A variant's memory was observed when it was profiled, and is used for placement only. Larger
+    requests take more, and the limit for those is set by the user.
     """
     return bool(instance_class.memory_mb) and not instance_class.variant
 

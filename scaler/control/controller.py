@@ -1,8 +1,9 @@
 """The controller of one function: reports and plans in, actions and sidecar configuration out.
 
-It puts the parts together: what sidecars report (`reports`), how many instances there should be
-(`desired_replicas`), which calls of the OpenFaaS API lead there (`reconciler`), and what the front
-sidecars are to follow (`sidecar_config`). The time is passed in; nothing here does I/O.
+It combines what sidecars report (`reports`), how many instances there should be
+(`desired_replicas`), the calls of the OpenFaaS API that lead there (`reconciler`), and the
+configuration of the front sidecars (`sidecar_config`). The time is passed in; nothing here does
+I/O.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ class Controller:
     """The control of one function.
 
     Attributes:
-        name: As the user calls it.
-        settings: What its labels say.
-        divided: Whether it has a share of a function's calls, or others have one of its own.
-        reports: What its sidecars say.
-        timing: How long its batches take.
-        plan: What should run; None before the first.
-        sidecar_config: What its fronts are told.
-        decisions: The latest ones.
-        interference: How the instances of its variants are.
+        name: The name that the user calls.
+        settings: Settings from its labels.
+        divided: Whether it shares the calls of one name with other functions.
+        reports: Reports of its sidecars.
+        timing: Execution times of its batches.
+        plan: The plan in force; None before the first.
+        sidecar_config: Configuration of its fronts.
+        decisions: The latest decisions.
+        interference: States of the instances of its variants.
         notes: Problems.
         remarks: Why it has another plan than its policy wanted.
-        failure: Why its policy gives it none; empty while it does.
+        failure: Why its policy does not plan for it; empty if it does.
         unplaced_rps: The part of its rate for which there is no room.
     """
 
@@ -97,7 +98,7 @@ class Controller:
     def observe(
         self, base: Status | None, deployed: Mapping[str, Status], now_s: float | None = None
     ) -> None:
-        """The gateway lists this of it; ``base`` is None once the user has removed it."""
+        """Record what the gateway lists of it; ``base`` is None if the user has removed it."""
         self._base, self._deployed = base, deployed
         if base is not None and now_s is not None:
             self.recounted("the gateway", base.invocations, now_s)
@@ -111,7 +112,7 @@ class Controller:
         self.timing.sized(self.settings.cpu or 1.0, self.settings.gpu)
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
-        """A front has said how it goes."""
+        """Process the report of a front."""
         beside_s = self.reports.idle_beside_s(report.sender, now_s)
         self.reports.reported(report, now_s)
         self.timing.compare(report, self.plan)
@@ -119,17 +120,17 @@ class Controller:
         self._idle_times.reported(report.idle, beside_s, wall_s)
 
     def recounted(self, source: str, total: float | None, now_s: float, age_s: float = 0.0) -> None:
-        """Another source had counted so many requests some seconds ago; None: none at all.
+        """Compare the request count of another source, ``age_s`` old; None if it has no count.
 
-        A gateway counts by the names that are called, so its counts tell nothing where the calls
-        of one name are divided among several functions.
+        A gateway counts by the names that are called, so its counts cannot be compared where the
+        calls of one name are divided among several functions.
         """
         if self.divided:
             return
         self._disagreements.recounted(source, total, self.reports.arrivals.total(), now_s, age_s)
 
     def present(self, now_s: float) -> dict[str, Instances]:
-        """Instances by class, ready and loading."""
+        """Return the ready and loading instances by class."""
         replicas = {name: status.replicas for name, status in self._deployed.items()}
         return {
             name: Instances(len(instances.idle_s), instances.loading)
@@ -138,7 +139,7 @@ class Controller:
         }
 
     def load(self, now_s: float, windows: Windows | None = None) -> FunctionLoad | None:
-        """What a policy sees of it; None while it has no latency model."""
+        """Return the load that a policy sees; None without a latency model."""
         model = self.timing.model()
         if model is None:
             return None
@@ -162,7 +163,7 @@ class Controller:
         )
 
     def to_plan(self, now_s: float, wall_s: float) -> FunctionLoad | None:
-        """What a policy is to plan for; without a latency model it gets a first plan, and None."""
+        """Return the load to plan for; without a model, follow a first plan and return None."""
         self.reports.forget(now_s)
         windows = self._idle_times.windows(wall_s) if self.settings.scale_min == 0 else None
         load = self.load(now_s, windows)
@@ -172,18 +173,18 @@ class Controller:
         return load
 
     def first_plan(self) -> Plan:
-        """What runs until there is something to plan with: what runs already, if anything does."""
+        """Return the plan until a model is known: what runs already, else a first plan."""
         return found_plan(self.name, self._deployed) or first_plan(self.name, self.settings)
 
     def complete(self, now_s: float) -> bool:
-        """Whether as many instances have announced themselves as the gateway has available."""
+        """Return whether as many instances are announced as the gateway has available."""
         ready = self.reports.ready(now_s)
         return all(
             len(ready.get(name, ())) >= status.available for name, status in self._deployed.items()
         )
 
     def follow(self, plan: Plan, wall_s: float) -> None:
-        """This should run from now on."""
+        """Put a plan into force."""
         if plan is self.plan:
             return
         known = self.plan.explain if self.plan else ()
@@ -193,7 +194,7 @@ class Controller:
         self.plan = plan
 
     def step(self, now_s: float, wall_s: float) -> list[Action]:
-        """What to ask of the gateway now; the fronts' orders are brought up to date."""
+        """Return the calls to make to the gateway now, and update the fronts' configuration."""
         config = self.sidecar_config
         if self.reports.term() > config.term:
             self.notes = [_DEPOSED]
@@ -232,32 +233,32 @@ class Controller:
         return actions
 
     def done(self, action: Action, now_s: float, wall_s: float) -> None:
-        """The gateway has accepted ``action``."""
+        """Record that the gateway has accepted ``action``."""
         self._reconciler.succeeded(action, now_s)
         self.decisions.add(f"Done: {action}.", wall_s)
 
     def failed(self, action: Action, error: ProviderError, now_s: float) -> None:
-        """The gateway has refused an action, or could not be reached."""
+        """Record that the gateway has refused an action, or could not be reached."""
         refused, lasting = error.answered, error.lasting
         self._reconciler.failed(action, str(error), now_s, refused=refused, lasting=lasting)
 
     @property
     def refused(self) -> list[str]:
-        """What the gateway will not do, however long one waits; some of its notes."""
+        """Notes on refusals of the gateway that waiting does not resolve."""
         return self._reconciler.refused
 
     @property
     def changing(self) -> bool:
-        """Whether instances are awaited: every front should hear of them soon."""
+        """Whether instances are expected that every front should learn of soon."""
         return self._reconciler.awaited
 
     @property
     def asleep(self) -> int:
-        """How many instances of the plan are not there until they are needed."""
+        """Number of planned instances that sleep until they are needed."""
         return self._desired.asleep
 
     def to_dict(self) -> dict[str, Any]:
-        """State that must survive a restart."""
+        """Return the state that must survive a restart."""
         if self.plan is not self._formed[0]:
             self._formed = (self.plan, self.plan.to_dict() if self.plan else None)
         return {
@@ -269,22 +270,24 @@ class Controller:
         }
 
     def _term(self) -> int:
-        """The latest that is known, so that a scaler that is started now has a later one.
+        """Return the latest known term, so that a scaler started now gets a later one.
 
-        Its fronts may follow a scaler of a clock that was ahead. What is ahead by years is no term.
+        Its fronts may follow a scaler whose clock was ahead. Terms that are years ahead are
+        ignored.
         """
         own, reported = self.sidecar_config.term, self.reports.term()
         return max(own, reported) if reported < own + _AHEAD_MAX else own
 
     def prewarm_dict(self) -> dict[str, Any] | None:
-        """What its prewarm policy has learned; None where it has none."""
+        """Return what its prewarm policy has learned; None without such a policy."""
         return self._idle_times.to_dict()
 
     def absorb(self, data: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
-        """Continue from what `to_dict` and `prewarm_dict` gave.
+        """Continue from the results of `to_dict` and `prewarm_dict`.
 
         Raises:
-            ConfigError: the plan is none, or a policy with these parameters has not learned this.
+            ConfigError: The plan is invalid, or a policy with these parameters has not learned
+                this.
         """
         self.plan = Plan.from_dict(data["plan"]) if data.get("plan") else None
         self.sidecar_config.version = int(data.get("version", 0))

@@ -1,10 +1,10 @@
 """Checks the sidecars' count of a function's requests against a second count.
 
-Nobody counts at the same moment: a gateway counts when a request has been answered, Prometheus
-reads that every now and then, and sidecars report a little later what has come. So a minute of
-theirs, between two moments at which they counted, is compared with every stretch of ours of that
-length that ended from some seconds before to some seconds after it, and only what lies beyond all
-of these, by more than chance and errors of the edges, is a disagreement.
+The sources count at different times: a gateway counts when a request has been answered, Prometheus
+reads that at intervals, and sidecars report arrivals a little later. So a minute of the other
+source, between two of its counts, is compared with every stretch of our counts of that length that
+ended from some seconds before to some seconds after it. Only a value outside all of these, by more
+than chance and errors at the edges, is a disagreement.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SHARE, _FEW = 0.1, 20  # of the requests, and requests, that may differ
 
 
 class _Count(NamedTuple):
-    """A total at a moment."""
+    """A total count at a point in time."""
 
     at_s: float
     total: float
 
 
 class CountCheck:
-    """What one source has counted of one function's requests.
+    """Compares one source's count of one function's requests with that of the sidecars.
 
     Args:
-        source: Its name, as in "the gateway".
+        source: Name of the source, as in "the gateway".
     """
 
     def __init__(self, source: str) -> None:
@@ -51,7 +51,7 @@ class CountCheck:
         self._missing: _Count | None = None  # since when, and what we had counted then
 
     def note(self, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0) -> None:
-        """They had counted so many ``age_s`` ago, None: nothing at all; and we have by now."""
+        """Record our count now and theirs of ``age_s`` ago; None if the source has no count."""
         if self._ours and ours < self._ours[-1].total:
             self._clear()  # the counter has started again
         self._add(self._ours, ours, now_s)
@@ -68,7 +68,7 @@ class CountCheck:
         _forget(self._ours, self._theirs[0].at_s - _LAG_S)
 
     def warnings(self, now_s: float) -> list[str]:
-        """The disagreement in a sentence, if there is one."""
+        """Return a sentence about the disagreement; empty if there is none."""
         if self._missing:
             return self._said_of_none(self._missing, now_s)
         if not self._theirs or not self._theirs[-1].total:
@@ -121,11 +121,11 @@ class CountCheck:
 
 
 def _forget(counts: deque[_Count], before_s: float) -> None:
-    """All but the last of those that were counted by then."""
+    """Drop the counts before the last one made by ``before_s``."""
     while len(counts) > 1 and counts[1].at_s <= before_s:
         counts.popleft()
 
 
 def _by(counts: Sequence[_Count], at_s: float) -> _Count:
-    """The last that was counted by then."""
+    """Return the last count made by ``at_s``, or the first if none was."""
     return counts[max(0, bisect_right(counts, at_s, key=lambda count: count.at_s) - 1)]

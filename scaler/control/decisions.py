@@ -18,14 +18,14 @@ _NUMBER = re.compile(r"\d[\d.]*")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Something that was decided, or went wrong, and when, in seconds since the epoch."""
+    """A decision or a problem, with its time in seconds since the epoch."""
 
     at_s: float
     text: str
 
 
 class Decisions:
-    """The latest of them, in order."""
+    """The latest decisions, in order."""
 
     def __init__(self) -> None:
         self._kept: deque[Decision] = deque(maxlen=_KEPT)
@@ -35,12 +35,12 @@ class Decisions:
         return iter(self._kept)
 
     def add(self, text: str, at_s: float) -> None:
-        """Something was decided; said twice in a row it is one decision."""
+        """Record a decision, unless it repeats the previous one."""
         if not (self._kept and self._kept[-1].text == text):
             self._kept.append(Decision(at_s, text))
 
     def note(self, troubles: Sequence[str], at_s: float) -> None:
-        """These are the troubles now; the ones that are new, by more than a number, are told."""
+        """Replace the current troubles, recording those that differ in more than numbers."""
         texts = {without_numbers(text): text for text in troubles}
         for plain, text in texts.items():
             if plain not in self._noted:
@@ -49,5 +49,5 @@ class Decisions:
 
 
 def without_numbers(text: str) -> str:
-    """What a trouble has in common with the same one whose numbers are others."""
+    """Remove the numbers from a text, to recognise the same trouble with other numbers."""
     return _NUMBER.sub("", text)

@@ -1,4 +1,4 @@
-"""Requests that say what they need of a variant, as applications of their own.
+"""Treats requests that state their demands on a variant as applications of their own.
 
 Fronts count them under the names of their demands (`carpool.variants.demand`).
 """
@@ -20,11 +20,11 @@ __all__ = ["demanded"]
 def demanded(
     rates_rps: Mapping[str, float], slo_s: float
 ) -> tuple[tuple[Application, ...], dict[str, float]]:
-    """The loads that choose their variants, and the rates of all other requests.
+    """Return the applications that choose variants, and the rates of all other requests.
 
     Args:
         rates_rps: Requests per second, by the name that they are counted under.
-        slo_s: The objective of those that name no latency.
+        slo_s: Objective of requests that name no latency.
     """
     loads, others = [], {}
     for name, rate_rps in rates_rps.items():

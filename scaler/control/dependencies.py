@@ -1,4 +1,4 @@
-"""What every function's controller is made with."""
+"""Common dependencies of the controllers of all functions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Dependencies"]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The same for all of them.
+    """Dependencies that all controllers share.
 
     Attributes:
-        term: Of plans: higher at each start of a scaler than at any before.
+        term: Term of plans: higher at each start of a scaler than at any before.
         window_s: How far back arrivals are counted.
         patience_s: How long an instance may take to become ready.
-        models: Latency models by function, where they are named.
-        prewarm: Makes a prewarm policy; None: functions go by their plans alone.
+        models: Configured latency models by function.
+        prewarm: Factory of prewarm policies; None if functions follow their plans alone.
     """
 
     term: int = 0

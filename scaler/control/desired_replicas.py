@@ -1,11 +1,11 @@
-"""How many instances of a plan are to be there just now: some may sleep until they are needed.
+"""Decides how many instances of a plan should be there now; some may sleep until they are needed.
 
-Without a keep-alive there are as many instances as the plan says. With one, an instance that is
-idle for longer is released, even if the plan has it, and loaded again when a request waits and no
-instance is free. If the keep-alive is that of the last instance only, a busy function has all
+Without a keep-alive there are as many instances as the plan has. With one, an instance that is idle
+for longer is released, even if the plan has it, and loaded again when a request waits and no
+instance is free. If the keep-alive applies to the last instance only, a busy function has all
 planned instances; an idle one has at least one between the two times, and none outside them.
 
-Only counts are decided here. Which of several equal instances goes is for the platform.
+Only counts are decided here. The platform chooses which of several equal instances is removed.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ __all__ = ["ClassInstances", "DesiredReplicas", "FunctionState"]
 
 @dataclass(frozen=True, slots=True)
 class ClassInstances:
-    """The instances of one class: how long each ready one has been idle, and how many load."""
+    """Instances of one class: seconds that each ready one has been idle, and how many load."""
 
     idle_s: tuple[float, ...] = ()
     loading: int = 0
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Number of instances, ready or loading."""
         return len(self.idle_s) + self.loading
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionState:
-    """A function at one moment.
+    """State of a function at one moment.
 
     Attributes:
         present: Its instances by class.
-        idle_s: For how long nothing has waited or been executed; None while something is.
-        queued: Requests waiting.
-        starving: A request waits, and no instance can be reached.
-        load_s: How long an instance loads.
-        least: Instances that have to be there in any case.
+        idle_s: Seconds since a request last waited or was executed; None while one does.
+        queued: Number of waiting requests.
+        starving: Whether a request waits and no instance can be reached.
+        load_s: Seconds that an instance takes to load.
+        least: Minimum number of instances.
     """
 
     present: Mapping[str, ClassInstances] = field(default_factory=dict)
@@ -57,18 +57,18 @@ class FunctionState:
 
 
 class DesiredReplicas:
-    """What sleeps of one function's plan."""
+    """Decides which instances of one function's plan sleep."""
 
     def __init__(self) -> None:
         self._asleep: dict[str, int] = {}
 
     @property
     def asleep(self) -> int:
-        """How many instances of the plan sleep."""
+        """Number of planned instances that sleep."""
         return sum(self._asleep.values())
 
     def wanted(self, plan: Plan, state: FunctionState) -> dict[str, int]:
-        """How many instances of each class are to be there, those that only rest included."""
+        """Return the desired number of instances of each class, including those only kept warm."""
         counts = {each.name: each.replicas for each in plan.classes}
         last_only = plan.last_only or plan.prewarm_s > 0
         if plan.keep_alive_s is not None and not last_only:
@@ -97,7 +97,7 @@ class DesiredReplicas:
         return counts
 
     def _wake(self, plan: Plan, state: FunctionState, counts: dict[str, int]) -> None:
-        """Requests wait and no instance is free: wake as many as it takes."""
+        """Wake as many instances as waiting requests need if no instance is free."""
         sizes = {each.name: each.batch_size for each in plan.classes}
         free = any(idle_s > 0 for p in state.present.values() for idle_s in p.idle_s)
         waiting = 0 if free and not state.starving else state.queued
@@ -110,14 +110,14 @@ class DesiredReplicas:
             waiting -= woken * each.batch_size
 
     def _floor(self, state: FunctionState) -> int:
-        """One is enough for requests that wait where there is none; plans will say how many."""
+        """Return the least number of instances: one suffices for requests that wait without any."""
         return max(state.least, 1 if state.starving or state.queued else 0)
 
 
 def _last(
     plan: Plan, counts: dict[str, int], idle_s: float, state: FunctionState
 ) -> dict[str, int]:
-    """The function is idle: at least one instance between the two times, and else none."""
+    """Return at least one instance between the two idle times, and none outside them."""
     until_s = math.inf if plan.keep_alive_s is None else plan.keep_alive_s
     early_s = plan.prewarm_s - state.load_s if plan.prewarm_s else -math.inf
     if not early_s <= idle_s < until_s:

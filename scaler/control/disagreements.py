@@ -1,7 +1,7 @@
-"""Disagreements of the gateway and the sidecars about a function that last for a while.
+"""Lasting disagreements between the gateway and the sidecars about a function.
 
-Of its instances: either learns of a change a little later than the other, so that a moment's
-difference is nothing. The same for counts of its requests from other sources (`count_check`).
+They concern its instances: either side learns of a change a little later than the other, so a short
+difference means nothing. Counts of its requests are compared in the same way (`count_check`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATIENCE_S = 15.0
 
 
 class Disagreements:
-    """Remembers since when they have differed."""
+    """Keeps track of how long gateway and sidecars have disagreed."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None
@@ -30,19 +30,19 @@ class Disagreements:
     def recounted(
         self, source: str, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0
     ) -> None:
-        """Where the sidecars have counted ours, a source had counted so many ``age_s`` ago.
+        """Compare the sidecars' count with that of another source, made ``age_s`` ago.
 
-        None: it has no count at all.
+        ``theirs`` is None if the source has no count.
         """
         self._recounts.setdefault(source, CountCheck(source)).note(theirs, ours, now_s, age_s)
 
     def warnings(
         self, deployed: Mapping[str, Status], ready: Mapping[str, Sequence[str]], now_s: float
     ) -> list[str]:
-        """What there is to say, in sentences.
+        """Return the current disagreements as sentences.
 
         Args:
-            deployed: What the gateway lists, by class.
+            deployed: Functions listed by the gateway, by class.
             ready: Instances that have announced themselves, by class.
             now_s: Seconds, on any axis.
         """

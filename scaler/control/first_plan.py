@@ -1,8 +1,8 @@
 """The first plan of a function, before there is a latency model to plan with.
 
-That is what runs already, if classes of it are deployed: a scaler that has lost its memory
-replaces nothing. Else it is instances of the one size that the function's settings name, so that
-the execution times of its batches can be measured.
+It consists of the classes that are deployed already, if any, so a scaler that has lost its state
+replaces nothing. Otherwise it has instances of the one size that the function's settings name, so
+that the execution times of its batches can be measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["first_plan", "found_plan"]
 
 
 def first_plan(function: str, settings: FunctionSettings) -> Plan:
-    """So many instances as there have to be, of the function's own size."""
+    """Return a plan with the minimum number of instances, of the function's own size."""
     each = InstanceClass(
         "first",
         cpu=settings.cpu or 1.0,
@@ -37,7 +37,7 @@ def first_plan(function: str, settings: FunctionSettings) -> Plan:
 
 
 def found_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
-    """The instances that there are, each with a share by its batches; None if there are none."""
+    """Return a plan of the deployed instances, weighted by batch slots; None without any."""
     classes = tuple(
         replace(each, replicas=status.replicas)
         for status in deployed.values()

@@ -1,20 +1,20 @@
-"""The guard: makes plans of what a scaling policy proposes, live and simulated.
+"""The guard: turns the proposals of a scaling policy into plans, live and simulated.
 
 Theory of operation
 -------------------
-Policies stay naive; what every one of them should be kept from is kept from them here, in order:
+Policies stay simple; the guard protects every one of them from the same errors, in this order:
 
-1. A function whose numbers are no numbers is not shown to the policy and keeps its plan. What is
-   not known is no reason to scale.
-2. What the policy raises, or proposes that cannot be a plan, keeps the plan of that function
-   (`proposals`). Everything else becomes a plan (`plan_builder`).
-3. Its instances are brought within the function's bounds.
-4. It is followed no faster than is good (`stabilization`).
-5. What exceeds the servers' capacity is taken off again, and its rate is unplaced, as is all that
-   the instances cannot take.
-6. It says how long idle instances are kept: as the policy wants, and where that names no time, as
-   the function's prewarm policy says, whatever became of the rest.
-7. Another plan than the current one has the version after it, and the term of this scaler.
+1. A function with values that are not numbers is not shown to the policy and keeps its plan.
+   Missing knowledge is no reason to scale.
+2. If the policy raises an error, or its proposal is invalid, that function keeps its plan
+   (`proposals`). Every other proposal becomes a plan (`plan_builder`).
+3. The number of instances is brought within the function's bounds.
+4. The rate of change is limited (`stabilization`).
+5. Instances beyond the servers' capacity are removed again. Their rate is unplaced, as is any rate
+   that the instances cannot serve.
+6. The plan says how long idle instances are kept: as the policy wants, or if it names no time, as
+   the function's prewarm policy wants, whatever became of the rest.
+7. A plan that differs from the current one gets the next version, and the term of this scaler.
 
 The same guard stands before every policy in a simulation, at the command line and live.
 """
@@ -54,17 +54,17 @@ _ROUNDING = 1e-9
 
 
 class Guard:
-    """Makes plans that are safe to carry out of what a policy proposes.
+    """Turns the proposals of a policy into plans that are safe to carry out.
 
     Args:
-        policy: Of any origin.
+        policy: Any policy.
         limits: How fast plans may follow it.
-        term: Of the plans that it makes.
+        term: Term of the plans that it makes.
 
     Attributes:
-        notes: Why functions kept their plan, or got another than the policy wanted, in the last
-            round, by name.
-        failures: What the policy did wrong in the last round, by function that has no plan of it.
+        notes: Why functions kept their plan in the last round, or got another than the policy
+            wanted, by function.
+        failures: Errors of the policy in the last round, by function that it gave no plan.
     """
 
     def __init__(self, policy: ScalePolicy, limits: Limits | None = None, term: int = 0) -> None:
@@ -77,7 +77,7 @@ class Guard:
         self.failures: dict[str, str] = {}
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
-        """One round; raises nothing, whatever the policy does."""
+        """Plan one round; raises nothing, whatever the policy does."""
         self.notes = {}
         loads = [self._shown(each, snapshot) for each in snapshot.functions if self._usable(each)]
         proposals, self.failures = proposed(self._policy, loads, snapshot.cluster or Boundless())
@@ -102,7 +102,7 @@ class Guard:
     def _completed(
         self, loads: Sequence[FunctionLoad], plans: Mapping[str, Plan]
     ) -> Iterator[Plan]:
-        """With windows and versions: what was made, and the current state if its windows move."""
+        """Yield new plans, and current ones with new windows, with their windows and versions."""
         for load in loads:
             plan = plans.get(load.name, load.plan)
             if plan is not None:
@@ -111,7 +111,7 @@ class Guard:
                     yield numbered(timed, load.plan, self._term)
 
     def _shown(self, load: FunctionLoad, snapshot: Snapshot) -> FunctionLoad:
-        """The function as the policy sees it."""
+        """Return the load of a function as the policy sees it."""
         prices = snapshot.prices
         if prices not in self._billing:
             self._billing[prices] = cost.billing(prices)
@@ -133,7 +133,7 @@ class Guard:
         return False
 
     def _built(self, load: FunctionLoad, proposal: Proposal | None) -> Plan | None:
-        """The plan that is proposed, within the function's bounds; None: no other than before."""
+        """Return the proposed plan within the function's bounds; None if it keeps its plan."""
         if proposal is None or not proposal.instances:
             return None
         try:
@@ -161,7 +161,7 @@ class Guard:
         unplaced: dict[str, float],
         cluster: Cluster,
     ) -> None:
-        """Take off what has no room beside what is placed already."""
+        """Remove new instances for which there is no room beside those already placed."""
         new = [(each, load) for load in loads for each in _new(load, plans.get(load.name))]
         new.sort(key=lambda entry: (-entry[0].gpu, -entry[0].cpu))
         lacking: dict[str, Counter[str]] = {}
@@ -188,7 +188,7 @@ class Guard:
 
 
 def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None) -> float:
-    """Requests per second that nothing is meant to take."""
+    """Return the requests per second that the proposal leaves unserved."""
     plan = wanted or (load.plan if proposal is None else None)
     lacking = load.rate_rps - (_taken(plan) if plan else 0.0)
     said = proposal.unserved_rps if proposal else 0.0
@@ -197,7 +197,7 @@ def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None
 
 
 def _taken(plan: Plan) -> float:
-    """Requests per second that a plan's instances take; a class that says none takes any."""
+    """Return the requests per second that a plan can serve; infinite if a class has no rate."""
     return sum(
         each.replicas * (math.inf if each.rate_high is None else each.rate_high)
         for each in plan.classes
@@ -206,7 +206,7 @@ def _taken(plan: Plan) -> float:
 
 
 def _new(load: FunctionLoad, plan: Plan | None) -> list[InstanceClass]:
-    """The instances of a plan that are not there yet."""
+    """Return the instances of a plan that do not exist yet."""
     if plan is None:
         return []
     there = {name: one.ready + one.loading for name, one in load.instances.items()}

@@ -18,21 +18,21 @@ _OBSERVED = 64  # of one bin in one report: more of the same say nothing new
 
 
 class IdleTimeTracker:
-    """One function's.
+    """Passes idle times of one function to its prewarm policy.
 
     Args:
-        policy: Its own; None: the function goes by its plans alone.
+        policy: The function's own policy; None if the function follows its plans alone.
     """
 
     def __init__(self, policy: PrewarmPolicy | None) -> None:
         self._policy = policy
 
     def reported(self, idle: Mapping[int, int], beside_s: float | None, wall_s: float) -> None:
-        """A front was idle for these times.
+        """Record the idle times of a front.
 
         Args:
             idle: Counts by bin.
-            beside_s: For how long its other fronts have been, too; None: they are not idle.
+            beside_s: Seconds that the function's other fronts have been idle; None if they are not.
             wall_s: Seconds since the epoch.
         """
         if self._policy is None or beside_s is None:
@@ -45,10 +45,10 @@ class IdleTimeTracker:
                 self._policy.observe(idle_s, wall_s)
 
     def windows(self, wall_s: float) -> Windows | None:
-        """When the last instance is to be there; None: as the plan says.
+        """Return when the last instance should be there; None if the plan decides.
 
         Raises:
-            PolicyFailed: it has.
+            PolicyFailed: The prewarm policy has failed.
         """
         try:
             return self._policy.windows(wall_s) if self._policy else None
@@ -57,14 +57,14 @@ class IdleTimeTracker:
             raise PolicyFailed(message) from error
 
     def to_dict(self) -> dict[str, Any] | None:
-        """What was learned; None where nobody learns."""
+        """Return what was learned; None without a policy."""
         return dict(self._policy.to_dict()) if self._policy else None
 
     def absorb(self, data: dict[str, Any] | None) -> None:
         """Continue from the result of `to_dict`.
 
         Raises:
-            ConfigError: a policy with these parameters has not learned this.
+            ConfigError: A policy with these parameters has not learned this.
         """
         if self._policy is not None and data is not None:
             self._policy.absorb(data)

@@ -1,15 +1,15 @@
-"""How the instances of variants are, from what all fronts measure: INFaaS's states, live.
+"""States of the instances of variants, from the measurements of all fronts: INFaaS's states, live.
 
-Fronts report what each instance has answered and how long its batches took. Once a second the sums
-over all fronts are held against the variant's profile (`carpool.variants.instance_states`): at its
-saturation rate an instance is overloaded; slower than its profile and not overloaded, it is
-interfered with. Fronts are told, and choose others. Where a class has no other that is well, one
-more instance is asked for, wherever the platform finds room, until the interference has been over
-for a while; where it has, those take the load.
+Fronts report how many requests each instance has answered and how long its batches took. Once a
+second the sums over all fronts are compared with the variant's profile
+(`carpool.variants.instance_states`): at its saturation rate an instance is overloaded; slower than
+its profile and not overloaded, it is interfered with. Fronts learn of these states and choose other
+instances. If a class has no other healthy instance, one more is requested, wherever the platform
+finds room, until the interference has been over for a while; if it has, those take the load.
 
-A profile is measured inside the handler and a front sees the way there as well, so a few
-milliseconds are allowed for that; and what its fronts have learned of a class's times, where that
-is more than its profile, is what it can take.
+A profile is measured inside the handler, whereas a front also sees the way there, so a few
+milliseconds are allowed for that. If execution times that fronts have learned for a class exceed
+its profile, they determine its saturation rate.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _REPLACED_S = 30.0  # an instance asked for stays for so long after the reason f
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What instances are held against.
+    """Reference that the measurements of instances are compared with.
 
     Attributes:
-        model: The variants; of any other model nothing is said.
+        model: The variants; instances of any other model are not judged.
         classes: The classes, by name.
         ready: Addresses of the ready instances, by class.
-        lines: What fronts have learned of execution times: base and per item, by class.
+        lines: Execution times learned by fronts, as base and per-item seconds, by class.
     """
 
     model: LatencyModel | None
@@ -54,7 +54,7 @@ class Baseline:
 
 @dataclass(slots=True)
 class _Seen:
-    """What one instance has done since it was looked at."""
+    """Work of one instance since the last look."""
 
     batches: int = 0
     item_count: int = 0
@@ -62,7 +62,7 @@ class _Seen:
 
 
 class InterferenceMonitor:
-    """The instances of one function."""
+    """Monitors the instances of one function."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
@@ -71,7 +71,7 @@ class InterferenceMonitor:
         self._replaced: dict[str, dict[str, float]] = {}
 
     def reported(self, report: FrontReport) -> None:
-        """A front says what its instances have done."""
+        """Record what a front reports of its instances."""
         for instance in report.instances:
             if instance.batches:
                 seen = self._seen.setdefault(instance.address, _Seen())
@@ -80,7 +80,7 @@ class InterferenceMonitor:
                 seen.exec_s += instance.exec_s
 
     def look(self, baseline: Baseline, now_s: float) -> list[str]:
-        """What has changed since the last look, in sentences; nothing before its time."""
+        """Judge the instances once a period, and return changes as sentences."""
         if not isinstance(baseline.model, VariantSet):
             return []
         since_s = self._looked_s
@@ -100,7 +100,7 @@ class InterferenceMonitor:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """The instances that are not Active, and how they are."""
+        """States of the instances that are not Active, by address."""
         return {
             address: state.state.value
             for address, (_, state) in sorted(self._states.items())
@@ -108,7 +108,7 @@ class InterferenceMonitor:
         }
 
     def more(self, wanted: Mapping[str, int], most: int | None) -> dict[str, int]:
-        """How many instances of each class are to be there with what interference asks for."""
+        """Return the wanted instances of each class, plus those that interference requires."""
         counts = dict(wanted)
         for name, since in self._replaced.items():
             room = len(since) if most is None else max(0, most - sum(counts.values()))
@@ -117,7 +117,7 @@ class InterferenceMonitor:
         return counts
 
     def by_class(self) -> dict[str, Counter[str]]:
-        """How many instances of each class are in which state."""
+        """Return the number of instances in each state, by class."""
         states: dict[str, Counter[str]] = {}
         for name, state in self._states.values():
             states.setdefault(name, Counter())[state.state.value] += 1
@@ -131,7 +131,7 @@ class InterferenceMonitor:
         seen: _Seen,
         period_s: float,
     ) -> list[str]:
-        """Observe one instance; a sentence if it is otherwise than it was."""
+        """Observe one instance, and return a sentence if its state has changed."""
         assert baseline.model is not None  # noqa: S101  `look` has seen that
         known = self._states.get(address)
         if known is None:
@@ -153,7 +153,7 @@ class InterferenceMonitor:
         return [f"{instance_class.name} at {address} is {after.value}: {why}.{fix}"]
 
     def _fix(self, name: str, state: State) -> str:
-        """What is done about it."""
+        """Return a sentence on what is done about a state; empty if nothing is."""
         if state is not State.INTERFERED:
             return ""
         own = {a: s.state for a, (class_name, s) in self._states.items() if class_name == name}
@@ -162,7 +162,7 @@ class InterferenceMonitor:
         return " Others of its class take its load."
 
     def _mitigate(self, now_s: float) -> None:
-        """Remember for which instances another is to be there."""
+        """Update the set of instances for which a replacement is requested."""
         by_class: dict[str, dict[str, State]] = {}
         for address, (name, state) in self._states.items():
             by_class.setdefault(name, {})[address] = state.state
@@ -179,7 +179,7 @@ class InterferenceMonitor:
 
 
 def _saturation_rps(instance_class: InstanceClass, line: tuple[float, float] | None) -> float:
-    """What an instance can take: by its profile, or by what has been learned if that is less."""
+    """Return an instance's saturation rate, by its profile or learned times if that is less."""
     exec_s = (
         instance_class.exec_s or instance_class.batch_size / (instance_class.rate_high or 1.0)
     ) + _HOP_S
@@ -189,7 +189,7 @@ def _saturation_rps(instance_class: InstanceClass, line: tuple[float, float] | N
 
 
 def _times(model: LatencyModel, instance_class: InstanceClass, seen: _Seen) -> float | None:
-    """How many times their profile its batches took; None: it had none."""
+    """Return the batches' execution time relative to the profile; None without batches."""
     if not seen.batches:
         return None
     batch = min(max(round(seen.item_count / seen.batches), 1), instance_class.batch_size)

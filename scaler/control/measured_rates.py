@@ -1,8 +1,8 @@
 """The rate of each application, from counts that sidecars report for their own stretches of time.
 
 The rate to plan for is the mean over a window. A window that is long enough to be precise is slow
-to follow a jump; so where the last moments alone show, beyond doubt (by three standard deviations
-of a Poisson count), that the rate is higher than the window's mean, theirs counts. A fall has to
+to follow a jump; so if the last moments alone show, significantly (by three standard deviations of
+a Poisson count), that the rate is higher than the window's mean, their rate is used. A fall has to
 fill the window.
 """
 
@@ -26,14 +26,14 @@ _SILENT_S = 5.0  # without a word for so long, sidecars have not no load: nothin
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """So many arrivals, at whatever times between the two."""
+    """A number of arrivals at unknown times between start and end."""
 
     start_s: float
     end_s: float
     count: float
 
     def inside(self, start_s: float, end_s: float) -> float:
-        """Those of them that came between two times, were they even."""
+        """Return the share of its arrivals between two times, assuming a constant rate."""
         length_s = self.end_s - self.start_s
         if length_s <= 0:
             return self.count if start_s <= self.end_s <= end_s else 0.0
@@ -45,7 +45,7 @@ class Rates:
     """Arrival rates of one function's applications.
 
     Args:
-        window_s: How far back the mean goes.
+        window_s: Length of the window that rates are averaged over.
     """
 
     def __init__(self, window_s: float = 10.0) -> None:
@@ -55,7 +55,7 @@ class Rates:
         self._heard_s = -math.inf
 
     def note(self, counts: Mapping[str, float], period_s: float, now_s: float) -> None:
-        """A sidecar has counted so many arrivals by application, in the last ``period_s``."""
+        """Record a sidecar's arrivals by application over the last ``period_s``."""
         self._began_s = min(self._began_s, now_s - period_s)
         self._heard_s = now_s
         for app, count in counts.items():
@@ -68,7 +68,7 @@ class Rates:
             del self._stretches[app]
 
     def at(self, now_s: float, silent_s: float = _SILENT_S) -> dict[str, float]:
-        """Requests per second by application; not a number where nobody has said for long."""
+        """Return requests per second by application; NaN if no sidecar has reported for long."""
         if self._heard_s + max(silent_s, _SILENT_S) < now_s:
             return dict.fromkeys(self._stretches, math.nan)
         return {app: self._rate(stretches) for app, stretches in self._stretches.items()}

@@ -1,8 +1,8 @@
-"""The order of messages by sender: one that comes twice, or too late, is told from a new one.
+"""Tells new messages from repeated or late ones, by sender.
 
-A sender is one life of one sidecar. It numbers its messages, so whatever is not above the last
-number is a message played back (or one that was sent again because its answer was lost, which is
-as little to be counted twice). Senders that have not been heard of for long are forgotten.
+A sender is one life of one sidecar. It numbers its messages, so a message whose number is not above
+the last one was replayed (or sent again because its response was lost, and must not be counted
+twice either). Senders that have been silent for long are forgotten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST = 200_000
 
 
 class MessageOrder:
-    """The last number of each sender."""
+    """The last message number of each sender."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, float]] = {}  # in the order of hearing
@@ -26,7 +26,7 @@ class MessageOrder:
         return len(self._last)
 
     def admits(self, sender: str, sequence: int, now_s: float) -> bool:
-        """Whether this message is new; if so it is the last one from now on."""
+        """Return whether a message is new, and if so record it as the sender's last."""
         before = self._last.pop(sender, None)
         if before is not None and sequence <= before[0]:
             self._last[sender] = before
@@ -36,7 +36,7 @@ class MessageOrder:
         return True
 
     def forget(self, now_s: float) -> list[str]:
-        """Drop those that have been silent for an hour, and the oldest beyond a number."""
+        """Drop senders silent for an hour and the oldest above a maximum number; return them."""
         gone: list[str] = []
         for sender, (_, heard_s) in self._last.items():
             if heard_s > now_s - _FORGET_S and len(self._last) - len(gone) <= _MOST:
@@ -48,7 +48,7 @@ class MessageOrder:
         return gone
 
     def changed(self) -> dict[str, dict[str, Any]]:
-        """What is new since this was asked last, to be kept."""
+        """Return what has changed since the last call, to be stored."""
         changed, self._changed = self._changed, set()
         return {sender: {"sequence": self._last[sender][0]} for sender in changed}
 

@@ -1,8 +1,8 @@
-"""What a policy proposes for a function, as the plan that it becomes.
+"""Builds the plan that a policy's proposal for a function becomes.
 
 Classes get names, which stay the same while their sizes do; applications get routes and waits where
-the policy gives none; what a request costs is computed. How many instances there may be, and how
-fast that may change, is not known here (`guard`).
+the policy gives none; the cost of a request is computed. How many instances there may be, and how
+fast that may change, is decided elsewhere (`guard`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _CARRIED_OUT = [field.name for field in fields(Plan) if field.name not in _WORDS
 
 
 def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -> Plan:
-    """The plan of a proposal; the current one if only words have changed.
+    """Return the plan of a proposal; the current one if only descriptions have changed.
 
     Args:
-        load: Of the function.
-        proposal: With at least one size, maybe with a count of 0.
+        load: Load of the function.
+        proposal: With at least one size, possibly with a count of 0.
         policy: The policy's name.
-        term: Of the plan, if it is a new one.
+        term: Term of the plan, if it is a new one.
     """
     before = load.plan
     # In the order in which they are best placed: what needs no GPU fills up the servers.
@@ -64,7 +64,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -
 
 
 def numbered(plan: Plan, before: Plan | None, term: int) -> Plan:
-    """The plan with this term and the version after that of the current one, if it is another."""
+    """Return a plan with this term and the next version; the current one if they are equal."""
     if before is None:
         return plan if plan.term == term else replace(plan, term=term)
     if plan is before or all(getattr(plan, name) == getattr(before, name) for name in _CARRIED_OUT):
@@ -73,7 +73,7 @@ def numbered(plan: Plan, before: Plan | None, term: int) -> Plan:
 
 
 def with_windows(plan: Plan, windows: Windows | None) -> Plan:
-    """The plan with what the prewarm policy says now, where the scaling policy says nothing."""
+    """Return the plan with the prewarm policy's windows where the scaling policy sets none."""
     given_s = None if plan.last_only else plan.keep_alive_s
     kept = _kept(given_s, windows)
     before = {name: getattr(plan, name) for name in kept}
@@ -81,7 +81,7 @@ def with_windows(plan: Plan, windows: Windows | None) -> Plan:
 
 
 def _kept(keep_alive_s: float | None, windows: Windows | None) -> dict[str, Any]:
-    """How long instances are kept: as the scaling policy says, else as the prewarm policy does."""
+    """Return how long instances are kept, by the scaling policy, or else the prewarm policy."""
     if windows is None or keep_alive_s is not None:
         return {"prewarm_s": 0.0, "keep_alive_s": keep_alive_s, "last_only": False}
     return {
@@ -92,7 +92,7 @@ def _kept(keep_alive_s: float | None, windows: Windows | None) -> dict[str, Any]
 
 
 def _unchanged(before: Plan, carried_out: Mapping[str, object], routes: tuple[Route, ...]) -> bool:
-    """Whether the current plan says all of this already."""
+    """Return whether the current plan already has all of these values."""
     same = all(getattr(before, name) == value for name, value in carried_out.items())
     return same and len(routes) == len(before.routes) and all(map(_alike, routes, before.routes))
 
@@ -110,7 +110,7 @@ def _placing_order(size: Size) -> tuple[object, ...]:
 
 
 def _names(load: FunctionLoad, sizes: Iterable[Size], others: Iterable[Size]) -> dict[Size, str]:
-    """Names of classes: those that sizes have in the current plan, and else their own."""
+    """Return names of classes: those that sizes have in the current plan, else new ones."""
     in_force = {size: name for name, size in load.planned.items()}
     names: dict[Size, str] = {}
     wanted = list(dict.fromkeys([*sizes, *others]))
@@ -132,7 +132,7 @@ def _names(load: FunctionLoad, sizes: Iterable[Size], others: Iterable[Size]) ->
 
 
 def _may_have(size: Size, name: str) -> bool:
-    """Whether it is a name that this size would be given; others are not kept."""
+    """Return whether this size could be given the name; other names are not kept."""
     rest = name.removeprefix(size.name)
     return rest != name and (not rest or (rest[0] == "-" and rest[1:].isdecimal()))
 
@@ -153,7 +153,10 @@ def _class(name: str, size: Size, count: int) -> InstanceClass:
 
 
 def _offer(load: FunctionLoad, name: str, size: Size) -> OnOffer:
-    """A batch may have left just before a request came, so an answer may take two executions."""
+    """Return what fronts may offer of a size; with batching, latency is two executions.
+
+    A batch may have left just before a request arrived.
+    """
     seen_s = math.ceil(load.load_s / _LOAD_STEP_S) * _LOAD_STEP_S
     return OnOffer(
         name=name,
@@ -168,7 +171,7 @@ def _offer(load: FunctionLoad, name: str, size: Size) -> OnOffer:
 def _routes(
     load: FunctionLoad, proposal: Proposal, sizes: list[Size], names: Mapping[Size, str]
 ) -> tuple[Route, ...]:
-    """One for all requests, as the strictest application needs it, and those of others."""
+    """Return the route of all requests, for the strictest application, and differing ones."""
     shares = {app: _parts(given, names) for app, given in proposal.shares.items()}
     everywhere = _parts(_capacities(proposal.instances, sizes), names)
     waits_s = _waits(load, proposal, sizes)
@@ -199,13 +202,13 @@ def _parts(given: Mapping[Size, float], names: Mapping[Size, str]) -> dict[str, 
 
 
 def _capacities(instances: Mapping[Size, int], sizes: list[Size]) -> dict[Size, float]:
-    """What instances can take; where none runs, all of it goes where the first is to start."""
+    """Return the requests per second of each size; with no instances, as if each had one."""
     least = 0 if any(instances.values()) else 1
     return {size: max(instances[size], least) * size.rate_rps for size in sizes}
 
 
 def _waits(load: FunctionLoad, proposal: Proposal, sizes: list[Size]) -> dict[str, float]:
-    """By application, and for all others."""
+    """Return the maximum wait of each application, and of all others."""
     given = proposal.wait_s
     if isinstance(given, Mapping):
         rest = given.get(_EVERYBODY, min(given.values(), default=0.0))
@@ -219,7 +222,7 @@ def _waits(load: FunctionLoad, proposal: Proposal, sizes: list[Size]) -> dict[st
 
 
 def _cost(load: FunctionLoad, proposal: Proposal) -> float | None:
-    """What a request costs if batches are full and instances are used alike."""
+    """Return the cost of a request with full batches and evenly used instances."""
     rate_rps, rule = load.rate_rps, load.billing
     if not rate_rps:
         return None

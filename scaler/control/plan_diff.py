@@ -1,6 +1,6 @@
 """The difference of two plans of a function, as numbers and in sentences.
 
-Pure comparison: how a change is carried out is not known here.
+Pure comparison; how a change is carried out is not known here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Change:
     """Instances of one class that start or stop.
 
     Attributes:
-        instance_class: The class, as it is after the change, or was before it is gone.
-        start: How many more there are.
-        stop: How many fewer.
+        instance_class: The class after the change, or before it if it is removed.
+        start: Number of instances that start.
+        stop: Number of instances that stop.
     """
 
     instance_class: InstanceClass
@@ -40,10 +40,10 @@ class Change:
 
 
 def changes(before: Plan | None, after: Plan) -> tuple[Change, ...]:
-    """What starts, in the order of the plan, and then what stops.
+    """Return the instances that start, in the order of the plan, and then those that stop.
 
-    A class whose size is another one than before is another class, whatever its name; what is
-    predicted of it is not part of its size.
+    A class whose size has changed counts as another class, whatever its name; predictions are not
+    part of its size.
     """
     old = (
         {instance_class.name: instance_class for instance_class in before.classes} if before else {}
@@ -68,7 +68,7 @@ def changes(before: Plan | None, after: Plan) -> tuple[Change, ...]:
 
 
 def explained(before: Plan | None, after: Plan) -> tuple[str, ...]:
-    """Every change in a sentence, those of routes and windows too; none if nothing changes."""
+    """Return a sentence for each change, including routes and windows; empty without changes."""
     sentences = [str(change) for change in changes(before, after)]
     if before is None:
         return tuple(sentences)

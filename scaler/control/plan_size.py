@@ -1,4 +1,4 @@
-"""How large a plan is, and the same plan with fewer instances."""
+"""The size of a plan, and plans with fewer instances."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["instances", "less", "reduces", "taken", "without"]
 
 
 def instances(plan: Plan) -> int:
-    """How many there are of all classes."""
+    """Return the number of instances of all classes."""
     return sum(each.replicas for each in plan.classes)
 
 
 def taken(plan: Plan) -> float:
-    """Requests per second that a plan's instances take, or how many at a time if it says none."""
+    """Return a plan's requests per second, counting batch sizes for classes without a rate."""
     return sum(
         each.replicas * (each.batch_size if each.rate_high is None else each.rate_high)
         for each in plan.classes
@@ -28,10 +28,10 @@ def taken(plan: Plan) -> float:
 
 
 def reduces(plan: Plan, before: Plan) -> bool:
-    """Whether a plan takes less than another, and lacks some of its instances.
+    """Return whether a plan has less capacity than another, and lacks some of its instances.
 
-    What instances take is an estimate that follows what is measured: the same ones may be said to
-    take less than before.
+    Capacity alone is not enough: it is an estimate that follows measurements, so it may fall while
+    the instances stay the same.
     """
     there = {each.name: each.replicas for each in plan.classes}
     lacks = any(there.get(each.name, 0) < each.replicas for each in before.classes)
@@ -39,7 +39,7 @@ def reduces(plan: Plan, before: Plan) -> bool:
 
 
 def without(plan: Plan, count: int) -> Plan:
-    """The plan with so many instances fewer, those that take the least first."""
+    """Return the plan with ``count`` fewer instances, removing those of least capacity first."""
     fewer: Counter[str] = Counter()
     for each in sorted(plan.classes, key=lambda each: each.rate_high or each.batch_size):
         fewer[each.name] = min(each.replicas, count - fewer.total())
@@ -47,7 +47,7 @@ def without(plan: Plan, count: int) -> Plan:
 
 
 def less(classes: Sequence[InstanceClass], fewer: Mapping[str, int]) -> tuple[InstanceClass, ...]:
-    """The classes with so many instances fewer, by name."""
+    """Return the classes with fewer instances, by name of the class."""
     return tuple(
         replace(each, replicas=each.replicas - fewer.get(each.name, 0)) for each in classes
     )

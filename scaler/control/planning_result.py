@@ -1,4 +1,4 @@
-"""The result of one round of planning. `Guard` makes it, of what a scaling policy proposes."""
+"""The result of one round of planning, made by `Guard` from the proposals of a scaling policy."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class PlanningResult:
     """The outcome of one round.
 
     Attributes:
-        plans: By function. A function without one keeps the plan that it has.
+        plans: Plans by function. A function without one keeps its current plan.
         unplaced: Requests per second for which there was no room, or no size that meets the
-            objective, by function; those without any are left out.
+            objective, by function; functions without any are left out.
     """
 
     plans: Mapping[str, Plan]
@@ -30,12 +30,12 @@ class PlanningResult:
 
 @dataclass(frozen=True, slots=True)
 class FunctionResult:
-    """Results of a round for one function: its plan, or why it keeps the one that it has.
+    """Result of a round for one function: its plan, or why it keeps the current one.
 
     Attributes:
-        plan: What should run; None: what should run already.
-        notes: Why it is not what the policy wanted.
-        failure: What its policy did wrong; empty if nothing.
+        plan: The new plan; None if the current one stays.
+        notes: Why the plan differs from what the policy wanted.
+        failure: Error of its policy; empty if there is none.
         unplaced_rps: The part of its rate for which there is no room.
     """
 
@@ -46,7 +46,7 @@ class FunctionResult:
 
 
 class SupportsPlan(Protocol):
-    """What makes plans of a snapshot, as `Guard` does; the caller carries them out."""
+    """An object that makes plans of a snapshot, as `Guard` does; the caller carries them out."""
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
-        """One round."""
+        """Plan one round."""

@@ -1,4 +1,4 @@
-"""What a policy has raised, in a line: what it says, and where in its own file."""
+"""Describes an error raised by a policy in one line: its message and place in the policy's file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["PolicyFailed", "place", "raised"]
 
 
 class PolicyFailed(CarpoolError):
-    """A policy has raised an error."""
+    """Raised when a policy has failed."""
 
 
 def raised(error: BaseException) -> str:
-    """Type, text and `place`."""
+    """Return type, message and `place` of an error."""
     return f"{type(error).__name__}: {error}{place(error)}"
 
 
 def place(error: BaseException) -> str:
-    """The innermost line of the first file that is not the catcher's, in brackets."""
+    """Return the innermost line in the first file outside the catcher's own, in brackets."""
     trace, own, where = error.__traceback__, "", ""
     catcher = trace.tb_frame.f_code.co_filename if trace else ""
     while trace:

@@ -1,7 +1,7 @@
-"""Asking a policy, whatever it does: its proposals, and what it did wrong by function.
+"""Asks a policy for proposals, and collects its errors by function.
 
-A policy may be any code. What it raises, or proposes that cannot be a plan, is told in a sentence;
-it is never raised, and what it proposed for other functions counts.
+A policy may be any code. Errors that it raises, and invalid proposals, are described in a sentence
+and never raised; its proposals for other functions still count.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _MOST = 100_000  # ten times as many as a cluster of 2000 servers holds; each ta
 def proposed(
     policy: ScalePolicy, loads: Sequence[FunctionLoad], cluster: ClusterView
 ) -> tuple[dict[str, Proposal], dict[str, str]]:
-    """What a policy proposes, and its faults, each by function.
+    """Return the proposals of a policy, and its errors, each by function.
 
     Args:
-        policy: Is asked; for one function after the other if it looks at no more than one.
-        loads: What is planned for.
+        policy: The policy; asked for each function separately if it plans for one at a time.
+        loads: Loads of the functions.
         cluster: The servers; the policy gets a copy.
     """
     answers: dict[str, object] = {}
@@ -71,7 +71,7 @@ def _asked(
 
 
 def _fault(load: FunctionLoad | None, answer: object) -> str:
-    """Why this cannot be a plan; empty if it can."""
+    """Return why this cannot be a plan; empty if it can."""
     if load is None:
         return "it makes a proposal for a function that it was not given"
     if not isinstance(answer, Proposal):

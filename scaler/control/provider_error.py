@@ -1,4 +1,4 @@
-"""A call of the OpenFaaS API that has failed."""
+"""The error of a failed call of the OpenFaaS API."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["ProviderError"]
 
 
 class ProviderError(CarpoolError):
-    """The provider cannot be reached, or has refused a call.
+    """Raised when the provider cannot be reached, or has refused a call.
 
     Attributes:
-        answered: It has refused.
-        lasting: It would refuse the same call again, whatever else changes.
+        answered: Whether it has refused the call.
+        lasting: Whether it would refuse the same call again, whatever else changes.
     """
 
     status = 502

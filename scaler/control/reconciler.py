@@ -1,21 +1,22 @@
-"""From what should run for one function to what is deployed, one safe step after another.
+"""Brings what is deployed of one function to what should run, one safe step after another.
 
 Theory of operation
 -------------------
-Each round compares how many instances of each class are wanted with what the gateway lists and what
-the instances themselves have announced, and names the actions that are due. First whatever is
-missing is started. Surplus instances are removed only once all planned ones are ready and the
-front sidecars follow a plan without it, so capacity never drops below what is needed, and a class
-that never becomes ready takes nothing away: it is given up after a while, and tried again later.
-Only where the gateway refuses what is missing again and again, for lack of capacity or because
-there are as many functions as it admits, goes what the plan does not have, one instance at a time.
+Each round compares the wanted instances of each class with what the gateway lists and what the
+instances themselves have announced, and returns the actions that are due. Missing instances are
+started first. Surplus instances are removed only once all planned ones are ready and the front
+sidecars follow a plan without them, so capacity never drops below what is needed. A class that
+never becomes ready therefore displaces nothing: it is given up after a while, and tried again
+later. Only if the gateway refuses the missing instances again and again, for lack of capacity or
+because its limit of functions is reached, are instances removed that are not in the plan, one at a
+time.
 
-An action that fails is repeated after a pause that doubles. A count that is another than was asked
-for, at once, is the gateway's limit; if it was right before, something else has changed it. Either
-is said, and put right at a pace that cannot become a fight.
+A failed action is repeated after a pause that doubles. If a count differs from the requested one
+from the start, it is the gateway's limit; if it was right before, something else has changed it.
+Either is reported, and corrected slowly enough not to fight another autoscaler.
 
-Whatever carries the labels of the function and is not wanted goes, whatever has deployed it. The
-state here only makes things quicker and clearer: a scaler that starts without it does the same.
+Whatever carries the labels of the function and is not wanted is deleted, whatever has deployed it.
+The state here only makes things quicker and clearer: a scaler that starts without it does the same.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ _SETTLE_S = 10.0  # fronts that say nothing for so long hold nothing up
 
 
 class Reconciler:
-    """Brings one function's classes to what is wanted.
+    """Brings the deployed classes of one function to the wanted state.
 
     Args:
-        function: Its name.
+        function: Name of the function.
         patience_s: How long an instance may take to become ready.
 
     Attributes:
         notes: Problems, in sentences.
-        awaited: Whether instances are missing that are wanted.
+        awaited: Whether wanted instances are missing.
     """
 
     def __init__(self, function: str, patience_s: float = _PATIENCE_S) -> None:
@@ -69,13 +70,13 @@ class Reconciler:
         observed: ObservedState,
         now_s: float,
     ) -> list[Action]:
-        """What to do now.
+        """Return the actions that are due.
 
         Args:
             classes: The plan's classes, by name.
-            wanted: How many instances of each class are to be there, also of classes that the plan
-                does not have any more.
-            observed: What is seen.
+            wanted: Wanted number of instances by class, including classes that are no longer in the
+                plan.
+            observed: Observed state.
             now_s: Seconds, on any axis.
         """
         if observed.base is None:
@@ -100,7 +101,7 @@ class Reconciler:
         return actions
 
     def succeeded(self, action: Action, now_s: float) -> None:
-        """The gateway has accepted ``action``."""
+        """Record that the gateway has accepted ``action``."""
         state = self._classes.setdefault(action.class_name, RequestedReplicas())
         state.asked_s, state.seen, state.refusals, state.lasting = now_s, False, 0, False
         if action.verb == "scale":
@@ -117,7 +118,7 @@ class Reconciler:
         refused: bool = True,
         lasting: bool = False,
     ) -> None:
-        """The gateway has ``refused`` an action, for good if ``lasting``, or is out of reach."""
+        """Record a failure: ``refused``, for good if ``lasting``, or else gateway unreachable."""
         state = self._classes.setdefault(action.class_name, RequestedReplicas())
         state.failed(f"{action} failed: {reason}", now_s)
         state.refusals += refused
@@ -126,7 +127,7 @@ class Reconciler:
 
     @property
     def refused(self) -> list[str]:
-        """Those of the notes that do not pass by waiting."""
+        """Notes on refusals that waiting does not resolve."""
         states = self._classes.items()
         return [f"{name}: {state.trouble}." for name, state in states if state.lasting]
 
@@ -164,7 +165,7 @@ class Reconciler:
         observed: ObservedState,
         now_s: float,
     ) -> Action | None:
-        """What makes a class's function what it should be, without taking an instance away."""
+        """Return the action that a class's function needs, without removing any instance."""
         assert observed.base is not None  # noqa: S101  or there is nothing to grow
         document = class_function(observed.base, replace(instance_class, replicas=0))
         name = name_of(self._function, instance_class.name)
@@ -186,7 +187,7 @@ class Reconciler:
         observed: ObservedState,
         now_s: float,
     ) -> bool:
-        """Whether wanted instances are missing; those that take too long are given up."""
+        """Return whether wanted instances are missing, giving up those that take too long."""
         missing = False
         for name in classes:
             state, ready = self._classes[name], observed.ready.get(name, 0)
@@ -208,7 +209,7 @@ class Reconciler:
         observed: ObservedState,
         now_s: float,
     ) -> list[Action]:
-        """What is too many goes, once nothing is missing and the fronts do without it."""
+        """Return the removal of surplus, once nothing is missing and the fronts do without it."""
         actions = [
             self._without_failures(name, observed)
             for name, state in self._classes.items()
@@ -232,7 +233,7 @@ class Reconciler:
         return [action for action in actions if action]
 
     def _room_made(self, surplus: Action, observed: ObservedState, now_s: float) -> Action | None:
-        """One instance less of what is too many, if that holds what was refused; which is due."""
+        """Remove one surplus instance if the gateway keeps refusing others, and retry those."""
         refused = [state for state in self._classes.values() if state.refusals >= _REFUSALS]
         if not refused:
             return None
@@ -261,7 +262,7 @@ class Reconciler:
         return Action("scale", name, status.name, replicas=count)
 
     def _without_failures(self, name: str, observed: ObservedState) -> Action | None:
-        """Instances that do not become ready only take room."""
+        """Remove instances that do not become ready, as they only take room."""
         status, ready = observed.deployed[name], observed.ready.get(name, 0)
         if status.replicas <= max(ready, 0):
             return None

@@ -1,6 +1,6 @@
-"""The replicas requested of the gateway for one class, against those that it lists.
+"""Compares the replicas requested from the gateway for one class with those that it lists.
 
-A count that is another than was asked for, from the start, is the gateway's limit; one that was
+A count that differs from the requested one from the start is the gateway's limit; one that was
 right before has been changed from outside.
 """
 
@@ -23,20 +23,20 @@ _ANSWER_S = 5.0  # by then a gateway lists what it has accepted
 
 @dataclass(slots=True)
 class RequestedReplicas:
-    """What is known of one class's function.
+    """State of one class's function at the gateway.
 
     Attributes:
-        asked: How many replicas were asked for last, and when.
+        asked: Number of replicas requested last, and (``asked_s``) when.
         seen: Whether the gateway has listed that count since.
-        most: The gateway's limit, as far as it has shown.
-        lacking_s: Since when instances are missing that were asked for.
-        refusals: How often in a row the gateway has not done what was asked.
-        lasting: It would refuse again what it has refused last.
-        cautious: Since it refused something, instances are asked for one by one.
-        given_up: Instances that were missing for too long are not asked for just now.
-        pause_s: Before the next try, after something went wrong.
-        free_s: When the next try may be.
-        trouble: What went wrong, and when, until it has gone well for a while.
+        most: The gateway's limit, as observed.
+        lacking_s: Time since which requested instances are missing.
+        refusals: Number of refusals in a row by the gateway.
+        lasting: Whether it would refuse again what it has refused last.
+        cautious: Whether instances are requested one by one, after a refusal.
+        given_up: Whether requests are suspended, as instances were missing for too long.
+        pause_s: Pause before the next try after a failure.
+        free_s: Earliest time of the next try.
+        trouble: The last failure (at ``trouble_s``), until there was none for a while.
     """
 
     asked: int | None = None
@@ -54,23 +54,23 @@ class RequestedReplicas:
     trouble_s: float = -math.inf
 
     def is_pending(self, count: int, now_s: float) -> bool:
-        """Whether so many were asked for, and the gateway may still be at it."""
+        """Return whether this count was requested recently and is not listed yet."""
         return self.asked == count and not self.seen and now_s <= self.asked_s + _ANSWER_S
 
     def failed(self, text: str, now_s: float) -> None:
-        """Something went wrong: wait, longer each time."""
+        """Record a failure, and pause, longer each time."""
         self.trouble, self.trouble_s = text, now_s
         self.free_s = now_s + self.pause_s
         self.pause_s = min(2 * self.pause_s, _PAUSE_MAX_S)
 
     def succeeded(self, now_s: float) -> None:
-        """All is as it should be; an autoscaler that fights for a count repeats it."""
+        """Record that all instances are ready; the trouble is kept until it is long past."""
         self.lacking_s, self.given_up, self.cautious = None, False, False
         if now_s >= self.trouble_s + _CALM_S:
             self.trouble, self.pause_s = "", PAUSE_S
 
     def compare(self, status: Status, now_s: float) -> None:
-        """Hold what the gateway lists against what it was asked for."""
+        """Compare what the gateway lists with what was requested."""
         if self.asked is None or status.replicas == self.asked:
             self.seen = self.seen or self.asked is not None
         elif self.seen:

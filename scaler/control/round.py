@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-A round sees what the provider lists, has every function planned for, and asks the provider for what
-brings each one nearer to its plan. A function that was deployed in this round gets its instances in
-it, too. What is left of functions that are gone is deleted.
+A round reads the provider's list, has every function planned for, and makes the provider calls that
+bring each function closer to its plan. A function that is deployed in this round also gets its
+instances in it. The remaining classes of removed functions are deleted.
 
-A round waits for nothing itself: whatever takes time, and what operators are to be told, it leaves
-to its driver. A live scaler makes those calls in threads, for several functions at a time, and its
-event loop answers sidecars meanwhile. In simulated time they are made at once, and a round is
-over when it has begun (`at_once`).
+A round itself waits for nothing: its driver does everything that takes time, and informs operators.
+A live scaler makes those calls in threads, for several functions at a time, while its event loop
+answers sidecars. In simulated time they return at once, and a round is over when it has begun
+(`at_once`).
 """
 
 from __future__ import annotations
@@ -40,76 +40,76 @@ T = TypeVar("T")
 
 
 class Provider(Protocol):
-    """What runs instances.
+    """A platform that runs instances.
 
     Attributes:
-        dry: It is to change nothing.
+        dry: Whether it must not change anything.
     """
 
     dry: bool
 
     def functions(self) -> Mapping[str, Status]:
-        """All functions by name.
+        """Return all functions by name.
 
         Raises:
-            ProviderError: they cannot be listed.
+            ProviderError: The functions cannot be listed.
         """
 
     def carry_out(self, action: Action) -> None:
         """Make one change.
 
         Raises:
-            ProviderError: it was not accepted.
+            ProviderError: The change was not accepted.
         """
 
 
 class Driver:
-    """What a round leaves to others: as it stands, nothing takes time and nobody listens."""
+    """Waiting and reporting for a round; by default nothing takes time or is reported."""
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Do what may take time."""
+        """Run work that may take time."""
         return work()
 
     async def each(self, items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[T]:
-        """Do the same for functions that need not wait for each other; the results of each."""
+        """Run ``work`` for every item, independently, and return the results."""
         return [await work(item) for item in items]
 
     async def pause(self) -> None:
-        """Others may go first: this is between two functions."""
+        """Let other tasks run; called between two functions."""
 
     async def reached(self) -> None:
-        """The provider answers for the first time, or again."""
+        """Called when the provider answers for the first time, or again."""
 
     def came(self, controller: Controller) -> None:
-        """A function is new here."""
+        """Called when a function is new to this scaler."""
 
     def ended(self, action: Action, error: ProviderError | None) -> None:
-        """The provider has accepted an action, or not."""
+        """Called when the provider has accepted an action, or failed to."""
 
     def troubled(self, function: str, error: Exception) -> None:
-        """Nothing can be asked for that function.
+        """Called when a function could not be processed.
 
         Raises:
-            Exception: that error, which ends the round.
+            Exception: That error, which ends the round.
         """
         del function
         raise error
 
     def say(self, text: str, *, once: bool = False) -> None:
-        """Something has changed that an operator should know; ``once``: not again."""
+        """Report a change to the operator; with ``once``, do not repeat it."""
 
 
 class Round:
     """The rounds of one scaler.
 
     Args:
-        functions: What is known.
-        provider: Where changes are made.
-        plan: Plans for functions, by their controllers, what they are asked for and the time.
-        driver: Does what takes time, and listens.
+        functions: The functions of the scaler.
+        provider: The platform where changes are made.
+        plan: Plans for functions, given their controllers, their loads and the time.
+        driver: Runs what takes time, and reports.
 
     Attributes:
-        unreachable: Why the provider cannot be asked; empty while it can.
+        unreachable: Why the provider cannot be reached; empty if it can.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Round:
         self.unreachable = ""
 
     async def run(self) -> bool:
-        """One round; False: it only looked, as instances have yet to say where they are."""
+        """Run one round; return False if it only looked, as instances have yet to report."""
         functions = self._functions
         await self._look()
         if not self._settled():
@@ -148,12 +148,12 @@ class Round:
         return True
 
     async def _act_on(self, controllers: Sequence[Controller]) -> list[Controller]:
-        """Bring functions nearer to their plans; those with more to do at once."""
+        """Bring functions closer to their plans; return those with more to do at once."""
         more = await self._driver.each(controllers, self.act)
         return [each for each, is_more in zip(controllers, more, strict=True) if is_more]
 
     async def act(self, controller: Controller) -> bool:
-        """Bring one function nearer to its plan; whether there is more to do at once."""
+        """Bring one function closer to its plan; return whether there is more to do at once."""
         await self._driver.pause()
         try:
             return await self._act(controller)
@@ -170,7 +170,7 @@ class Round:
         return any(action.verb == "deploy" for action in actions)
 
     async def _look(self) -> None:
-        """See what the provider lists; without it sidecars are still heard and told."""
+        """Read the provider's list; if it fails, sidecars are still served."""
         try:
             listed = await self._driver.call(self._provider.functions)
         except ProviderError as error:
@@ -188,9 +188,9 @@ class Round:
             self._driver.came(controller)
 
     def _settled(self) -> bool:
-        """Whether the instances have had time to say where they are, since this scaler started.
+        """Return whether instances have had time to report since this scaler started.
 
-        Until then it would take what runs for missing, and fronts would be told so.
+        Before that, it would consider running instances missing, and tell fronts so.
         """
         if not self._heard:
             now_s = self._functions.now()
@@ -199,7 +199,7 @@ class Round:
         return self._heard
 
     async def _plan(self) -> None:
-        """Every function gets a plan from its policy; one without a model, a first one."""
+        """Plan for every function by its policy; without a model, use a first plan."""
         functions = self._functions
         now_s, wall_s = functions.now(), functions.wall()
         by_name = {controller.name: controller for controller in functions}
@@ -242,10 +242,10 @@ class Round:
 
 
 def at_once(steps: Coroutine[None, None, T]) -> T:
-    """Do what waits for nothing, as all does whose driver does not.
+    """Run a coroutine that does not wait for anything, and return its result.
 
     Raises:
-        RuntimeError: it waits.
+        RuntimeError: The coroutine waits.
     """
     try:
         steps.send(None)

@@ -1,7 +1,8 @@
-"""A shadow policy: plans on the live load, and its plans are not carried out.
+"""A shadow policy: plans for the live load, without its plans being carried out.
 
-It sees the same rates, models and bounds as the policy in charge, and for instances what its own
-plans would have given it, at once and always. What it would hold is added up beside what is held.
+It sees the same rates, models and bounds as the policy in charge, and as instances those that its
+own plans would have given it, available at once and always. The resources that it would use are
+totalled alongside those in use.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ __all__ = ["ResourceUse", "Shadow"]
 
 @dataclass(slots=True)
 class ResourceUse:
-    """What instances have taken.
+    """Resources used by instances.
 
     Attributes:
-        core_s, gpu_percent_s: What they occupied.
-        cost: What having them costs by the scenario's rule; executions are not counted.
-        short_s: For how long they could not have taken the rate.
+        core_s, gpu_percent_s: Core seconds and GPU percent seconds occupied.
+        cost: Cost of having the instances by the scenario's rule; executions are not counted.
+        short_s: Seconds during which their capacity was below the rate.
     """
 
     core_s: float = 0.0
@@ -39,7 +40,7 @@ class ResourceUse:
     short_s: float = 0.0
 
     def add(self, load: FunctionLoad, elapsed_s: float, rule: Billing) -> None:
-        """The instances of ``load`` have been there for so long."""
+        """Add the instances of ``load`` over ``elapsed_s``."""
         taken_rps = 0.0
         for each in load.plan.classes if load.plan else ():
             instances = load.instances.get(each.name, Instances())
@@ -54,13 +55,13 @@ class ResourceUse:
 
 
 class Shadow:
-    """A policy that plans and is not followed.
+    """A policy whose plans are not carried out.
 
     Attributes:
-        name: As it was chosen.
-        plans: What it would run, by function.
-        own: What that would have taken.
-        live: What the instances that there are have taken meanwhile.
+        name: Name of the policy as configured.
+        plans: Its plans by function.
+        own: Resources that these would have used.
+        live: Resources that the existing instances have used meanwhile.
     """
 
     def __init__(self, name: str, planner: SupportsPlan) -> None:
@@ -72,7 +73,7 @@ class Shadow:
         self.live: dict[str, ResourceUse] = {}
 
     def plan(self, snapshot: Snapshot) -> None:
-        """One round, on what the policy in charge sees."""
+        """Plan one round, for what the policy in charge sees."""
         elapsed_s = 0.0 if self._seen_s is None else snapshot.now_s - self._seen_s
         self._seen_s = snapshot.now_s
         rule = cost.billing(snapshot.prices)

@@ -1,8 +1,8 @@
-"""What the front sidecars of one function are to follow: a plan, and where its instances are.
+"""The configuration of one function's front sidecars: a plan, and where its instances are.
 
-It is the scaling plan, with the instances of an old one that stand in while new ones load. Its
-version grows with each change of it. Its term is that of this start of the scaler, so that fronts
-take it for newer than whatever they were told before. A revision names both and the addresses.
+It is the scaling plan, plus the instances of an old one that stand in while new ones load. Its
+version grows with each change. Its term is that of this start of the scaler, so that fronts take it
+for newer than any configuration they had before. A revision names both and the addresses.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class SidecarConfig:
 
     Attributes:
         term: Higher at each start of a scaler than at any before.
-        version: Of the plan, as the fronts count.
-        plan: Theirs; None while there is none.
+        version: Version of the fronts' plan.
+        plan: The fronts' plan; None if there is none.
         instances: Addresses by class.
     """
 
@@ -43,7 +43,7 @@ class SidecarConfig:
 
     @property
     def revision(self) -> str:
-        """Names the current state."""
+        """Name of the current state; empty without a plan."""
         return f"{self.term}:{self.version}:{self._changes}" if self.plan else ""
 
     def give(
@@ -55,8 +55,8 @@ class SidecarConfig:
         """Apply a plan.
 
         Args:
-            plan: What should run.
-            surplus: The class of each instance that stands in, once for each.
+            plan: The plan in force.
+            surplus: Class of each instance that stands in, once per instance.
             ready: Addresses of the ready instances by class.
         """
         if surplus or self._told is None or self._told[0] is not plan:
@@ -82,13 +82,13 @@ def stand_ins(
     *,
     awaited: bool,
 ) -> list[InstanceClass]:
-    """The class of each instance that the plan does not have and that has to stand in.
+    """Return the class of each instance that is not in the plan but has to stand in.
 
     Args:
-        plan: What should run.
-        deployed: What the gateway lists, by class.
+        plan: The plan in force.
+        deployed: Functions listed by the gateway, by class.
         ready: Addresses of the ready instances by class.
-        awaited: Instances that are planned are missing.
+        awaited: Whether planned instances are missing.
     """
     own = {each.name for each in plan.classes}
     if not awaited and any(ready.get(name) for name in own):
@@ -103,7 +103,7 @@ def stand_ins(
 
 
 def _plain(plan: Plan) -> Plan:
-    """A plan without what makes no difference to a sidecar."""
+    """Return a plan without the fields that are irrelevant to sidecars."""
     return replace(
         plan,
         version=0,

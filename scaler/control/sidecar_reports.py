@@ -1,8 +1,8 @@
-"""What the sidecars of one function report of its load and instances, and which of them are there.
+"""Collects what the sidecars of one function report about its load and instances.
 
 Reports of fronts and announcements of instances go in; sums over all of them come out, each for a
-moment. A sidecar that was not heard of for a while does not count; an instance that a front still
-reaches does, whether it announces itself or not.
+point in time. A sidecar that has been silent for a while does not count; an instance that a front
+still reaches does, whether it announces itself or not.
 """
 
 from __future__ import annotations
@@ -45,18 +45,19 @@ class _Instance:
 
 
 class SidecarReports:
-    """What is known from the sidecars of one function.
+    """State reported by the sidecars of one function.
 
     Attributes:
         rates: Arrivals by application.
-        interval_s: What sidecars have been told; longer silence than a few of these is a fault.
+        interval_s: Reporting interval that sidecars were told; silence for several times as long is
+            a fault.
         fates: Requests by outcome, since the start.
-        latency: Times from arrival to answer, since the start.
-        exec_s: Time that batches took, by class, since the start.
-        starts: Instances that have become ready.
-        waits: How often a request had to wait until there was an instance at all.
-        lines: What is known of execution times, by class.
-        surged_s: When a front last said that more comes than it had told.
+        latency: Times from arrival to response, since the start.
+        exec_s: Execution time of batches by class, since the start.
+        starts: Number of instances that have become ready.
+        waits: How often a request had to wait as there was no instance at all.
+        lines: Known execution times by class.
+        surged_s: When a front last reported a surge in arrivals.
     """
 
     def __init__(self, rates: Rates) -> None:
@@ -78,7 +79,7 @@ class SidecarReports:
         self._load_s = 0.0
 
     def reported(self, report: FrontReport, now_s: float) -> None:
-        """A front has said how it goes."""
+        """Process the report of a front."""
         self._ready = (-math.inf, {})
         before = self._fronts.get(report.sender)
         self.waits += report.starving and not (before and before.report.starving)
@@ -93,9 +94,9 @@ class SidecarReports:
             self._executed(line)
 
     def announced(self, said: Announcement, now_s: float) -> bool:
-        """An instance has said how it is; whether that is news.
+        """Process the announcement of an instance, and return whether it is news.
 
-        One that starts again at an address takes it over.
+        A new instance at a known address replaces the old one.
         """
         self._ready = (-math.inf, {})
         before = self._instances.get(said.address)
@@ -109,7 +110,7 @@ class SidecarReports:
         return not same
 
     def ready(self, now_s: float) -> dict[str, tuple[str, ...]]:
-        """Addresses by class of the instances that can take batches."""
+        """Return the addresses of instances that can take batches, by class."""
         if self._ready[0] == now_s:
             return self._ready[1]
         found: defaultdict[str, list[str]] = defaultdict(list)
@@ -122,7 +123,7 @@ class SidecarReports:
         return self._ready[1]
 
     def present(self, now_s: float, deployed: Mapping[str, int]) -> dict[str, ClassInstances]:
-        """The instances by class; one that is deployed and has not announced itself loads."""
+        """Return the instances by class; deployed ones that are not ready count as loading."""
         idle: defaultdict[str, list[float]] = defaultdict(list)
         used = self._idle_s(now_s)
         for name, addresses in self.ready(now_s).items():
@@ -135,7 +136,7 @@ class SidecarReports:
         }
 
     def forget(self, now_s: float) -> None:
-        """Drop sidecars that have left, or are silent for so long that nothing will come."""
+        """Drop sidecars that have left, or have been silent for too long."""
         lost_s = now_s - 10 * self.silent_s
         self._fronts = {s: f for s, f in self._fronts.items() if f.heard_s > lost_s}
         reached = self._reached(now_s)
@@ -148,26 +149,26 @@ class SidecarReports:
 
     @property
     def silent_s(self) -> float:
-        """After so long without a report, a sidecar does not count."""
+        """Seconds without a report after which a sidecar does not count."""
         return max(_SILENT_S, _SILENT_INTERVALS * self.interval_s)
 
     def __len__(self) -> int:
         return len(self._fronts) + len(self._instances)
 
     def fronts(self, now_s: float) -> int:
-        """How many fronts there are."""
+        """Return the number of fronts."""
         return sum(1 for _ in self._live(now_s))
 
     def queued(self, now_s: float) -> int:
-        """Requests waiting."""
+        """Return the number of waiting requests."""
         return sum(front.report.queued for front in self._live(now_s))
 
     def starving(self, now_s: float) -> bool:
-        """Whether a request waits at a front that reaches no instance."""
+        """Return whether a request waits at a front that reaches no instance."""
         return any(front.report.starving for front in self._live(now_s))
 
     def idle_s(self, now_s: float) -> float | None:
-        """For how long nothing has happened at any front; None while something does."""
+        """Return the seconds that all fronts have been idle; None if one is busy."""
         idle = []
         for front in self._live(now_s):
             if front.report.idle_s is None:
@@ -176,7 +177,7 @@ class SidecarReports:
         return min(idle, default=None)
 
     def idle_beside_s(self, sender: str, now_s: float) -> float | None:
-        """For how long nothing has happened at any other front; None while something does."""
+        """Return the seconds that all other fronts have been idle; None if one is busy."""
         idle_s = math.inf
         for front in self._live(now_s):
             if front.report.sender != sender:
@@ -186,7 +187,7 @@ class SidecarReports:
         return idle_s
 
     def follows(self, term: int, version: int, now_s: float) -> bool:
-        """Whether every front is under this plan or a newer one."""
+        """Return whether every front follows this plan or a newer one."""
         reports = [front.report for front in self._live(now_s)]
         return all(
             report.version is not None and (report.term, report.version) >= (term, version)
@@ -194,27 +195,27 @@ class SidecarReports:
         )
 
     def term(self) -> int:
-        """The highest term of a plan that a front has said to follow."""
+        """Return the highest term of a plan that a front has reported; 0 without fronts."""
         return max((front.report.term for front in self._fronts.values()), default=0)
 
     def load_s(self) -> float:
-        """How long instances take to load: what most did of those there are, or were last."""
+        """Return the median loading time of the known instances, or the last one known."""
         times = [i.load_s for i in self._instances.values() if i.state != "loading"]
         if times:
             self._load_s = median(times)
         return self._load_s
 
     def reasons(self) -> list[str]:
-        """What instances that are not ready say."""
+        """Return the reasons that instances give for not being ready."""
         return sorted({i.reason for i in self._instances.values() if i.reason})
 
     def to_dict(self) -> dict[str, Any]:
-        """The instances, for `absorb`."""
+        """Return the instances and execution times, for `absorb`."""
         ready = {a: i.name for a, i in self._instances.items() if i.state == "ready"}
         return {"ready": ready, "lines": {name: list(line) for name, line in self.lines.items()}}
 
     def absorb(self, data: dict[str, Any], now_s: float) -> None:
-        """Take the instances of before a restart for ready, until they say what they are."""
+        """Treat the instances from before a restart as ready until they report."""
         for address, name in data.get("ready", {}).items():
             self._instances.setdefault(address, _Instance(name, "", "ready", now_s, now_s))
         for name, (base_s, per_item_s) in data.get("lines", {}).items():
@@ -232,12 +233,12 @@ class SidecarReports:
         return (front for front in self._fronts.values() if front.heard_s > since_s)
 
     def _reached(self, now_s: float) -> set[str]:
-        """Addresses that a front reaches."""
+        """Return the addresses that a front reaches."""
         fronts = self._live(now_s)
         return {i.address for front in fronts for i in front.report.instances if i.up}
 
     def _idle_s(self, now_s: float) -> dict[str, float]:
-        """How long each address has had no batch from any front."""
+        """Return the seconds since each address last had a batch of any front."""
         found: dict[str, float] = {}
         for front in self._live(now_s):
             for instance in front.report.instances:

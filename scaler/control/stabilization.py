@@ -1,19 +1,19 @@
-"""How fast plans follow a policy: steadily, in steps, and downwards a part of the way at a time.
+"""How fast plans follow a policy: steadily, in steps, with limited reductions.
 
 Theory of operation
 -------------------
-1. Of the plans of the last ``window_s`` the one that takes the most counts, so that a dip of the
-   load stops nothing; and between two reductions there are ``cool_down_s``. A plan that has all of
-   its instances is no reduction, such as one that only sends requests to others of them.
-2. A reduction goes at most a part of the way in one round, on the classes that there are.
-3. No more new instances start in a round than may.
-4. What is held back is not what requests wait for: a plan that is kept gets the instances that the
-   wanted one has for applications that it does not serve; and where those find no room, a reduction
-   counts at once (`unserved`). If that has not helped within ``window_s``, reductions are held back
-   as usual: what they wait for cannot be had.
+1. Among the plans wanted in the last ``window_s``, the one with the most capacity counts, so that a
+   dip of the load stops nothing; reductions are at least ``cool_down_s`` apart. A plan that
+   keeps all instances is no reduction, such as one that only shifts requests among them.
+2. A reduction stops at most a share of each existing class in one round.
+3. The number of new instances per round is limited.
+4. Requests must not wait for what is held back: a plan that is kept gets the instances that the
+   wanted plan has for applications that it does not serve. If there is no room for those, a
+   reduction takes effect at once (`unserved`). If that has not helped within ``window_s``,
+   reductions are held back as usual, as the room cannot be had.
 
-What was wanted before is remembered here; what bounds a function has, and what room there is, is
-not known.
+This module remembers what was wanted before; it does not know a function's bounds, or the room on
+servers.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Limits:
     """How fast plans may follow a policy.
 
     Attributes:
-        window_s: A reduction has to be wanted for so long.
+        window_s: Seconds that a reduction has to be wanted.
         cool_down_s: Seconds between two reductions.
-        growth: New instances in a round, as a multiple of those there are.
-        growth_least: So many may start in any round.
-        shrink: The part of the instances of a class that may stop in a round.
+        growth: New instances in a round, as a multiple of the existing ones.
+        growth_least: Number of instances that may start in any round.
+        shrink: Share of the instances of a class that may stop in a round.
     """
 
     window_s: float = 60.0
@@ -56,12 +56,12 @@ class Limits:
 
 @dataclass(slots=True)
 class _History:
-    """What was wanted for a function in the last while.
+    """Plans wanted for a function recently.
 
     Attributes:
-        wanted: When, and the plan; each takes more than the next one.
-        reduced_s: When it was last reduced.
-        lacking_s: Since when requests have waited for an instance that finds no room.
+        wanted: Times and plans, each with more capacity than the next.
+        reduced_s: Time of its last reduction.
+        lacking_s: Time since which requests have waited for an instance that finds no room.
     """
 
     wanted: deque[tuple[float, Plan]] = field(default_factory=deque)
@@ -70,10 +70,10 @@ class _History:
 
 
 class Stabilization:
-    """Holds the plans of every function to the limits.
+    """Applies the limits to the plans of every function.
 
     Args:
-        limits: how fast they may follow.
+        limits: How fast plans may follow.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -89,14 +89,14 @@ class Stabilization:
         *,
         in_steps: bool = True,
     ) -> Plan:
-        """As much of ``plan`` as there may be now.
+        """Return the plan that follows ``plan`` as closely as the limits permit now.
 
         Args:
-            load: of the function, with the plan in force.
-            plan: is wanted.
-            now_s: of this round.
-            note: is told why it is not all of it.
-            in_steps: no more new instances start than may.
+            load: Load of the function, with the plan in force.
+            plan: The wanted plan.
+            now_s: Time of this round.
+            note: Called with the reason if the plan is not followed entirely.
+            in_steps: Whether the number of new instances is limited.
         """
         steady = serving(load, self._steady(load, plan, now_s, note), plan)
         before = load.plan
@@ -109,7 +109,7 @@ class Stabilization:
     def _steady(
         self, load: FunctionLoad, plan: Plan, now_s: float, note: Callable[[str], None]
     ) -> Plan:
-        """Of the plans wanted in the window, that which takes the most, the latest of equals."""
+        """Return the plan of most capacity wanted in the window, the latest of equal ones."""
         before = load.plan
         if load.name not in self._history:  # what is in force has been wanted, before a restart too
             self._history[load.name] = _History(deque([(now_s, before)] if before else ()))
@@ -136,14 +136,14 @@ class Stabilization:
         return chosen
 
     def _makes_room(self, load: FunctionLoad, held: Plan, wanted: Plan, now_s: float) -> bool:
-        """Whether a reduction is for requests that wait, and may still help them."""
+        """Return whether a reduction makes room for waiting requests, and may still help them."""
         history = self._history[load.name]
         lacking = lacks_room(load, held, wanted)
         history.lacking_s = min(history.lacking_s, now_s) if lacking else math.inf
         return lacking and held is not wanted and now_s < history.lacking_s + self._limits.window_s
 
     def _grown(self, load: FunctionLoad, plan: Plan, note: Callable[[str], None]) -> Plan:
-        """The plan with no more new instances than may start in one round."""
+        """Return the plan, with as many new instances as may start in one round."""
         there = plan_size.instances(load.plan) if load.plan else 0
         most = there + max(self._limits.growth_least, math.floor(there * self._limits.growth))
         if plan_size.instances(plan) <= most:
@@ -152,7 +152,7 @@ class Stabilization:
         return plan_size.without(plan, plan_size.instances(plan) - most)
 
     def _part_way(self, before: Plan, plan: Plan, note: Callable[[str], None]) -> Plan:
-        """The new plan, or if that stops too many at once the old one with fewer instances."""
+        """Return the new plan, or the old one partly reduced if too many instances would stop."""
         after = {each.name: each.replicas for each in plan.classes}
         kept = 1 - self._limits.shrink
         reduced = tuple(

@@ -1,6 +1,6 @@
-"""How often sidecars shall sync: often while there are few, as seldom as it takes when many are.
+"""How often sidecars sync: often while there are few, as rarely as needed if there are many.
 
-The scaler's time per message is measured, so the interval follows what this machine can do.
+The scaler's time per message is measured, so the interval adapts to the machine.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _FIRST_COST_S = 200e-6
 
 
 class Pace:
-    """Tells the interval.
+    """Determines the sync interval of sidecars.
 
     Args:
-        least_s: While there is no reason for a longer one.
-        most_s: Whatever the load.
+        least_s: Shortest interval.
+        most_s: Longest interval, whatever the load.
     """
 
     def __init__(self, least_s: float = 0.5, most_s: float = 60.0) -> None:
@@ -30,15 +30,15 @@ class Pace:
         self._cost_s = _FIRST_COST_S
 
     def measured(self, messages: int, busy_s: float) -> None:
-        """So many messages took the process so much time, planning and all."""
+        """Record the process time taken by a number of messages, planning included."""
         if messages >= FEWEST:
             self._cost_s += _WEIGHT * (busy_s / messages - self._cost_s)
 
     def soonest_s(self, fronts: int) -> float:
-        """From one message of a front to its next, however urgent: at most a core for all."""
+        """Return the least seconds between urgent messages of a front, to use at most one core."""
         return min(round(fronts * self._cost_s, 3), self.interval_s(fronts))
 
     def interval_s(self, sidecars: int) -> float:
-        """From one message of a sidecar to its next."""
+        """Return the seconds between messages of a sidecar."""
         needed_s = sidecars * self._cost_s / _SHARE
         return min(max(self._least_s, round(needed_s, 2)), self._most_s)

@@ -1,4 +1,4 @@
-"""The interim plan that sidecars follow while old instances stand in for new ones that load."""
+"""The interim plan that sidecars follow while old instances stand in for loading ones."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["interim"]
 
 
 def interim(plan: Plan, surplus: Sequence[InstanceClass]) -> Plan:
-    """``plan`` with routes to instances that it does not want, one class for each, as well.
+    """Return ``plan`` with the classes of surplus instances added to its routes.
 
-    They get the share that is theirs by what they can take; classes of the same name share theirs.
-    A route that asks for an accuracy leads to variants that have it, and to nothing else.
+    They get a share in proportion to their capacity; classes of the same name share it. A route
+    that requires an accuracy leads only to variants that have it.
     """
     names = {instance_class.name for instance_class in plan.classes}
     others = Counter(
@@ -46,7 +46,7 @@ def _with(
     own: float,
     accuracies: Mapping[str, float],
 ) -> Route:
-    """The route, to those of the spare instances as well that are good enough for it."""
+    """Return the route, extended to the spare instances that meet its accuracy."""
     least = route.accuracy
     suiting = {k: n for k, n in spare.items() if accuracies.get(k.variant, 0.0) >= least}
     total = sum(suiting.values())
@@ -62,7 +62,7 @@ def _with(
 
 
 def _capacity(instance_class: InstanceClass) -> float:
-    """Requests per second that the instances of a class can take."""
+    """Return the requests per second that the instances of a class can take."""
     each = instance_class.rate_high or (
         instance_class.batch_size / instance_class.exec_s
         if instance_class.exec_s

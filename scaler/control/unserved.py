@@ -1,8 +1,8 @@
-"""Applications that a plan leaves without an instance that suits them, and what ends that.
+"""Finds applications for which a plan has no suitable instance, and adds the missing instances.
 
-A plan that takes less than the one before is held back for a while (`stabilization`). It may be the
-first with an instance for requests that say what they need, though: one large variant in the place
-of three small ones. Held back whole, it would have them refused for as long as the window is.
+A plan with less capacity than the one before is held back for a while (`stabilization`). But it may
+be the first with a suitable instance for requests that state demands: one large variant in place of
+three small ones. Held back entirely, it would have those requests refused throughout the window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["lacks_room", "serving"]
 
 
 class _Offers(NamedTuple):
-    """What is known of the classes of plans: by their names, and by their variants."""
+    """Offers and accuracies of plans' classes: by class name, and by variant."""
 
     by_class: dict[str, OnOffer]
     accuracies: dict[str, float]
@@ -31,7 +31,7 @@ class _Offers(NamedTuple):
         return cls({o.name: o for o in offers}, {o.variant: o.accuracy for o in offers})
 
     def suits(self, each: InstanceClass, app: Application) -> bool:
-        """Whether instances of a class may answer an application's requests."""
+        """Return whether instances of a class may answer an application's requests."""
         offer = self.by_class.get(each.name)
         if offer is not None:
             return _suits(offer, app)
@@ -39,7 +39,7 @@ class _Offers(NamedTuple):
         return accurate and app.variant in ("", each.variant)
 
     def unserved(self, load: FunctionLoad, *plans: Plan) -> list[Application]:
-        """Applications with requests that none of the plans' instances may answer."""
+        """Return the applications with requests that no instance of the plans may answer."""
         running = [each for plan in plans for each in plan.classes if each.replicas]
         return [
             app
@@ -49,12 +49,12 @@ class _Offers(NamedTuple):
 
 
 def serving(load: FunctionLoad, held: Plan, wanted: Plan) -> Plan:
-    """A plan that is held, with what the wanted one has for applications that it does not serve.
+    """Return the held plan, with wanted instances for the applications that it does not serve.
 
     Args:
-        load: Of the function.
-        held: In force, or wanted a while ago.
-        wanted: Now.
+        load: Load of the function.
+        held: The plan in force, or one wanted a while ago.
+        wanted: The plan wanted now.
     """
     if held is wanted or not wanted.variants:
         return held
@@ -79,9 +79,9 @@ def serving(load: FunctionLoad, held: Plan, wanted: Plan) -> Plan:
 
 
 def lacks_room(load: FunctionLoad, held: Plan, wanted: Plan) -> bool:
-    """Whether requests wait for an instance that neither plan has, though there could be one.
+    """Return whether requests wait for an instance on offer that neither plan has.
 
-    So a reduction is to make room for it.
+    A reduction is then to make room for it.
     """
     if not wanted.variants:
         return False
@@ -102,7 +102,7 @@ def _suits(offer: OnOffer, app: Application) -> bool:
 def _routes(
     held: Sequence[Route], wanted: Iterable[Route], served: set[str], classes: Iterable[str]
 ) -> tuple[Route, ...]:
-    """Those that are held, and the wanted ones of applications that are served only now."""
+    """Return the held routes, and the wanted ones of applications that are newly served."""
     names = set(classes)
     new = {
         route.app: route

@@ -1,1 +1,1 @@
-"""What people look at: a page, and the last minutes of every function that it shows."""
+"""The dashboard: a page, and the recent history of every function that it shows."""

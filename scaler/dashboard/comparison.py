@@ -1,7 +1,7 @@
-"""The versions of one function side by side, since the shares of its calls were set last.
+"""Compare the versions of one function since the shares of its calls were last set.
 
-Readings of counters that only grow go in, as into a `History`; what came since the first one comes
-out. The time is passed in.
+It takes readings of monotonic counters, as `History` does, and returns the increase since the first
+one. The time is passed in.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _QUANTILES = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
 
 
 class Comparison:
-    """What each version has done.
+    """Requests, latencies and costs of each version.
 
     Args:
         name: the function whose calls are divided.
-        percents: of its calls, by the functions that have them.
-        now_s: when they were set, on any axis.
+        percents: percentage of its calls, by the function that gets them.
+        now_s: when the shares were set, on any time axis.
         wall_s: the same as seconds since the epoch.
     """
 
@@ -46,19 +46,19 @@ class Comparison:
     def note(
         self, readings: Mapping[str, Reading], pasts: Mapping[str, History], now_s: float
     ) -> None:
-        """Functions that are scaled are like that now; others are not measured here."""
+        """Record the current readings; functions without a reading are not measured here."""
         for name, version in self._versions.items():
             if name in readings:
                 version.note(readings[name], pasts[name], now_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: since when, and a row for each version, the function's own first."""
+        """Return the start time and a row per version for JSON, the function's own row first."""
         rows = [{"name": name, **each.to_dict()} for name, each in self._versions.items()]
         return {"since_s": self._since_s, "versions": rows}
 
 
 class _Version:
-    """The counters of one version, and what they were at first."""
+    """Counters of one version, and their first values."""
 
     def __init__(self, percent: float, now_s: float) -> None:
         self._percent = percent

@@ -1,7 +1,7 @@
-"""The last minutes of one function, as a page shows them: one sample a second, so many and no more.
+"""The recent history of one function for the page: one sample per second, up to a maximum number.
 
-Readings of counters that only grow go in; rates, means and quantiles of what came in between come
-out. The time is passed in, nothing here knows the readers or where the numbers come from.
+It takes readings of monotonic counters and returns rates, means and quantiles of the increases. The
+time is passed in, and nothing here depends on the readers or on the source of the numbers.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A function at one moment; counters are since the start.
+    """State of a function at one moment; counters are since the start.
 
     Attributes:
         rate_rps: Requests per second; None if unknown.
         queued: Requests waiting.
-        instances: By class.
-        sizes: What an instance of a class occupies.
+        instances: Number of instances by class.
+        sizes: Resources of an instance, by class.
         batches, item_count, exec_s: Executed batches, their items and times, by class.
         fates: Requests by outcome.
-        latency: Times from arrival to answer, by bin.
+        latency: Times from arrival to response, by bin.
         starts: Instances that have become ready.
         waits: How often a request had to wait for the first instance.
     """
@@ -62,18 +62,18 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One second, as it is shown.
+    """One second, as shown on the page.
 
     Attributes:
         number: Grows by one from sample to sample.
         at_s: Seconds since the epoch.
         rate_rps, queued: As in the reading.
         classes: Ready and loading instances by class.
-        cores, gpu_percent: What all instances occupy.
-        mean_batch: Items a batch; None without batches.
-        p50_s, p99_s, miss_ratio: Of the latest seconds; None without requests.
-        cost_per_hour: At the rate of this second.
-        starts, waits: New ones.
+        cores, gpu_percent: Resources of all instances together.
+        mean_batch: Items per batch; None without batches.
+        p50_s, p99_s, miss_ratio: Over the latest seconds; None without requests.
+        cost_per_hour: Cost at the rate of this second.
+        starts, waits: Increases since the previous sample.
     """
 
     number: int
@@ -92,7 +92,7 @@ class Sample:
     waits: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the sample for JSON, with rounded numbers."""
         values = ((name, getattr(self, name)) for name in _SHOWN)
         return {
             name: round(value, _DIGITS) if isinstance(value, float) else value
@@ -108,7 +108,7 @@ class History:
 
     Args:
         rule: What instances and executions cost.
-        most: Most samples to keep.
+        most: Maximum number of samples to keep.
     """
 
     def __init__(self, rule: Billing, most: int) -> None:
@@ -119,12 +119,12 @@ class History:
         self.last = 0
 
     def keep(self, most: int) -> None:
-        """Keep no more than so many from now on."""
+        """Keep at most ``most`` samples from now on."""
         if most != self._samples.maxlen:
             self._samples = deque(self._samples, maxlen=most)
 
     def note(self, reading: Reading, now_s: float, wall_s: float) -> None:
-        """The function is like that now; the first reading is only what others are held to."""
+        """Add a sample for this reading; the first reading only serves as a reference."""
         if self._readings and not has_grown(self._readings[-1], reading):
             self._readings.clear()  # it was removed and came back, and counts again
         if self._readings:
@@ -135,11 +135,11 @@ class History:
 
     @property
     def first(self) -> int:
-        """The number of the oldest sample that is kept."""
+        """Number of the oldest sample that is kept."""
         return self.last - len(self._samples) + 1
 
     def after(self, number: int) -> list[Sample]:
-        """The samples with a higher number than that, the oldest first."""
+        """Return the samples numbered above ``number``, oldest first."""
         return [sample for sample in self._samples if sample.number > number]
 
     def _sample(self, new: Reading, elapsed_s: float, wall_s: float) -> Sample:
@@ -167,7 +167,7 @@ class History:
         )
 
     def _cost(self, old: Reading, new: Reading, elapsed_s: float) -> float:
-        """What a second like the last ones costs."""
+        """Return the cost per second between two readings."""
         if elapsed_s <= 0:
             return 0.0
         cost = sum(
@@ -184,7 +184,7 @@ class History:
 
 
 def _counts(reading: Reading) -> Iterable[tuple[str, int]]:
-    """Instances by class, those that load too."""
+    """Return the number of instances by class, including loading ones."""
     return [(name, found.ready + found.loading) for name, found in reading.instances.items()]
 
 
@@ -198,7 +198,7 @@ def _more(old: Mapping[str, int], new: Mapping[str, int], names: Sequence[str]) 
 
 
 def has_grown(old: Reading, new: Reading) -> bool:
-    """Whether every counter is at least what it was."""
+    """Return whether no counter has decreased."""
     return new.starts >= old.starts and all(
         (
             _holds(new.batches, old.batches),

@@ -1,8 +1,8 @@
-"""Samples every function once a second for the dashboard, and lists the dashboard's files.
+"""Sample every function once a second for the dashboard, and list the dashboard's files.
 
-The files are the same for every reader and hold no secret; the data is asked for with the token, as
-all of the API is. Memory is bounded whatever the number of functions: with very many of them the
-past of each is shorter.
+The files are the same for every reader and hold no secrets; the data requires the token, as the
+whole API does. Memory is bounded whatever the number of functions: with very many of them, each has
+a shorter history.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _MOST_IN_ALL = 60_000  # some 40 MB
 
 
 class Sampler:
-    """Samples every function, and keeps the past that the page shows.
+    """Samples every function, and keeps the history that the page shows.
 
     Args:
-        functions: What is known.
-        planner: Have the shadow.
+        functions: The known functions.
+        planner: Planner that holds the shadow policy, if any.
         prices: What instances and executions cost.
     """
 
@@ -83,12 +83,12 @@ class Sampler:
             await asyncio.sleep(_EVERY_S)
 
     def sample(self) -> None:
-        """One sample of every function; those that have gone are forgotten."""
+        """Take one sample of every function, and forget functions that no longer exist."""
         for _ in self._sampling():
             pass
 
     def _sampling(self) -> Iterator[None]:
-        """One function after the other."""
+        """Sample the functions one by one, yielding after each."""
         functions = list(self._functions)
         names = {controller.name for controller in functions}
         for gone in self._histories.keys() - names:
@@ -111,7 +111,7 @@ class Sampler:
         now_s: float,
         wall_s: float,
     ) -> None:
-        """Go on comparing versions of functions, and begin anew where the shares are others."""
+        """Update the comparisons of versions, restarting those whose shares have changed."""
         percents = {each.name: each.settings.canary for each in functions if each.settings.canary}
         known = self._comparisons
         self._comparisons = {
@@ -124,11 +124,11 @@ class Sampler:
             comparison.note(readings, self._histories, now_s)
 
     def past(self, name: str) -> History | None:
-        """The samples of a function; None before the first."""
+        """Return the samples of a function, or None before the first."""
         return self._histories.get(name)
 
     def head(self, controller: Controller) -> dict[str, Any]:
-        """What belongs to the samples of a function."""
+        """Return the settings and status that accompany a function's samples."""
         history, settings = self._histories.get(controller.name), controller.settings
         comparison = self._comparisons.get(controller.name)
         objectives = [app.slo_s for app in settings.apps] + [settings.slo_s or 0.0]
@@ -144,7 +144,7 @@ class Sampler:
         }
 
     def _shadow(self, name: str) -> dict[str, Any] | None:
-        """What the other policy would have held, beside what was held."""
+        """Return what the shadow policy would have held and what was held; None without one."""
         shadow = self._planner.shadow
         if shadow is None or name not in shadow.own or name not in shadow.live:
             return None
@@ -174,7 +174,7 @@ class Sampler:
         )
 
     def _seen(self, controller: Controller, present: set[str]) -> dict[str, Resources]:
-        """Sizes of the classes of the plan, and of those that are left of earlier ones."""
+        """Return the sizes of the plan's classes and of remaining classes of earlier plans."""
         classes = controller.plan.classes if controller.plan else ()
         new = {each.name: Resources(each.cpu, each.gpu, each.memory_mb or 0.0) for each in classes}
         old = self._sizes.get(controller.name, {})

@@ -1,1 +1,1 @@
-"""The scaler on a Kubernetes cluster: the servers that it plans for, and which of several plans."""
+"""The scaler on a Kubernetes cluster: the servers to plan for, and the election of a leader."""

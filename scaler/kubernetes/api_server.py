@@ -1,4 +1,4 @@
-"""The cluster as the scaler uses it: the Lease, nodes and pods, and nothing else."""
+"""Client of the Kubernetes API server for the scaler's Lease, nodes and pods only."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _US_PER_MS = _MS_PER_S = 1000
 
 
 class ApiServer:
-    """Of the cluster that this process runs in, or else that of the kubeconfig.
+    """API server of the cluster that this process runs in, or else of the kubeconfig's.
 
     Args:
-        lease: The Lease, ``[NAMESPACE/]NAME``; without a namespace it is the account's own.
-        gpu: What nodes call a GPU, or a share of one.
-        gpu_slots: How many such shares a GPU has; 0: as each node's label says.
+        lease: The Lease, ``[NAMESPACE/]NAME``; the namespace defaults to the account's own.
+        gpu: Resource name of a GPU, or of a share of one.
+        gpu_slots: Number of such shares per GPU; 0 to use each node's label.
 
     Attributes:
-        lease: The Lease, by its whole name.
+        lease: The Lease, by its full name.
 
     Raises:
-        ConfigError: there is neither an account nor a kubeconfig.
+        ConfigError: There is neither an account nor a kubeconfig.
     """
 
     def __init__(self, lease: str, gpu: str = GPU, gpu_slots: int = 0) -> None:
@@ -56,10 +56,10 @@ class ApiServer:
         self._taken_s = -math.inf
 
     def read(self) -> Record | None:
-        """What the Lease says; None: there is none.
+        """Read the Lease; None if there is none.
 
         Raises:
-            KubernetesApiError: it cannot be read.
+            KubernetesApiError: The Lease cannot be read.
         """
         try:
             return _record(self._api.call("GET", self._path(self._name)))
@@ -69,10 +69,10 @@ class ApiServer:
             raise
 
     def write(self, record: Record) -> Record:
-        """Change the Lease, unless another has since it was read; what it says now.
+        """Write the Lease unless it has changed since it was read, and return its new state.
 
         Raises:
-            KubernetesApiError: another has, or it cannot be written.
+            KubernetesApiError: The Lease has changed, or cannot be written.
         """
         lease = _document(record, self._name, self._namespace)
         if record.version:
@@ -80,10 +80,10 @@ class ApiServer:
         return _record(self._api.call("POST", self._path(), lease))
 
     def nodes(self) -> tuple[Node, ...]:
-        """The servers that there are for instances; what others take of them is up to 30 s old.
+        """Return the servers for instances; what other pods take of them is up to 30 s old.
 
         Raises:
-            KubernetesApiError: they cannot be listed.
+            KubernetesApiError: Nodes or pods cannot be listed.
         """
         if (now_s := time.monotonic()) >= self._taken_s + _PODS_S:
             params = {"labelSelector": _OTHERS, "fieldSelector": _RUNNING, **_CACHED}
@@ -131,14 +131,14 @@ def _document(record: Record, name: str, namespace: str) -> dict[str, Any]:
 
 
 def _time(since_ms: int) -> str:
-    """As Kubernetes writes it, with six digits after the point."""
+    """Format a time as Kubernetes does, with six decimal places."""
     seconds, rest_ms = divmod(since_ms, _MS_PER_S)
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ms * _US_PER_MS)
     return moment.strftime(_TIMES)
 
 
 def _milliseconds(text: str | None) -> int:
-    """The time in a Lease, since the epoch; 0 where it says none."""
+    """Parse the time in a Lease into milliseconds since the epoch; 0 if there is none."""
     if not text:
         return 0
     moment = datetime.fromisoformat(text)

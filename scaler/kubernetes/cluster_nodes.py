@@ -1,8 +1,8 @@
-"""Keeps the planner's servers those of the cluster.
+"""Keeps the planner's servers up to date with those of the cluster.
 
-They are listed again and again rather than watched: a node that is lost counts as lost after 40
-seconds anyway, so ten more do not matter, and a list cannot miss anything. What it costs is the
-nodes, and every 30 seconds the pods that are no instances, both out of the API server's memory.
+They are listed repeatedly rather than watched: a node that is lost counts as lost after 40 seconds
+anyway, so ten more do not matter, and a list cannot miss anything. Each list covers the nodes, and
+every 30 seconds the pods that are no instances, both served from the API server's memory.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _INTERVAL_S = 10.0
 
 
 class NodeSource(Protocol):
-    """What knows the servers."""
+    """A source of the cluster's servers."""
 
     def nodes(self) -> tuple[Node, ...]:
-        """Those that there are for instances."""
+        """Return the servers available for instances."""
 
 
 class ClusterNodes:
-    """The servers, unless a scenario names them.
+    """Updates the planner's servers, unless a scenario names them.
 
     Args:
-        source: What knows them.
-        planner: Whose they are to be.
+        source: Source of the servers.
+        planner: The planner to update.
     """
 
     def __init__(self, source: NodeSource, planner: Planner) -> None:
@@ -49,7 +49,7 @@ class ClusterNodes:
         self._said = ""
 
     async def look(self) -> None:
-        """List them; those that were known stay if that fails."""
+        """List the servers; if that fails, the known ones stay."""
         if self._given:
             return
         try:
@@ -64,7 +64,7 @@ class ClusterNodes:
         self._say(_described(found))
 
     async def run(self) -> None:
-        """Again and again, until cancelled."""
+        """List the servers repeatedly until cancelled."""
         while True:
             await asyncio.sleep(_INTERVAL_S)
             await self.look()
@@ -76,7 +76,7 @@ class ClusterNodes:
 
 
 def _described(nodes: Sequence[Node]) -> str:
-    """In words that change when a node comes or goes, and not with what is left of one."""
+    """Describe the servers in words that change with the nodes but not with their free capacity."""
     gpus = sum(node.gpus for node in nodes)
     names = ", ".join(node.name for node in nodes)
     return f"plans for {len(nodes)} nodes with {gpus} GPUs: {names}"

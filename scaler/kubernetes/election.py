@@ -1,7 +1,7 @@
 """Takes part in the election of the scaler that plans, for as long as it runs.
 
-Looks at the Lease every two seconds, in a thread, so that neither planning nor lists that take long
-keep it from being renewed in time.
+The Lease is checked every two seconds in a thread, so that neither planning nor slow lists delay
+its renewal.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _MS_PER_S = 1000
 
 
 class LeaseStore(Protocol):
-    """Where the Lease is."""
+    """A store of the Lease."""
 
     def read(self) -> Record | None:
-        """What it says; None: there is none."""
+        """Read the Lease; None if there is none."""
 
     def write(self, record: Record) -> Record:
-        """Change it, unless another has since it was read; what it says now."""
+        """Write the Lease unless it has changed since it was read, and return its new state."""
 
 
 class Election:
-    """One candidate's part in it.
+    """One candidate's part in the election.
 
     Args:
-        leases: Where the Lease is.
-        address: Where this scaler answers, ``HOST:PORT``.
-        timing: How long what takes.
+        leases: Store of the Lease.
+        address: Address of this scaler, ``HOST:PORT``.
+        timing: Durations of the election.
     """
 
     def __init__(self, leases: LeaseStore, address: str, timing: Timing | None = None) -> None:
@@ -56,21 +56,21 @@ class Election:
 
     @property
     def term(self) -> int:
-        """Of the plans that this scaler may make now; 0: it may make none."""
+        """Term of the plans that this scaler may make now; 0 if it does not lead."""
         return self._candidate.term(time.monotonic())
 
     @property
     def leader(self) -> str:
-        """Where another scaler answers that leads; empty: none is known."""
+        """Address of another scaler that leads; empty if none is known."""
         found = self._candidate.found
         return found.address if found and found.holder != self._identity else ""
 
     def leads(self, term: int) -> bool:
-        """Whether this scaler leads, and in this term."""
+        """Return whether this scaler leads in this term."""
         return self.term == term
 
     async def run(self) -> None:
-        """Look, take and renew until cancelled; then give the Lease back."""
+        """Check, take and renew the Lease until cancelled; then give it back."""
         looks: set[asyncio.Task[None]] = set()  # one, or none yet
         try:
             while True:
@@ -85,14 +85,14 @@ class Election:
             await asyncio.to_thread(self._release)
 
     async def won(self) -> int:
-        """Wait until this scaler leads; the term."""
+        """Wait until this scaler leads, and return the term."""
         while not (term := self.term):
             self._changed.clear()
             await self._changed.wait()
         return term
 
     async def lost(self, term: int) -> None:
-        """Wait until this scaler does not lead any more in this term."""
+        """Wait until this scaler no longer leads in this term."""
         while self.leads(term):
             self._changed.clear()
             with suppress(TimeoutError):

@@ -1,7 +1,7 @@
-"""What a scaler answers that does not lead: whatever the one that leads does.
+"""Request handling of a scaler that does not lead: it forwards requests to the leader.
 
-So any number of scalers are behind one address, all of them ready, and sidecars and people need not
-know which of them plans. While nobody is known to lead they are told to try again.
+So any number of scalers can share one address, all of them ready, and neither sidecars nor people
+need to know which of them plans. While no leader is known, they are told to try again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _NOT_PASSED = _OF_CONNECTIONS | {b"transfer-encoding", b"upgrade", b"date", b"co
 
 
 class Forwarding:
-    """Passes requests on, with their headers: the leader asks who calls.
+    """Forwards requests with their headers, as the leader authenticates the caller.
 
     Args:
-        leader: Where it is now, ``HOST:PORT``; empty: unknown.
-        syncs_alone: Pass on what sidecars send, and nothing else.
+        leader: Returns the leader's current address, ``HOST:PORT``; empty if unknown.
+        syncs_alone: Forward requests of sidecars only.
     """
 
     def __init__(self, leader: Callable[[], str], *, syncs_alone: bool = False) -> None:

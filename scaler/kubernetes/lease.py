@@ -1,19 +1,19 @@
-"""Which of several scalers plans: the one that holds the Lease, a state machine without a clock.
+"""Decides which of several scalers plans, the holder of the Lease: a state machine without a clock.
 
 Theory of operation
 -------------------
-The Lease is one object of the cluster, and the API server accepts a change of it only from what
-knows its latest version. Its holder renews it. Others look at it, and measure by their own clock
-for how long they have seen no change; after the Lease's duration they take it. So no two clocks are
-compared.
+The Lease is one object of the cluster, and the API server accepts a change of it only from a client
+that knows its latest version. Its holder renews it. Other scalers read it, and measure by their own
+clocks how long they have seen no change; after the Lease's duration they take it. So clocks of
+different machines are never compared.
 
-The holder stops earlier than others may take it: it leads for ``deadline_s`` from when it began the
-renewal that was accepted last, and anything after that it does not do.
+The holder stops before others may take the Lease: it leads for ``deadline_s`` from the start of the
+last accepted renewal, and does nothing after that.
 
-Each taking of the Lease has a term, which is the term of the plans that are made under it: the
-time in milliseconds, and above that of the holder before, whatever their clocks say. It is higher,
-too, than that of any scaler that ran without a Lease before (`scaler.persistence.next_term`), and
-than those before a Lease that was deleted.
+Each time the Lease is taken, there is a new term, which is the term of the plans made under it: the
+time in milliseconds, or one more than the previous holder's term if that is later. It is also
+higher than that of any scaler that ran without a Lease before (`scaler.persistence.next_term`), and
+than those of a Lease that was deleted.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["Candidate", "Record", "Timing"]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long what takes.
+    """Durations of the election.
 
     Attributes:
-        duration_s: How long others see no renewal before they take the Lease.
-        deadline_s: How long the holder leads after its last renewal.
-        renew_s: Between two looks, and between two renewals.
+        duration_s: Seconds without a renewal after which others take the Lease.
+        deadline_s: Seconds that the holder leads after its last renewal.
+        renew_s: Seconds between two checks, and between two renewals.
     """
 
     duration_s: float = 10.0
@@ -41,16 +41,16 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a Lease says.
+    """The content of a Lease.
 
     Attributes:
-        holder: Whose it is; empty: it was given back.
-        address: Where the holder answers, ``HOST:PORT``.
-        term_ms: When it took the Lease, in milliseconds since the epoch.
-        renewed_ms: When it renewed it last, by its own clock.
-        duration_s: For how long it may be silent.
-        transitions: How often the holder has changed.
-        version: Of the object; empty: there is none.
+        holder: Identity of the holder; empty if it was given back.
+        address: Address of the holder, ``HOST:PORT``.
+        term_ms: When the holder took the Lease, in milliseconds since the epoch.
+        renewed_ms: When the holder last renewed it, by its own clock.
+        duration_s: Seconds without a renewal after which the Lease expires.
+        transitions: Number of changes of the holder.
+        version: Version of the object; empty if there is none.
     """
 
     holder: str
@@ -66,15 +66,15 @@ _NONE_YET = Record("", "", 0, 0, 0.0, transitions=-1)
 
 
 class Candidate:
-    """One of several that want to lead.
+    """One of several scalers that are ready to lead.
 
     Args:
-        identity: Unlike that of any other, and of any before.
-        address: Where it answers, for others to know.
-        timing: How long what takes.
+        identity: Unique identity, different from any used before.
+        address: Its address, published to others.
+        timing: Durations of the election.
 
     Attributes:
-        found: The Lease as it was seen last; None: there is none.
+        found: The Lease as last seen; None if there is none.
     """
 
     def __init__(self, identity: str, address: str, timing: Timing | None = None) -> None:
@@ -87,16 +87,16 @@ class Candidate:
         self._is_ending = False
 
     def term(self, now_s: float) -> int:
-        """Of the plans that it may make now; 0: another may hold the Lease, so none."""
+        """Return the term of the plans that it may make now; 0 if it may not lead."""
         return self.found.term_ms if self.found and now_s < self._until_s else 0
 
     def next(self, found: Record | None, now_s: float, wall_ms: int) -> Record | None:
-        """What to write, now that the Lease says this; None: nothing.
+        """Return what to write to the Lease, given its content; None to write nothing.
 
         Args:
-            found: The Lease; None: there is none.
-            now_s: Monotonic.
-            wall_ms: The time, since the epoch.
+            found: The Lease; None if there is none.
+            now_s: Monotonic time.
+            wall_ms: Milliseconds since the epoch.
         """
         if found is None or self.found is None or found.version != self.found.version:
             self._seen_s = now_s  # a sign of life
@@ -113,18 +113,18 @@ class Candidate:
         return self._taken(found, wall_ms) if is_free else None
 
     def written(self, record: Record, began_s: float) -> None:
-        """What `next` said was accepted, and is this now; ``began_s`` is when the look began."""
+        """Record that the result of `next` was accepted; ``began_s`` is when the check began."""
         self.found = record
         if not self._is_ending:
             self._until_s = began_s + self.timing.deadline_s
 
     def end(self) -> None:
-        """It leads no more, and takes and renews nothing from now on."""
+        """Stop leading, and neither take nor renew the Lease from now on."""
         self._is_ending = True
         self._until_s = -math.inf
 
     def released(self, wall_ms: int) -> Record | None:
-        """What to write so that another may lead at once; None: it is not this one's."""
+        """Return what to write to let another lead at once; None if it is not the holder."""
         self._until_s = -math.inf
         if self.found is None or self.found.holder != self._identity:
             return None

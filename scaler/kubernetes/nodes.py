@@ -1,12 +1,12 @@
 """The servers of a cluster, from its nodes and the pods on them, as the API server lists them.
 
-What a node has for instances is what it can allocate, less what pods ask for that are no instances
-of a plan: daemon sets, fronts, other people's. Instances are left out, because the planner places
-them itself. Nodes that would take no instance are no servers: cordoned, lost, being deleted, or
+A node offers its allocatable resources, less the requests of pods that are not instances of a plan:
+daemon sets, fronts, unrelated workloads. Instances are left out, because the planner places them
+itself. Nodes that would not accept an instance are no servers: cordoned, lost, being deleted, or
 with a taint that functions do not tolerate.
 
-GPUs are those that the device plugin advertises as ``nvidia.com/gpu``. Where it gives each out in
-several replicas (MPS, time slices), the node's label ``nvidia.com/gpu.replicas`` says in how many,
+GPUs are those that the device plugin advertises as ``nvidia.com/gpu``. If it divides each of them
+into replicas (MPS, time slicing), the node's label ``nvidia.com/gpu.replicas`` gives their number,
 and these are the GPU's slots.
 """
 
@@ -40,17 +40,17 @@ def nodes_of(
     gpu: str = GPU,
     gpu_slots: int = 0,
 ) -> tuple[Node, ...]:
-    """The servers that instances may be on.
+    """Return the servers available for instances.
 
     Args:
-        nodes: As listed.
-        pods: As listed, those that are no instances of a plan.
-        tolerations: Of the functions' pods.
-        gpu: What nodes call a GPU, or a share of one.
-        gpu_slots: How many such shares a GPU has; 0: as each node's label says, or one.
+        nodes: Nodes as listed.
+        pods: Pods as listed that are not instances of a plan.
+        tolerations: Tolerations of the functions' pods.
+        gpu: Resource name of a GPU, or of a share of one.
+        gpu_slots: Number of such shares per GPU; 0 to use each node's label, or one.
 
     Returns:
-        In the order of the list; one on which nothing fits where there is none.
+        Servers in the order of the list; if there are none, one on which nothing fits.
     """
     return servers_of(nodes, taken_by(pods), tolerations, gpu=gpu, gpu_slots=gpu_slots)
 
@@ -63,7 +63,7 @@ def servers_of(
     gpu: str = GPU,
     gpu_slots: int = 0,
 ) -> tuple[Node, ...]:
-    """As `nodes_of`, of what pods have ``taken`` (`taken_by`)."""
+    """As `nodes_of`, given what pods have ``taken`` (`taken_by`)."""
     usable = [node for node in nodes if not unusable(node, tolerations)]
     found = (
         _server(node, taken.get(_name(node), {}), gpu, gpu_slots or _slots(node)) for node in usable
@@ -72,7 +72,7 @@ def servers_of(
 
 
 def unusable(node: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Why a node takes no instance; empty if it does."""
+    """Return why a node accepts no instance; empty if it does."""
     metadata, spec = node.get("metadata") or {}, node.get("spec") or {}
     if metadata.get("deletionTimestamp"):
         return "is being deleted"
@@ -89,7 +89,7 @@ def unusable(node: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]] =
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """As the scheduler holds one against the other."""
+    """Return whether a toleration matches a taint, by the scheduler's rules."""
     if (effect := toleration.get("effect")) and effect != taint.get("effect"):
         return False
     key = toleration.get("key")
@@ -99,7 +99,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def taken_by(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """What pods ask for, by node and resource, in cores, bytes and pieces."""
+    """Return the requests of pods by node and resource, in cores, bytes and pieces."""
     found: dict[str, dict[str, float]] = {}
     for pod in pods:
         spec = pod.get("spec") or {}
@@ -110,7 +110,7 @@ def taken_by(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def _asked(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod asks for: its containers together, or one that runs before, if that is more."""
+    """Return a pod's requests: all its containers together, or an init container if larger."""
     before = spec.get("initContainers") or ()
     beside = [each for each in before if each.get("restartPolicy") == "Always"]
     together = _sum(_requests(each) for each in (*(spec.get("containers") or ()), *beside))
@@ -139,7 +139,7 @@ def _sum(several: Iterable[Mapping[str, float]]) -> dict[str, float]:
 def _server(
     node: Mapping[str, Any], taken: Mapping[str, float], gpu: str, slots: int
 ) -> Node | None:
-    """What is left of a node; None: nothing that an instance could run on."""
+    """Return what is left of a node; None if it has no room for an instance."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
 
     def left(resource: str) -> float:
@@ -152,7 +152,7 @@ def _server(
 
 
 def _slots(node: Mapping[str, Any]) -> int:
-    """In how many shares a node gives out each of its GPUs, as its label says: one is all of it."""
+    """Return the number of shares per GPU by the node's label; 1 without the label."""
     said = ((node.get("metadata") or {}).get("labels") or {}).get(_REPLICAS, "")
     return max(1, int(said)) if said.isascii() and said.isdecimal() else 1
 

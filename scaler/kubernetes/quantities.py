@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: ``100m`` cores, ``2Gi`` of memory, ``1e3``."""
+"""Parses Kubernetes quantities: ``100m`` cores, ``2Gi`` of memory, ``1e3``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FACTORS = {
 
 
 def quantity(text: object) -> float:
-    """The number that a quantity stands for.
+    """Return the value of a quantity.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The text is not a quantity.
     """
     said = str(text).strip()
     digits = said.rstrip("numkKMGTPEi")

@@ -1,6 +1,6 @@
-"""What the scaler asks of the API server, as the rules of RBAC that have to allow it.
+"""RBAC rules for the scaler's requests to the API server.
 
-The chart's roles are these and no more; its test compares them.
+The chart's roles consist of exactly these rules; its test compares them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What plans are made of: sizes of instances, what they cost, and where there is capacity."""
+"""The basis of plans: sizes of instances, their costs, and the capacity of servers."""

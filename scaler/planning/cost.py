@@ -1,8 +1,8 @@
-"""What instances cost: prices, and billing rules that turn use into money.
+"""Prices, and billing rules that turn the use of instances into money.
 
-A rule has two answers: what executing one batch costs, and what having an instance costs for as
-long as it lives. Which of them is nought is what makes a rule. A share of a GPU is sold either by
-its memory (`Resources.gpu_gb`) or by its percentage, never by both.
+A rule has two parts: the cost of executing one batch, and the cost of having an instance for as
+long as it lives. Rules differ in which of them is zero. A share of a GPU is sold either by its
+memory (`Resources.gpu_gb`) or by its percentage, never by both.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ ROUNDING = 1e-9  # 0.3 s is three times 0.1 s, though not in floats
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices in any one currency; all are 0 unless given.
+    """Prices in any one currency; all default to 0.
 
     Attributes:
-        billing: The rule's name in `BILLINGS`, or ``pkg.module:Class``.
+        billing: Name of the rule in `BILLINGS`, or ``pkg.module:Class``.
         cpu_core_s: One core for a second.
         memory_gb_s: One gigabyte of memory for a second.
         gpu_gb_s: A share of a GPU with one gigabyte of its memory, for a second.
-        gpu_percent_s: One percent of a GPU for a second, where it is not sold by memory.
+        gpu_percent_s: One percent of a GPU for a second, if it is not sold by memory.
         call: One call, whatever the batch.
         cpu_billing_granularity_s: Executions without a GPU are rounded up to a multiple of it.
-        gpu_billing_granularity_s: Likewise with a GPU.
-        currency: What all are in, for people to read; empty: it is not named.
+        gpu_billing_granularity_s: Executions with a GPU are rounded up to a multiple of it.
+        currency: Name of the currency, for display; may be empty.
 
     Raises:
-        ConfigError: a price that is negative or not finite.
+        ConfigError: A price is negative or not finite.
     """
 
     billing: str = "pay-per-use"
@@ -73,7 +73,7 @@ class Prices:
     currency: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse to earn by computing."""
+        """Refuse prices that are negative or not finite."""
         problems = Problems()
         for field in dataclasses.fields(self)[1:-1]:
             value = getattr(self, field.name)
@@ -83,21 +83,21 @@ class Prices:
 
     @property
     def given(self) -> bool:
-        """Whether anything has a price."""
+        """Whether any price is set."""
         return dataclasses.replace(self, billing="", currency="") != Prices("")
 
     def per_second(self, size: Resources) -> float:
-        """An instance of this size for one second."""
+        """Return the price of an instance of this size for one second."""
         gpu = self.gpu_gb_s * size.gpu_gb if size.gpu_gb else self.gpu_percent_s * size.gpu
         memory = self.memory_gb_s * size.memory_mb / MB_PER_GB
         return self.cpu_core_s * size.cpu + memory + gpu
 
 
 def lacking_price(prices: Prices, size: Resources) -> str:
-    """The price without which a size cannot be compared with others; empty: it has all it needs.
+    """Return the price that is missing to compare a size with others; empty if none is.
 
-    Where time has no price at all, sizes are compared in resource units. Where it has one, a
-    resource without a price is free, but a size whose time costs nothing at all has no bill.
+    If time has no price at all, sizes are compared in resource units. If it has one, resources
+    without a price are free, but a size whose time costs nothing at all cannot be billed.
     """
     if not any((prices.cpu_core_s, prices.memory_gb_s, prices.gpu_gb_s, prices.gpu_percent_s)):
         return ""
@@ -108,17 +108,17 @@ def lacking_price(prices: Prices, size: Resources) -> str:
 
 
 class Billing(Protocol):
-    """A billing rule; constructed with `Prices`."""
+    """A billing rule, constructed with `Prices`."""
 
     def execution(self, size: Resources, exec_s: float) -> float:
-        """What one batch costs that runs for ``exec_s`` on an instance of this size."""
+        """Return the cost of a batch that runs for ``exec_s`` on an instance of this size."""
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
-        """What an instance costs that lives for ``alive_s``, whatever it executes."""
+        """Return the cost of having an instance for ``alive_s``, whatever it executes."""
 
 
 class PayPerUse:
-    """Execution time of each batch, rounded up to the granularity, and calls; idling is free."""
+    """Charges calls and execution time of batches, in steps of the granularity; idling is free."""
 
     def __init__(self, prices: Prices) -> None:
         self.prices = prices
@@ -131,19 +131,19 @@ class PayPerUse:
         return prices.per_second(size) * billed_s + prices.call
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
-        """Nothing."""
+        """Return 0, as idling is free."""
         del size, alive_s
         return 0.0
 
 
 class Reserved:
-    """The whole life of an instance, by the second; executing costs nothing more."""
+    """Charges the entire life of an instance, by the second; executions are free."""
 
     def __init__(self, prices: Prices) -> None:
         self.prices = prices
 
     def execution(self, size: Resources, exec_s: float) -> float:
-        """Nothing."""
+        """Return 0, as executions are free."""
         del size, exec_s
         return 0.0
 
@@ -153,11 +153,11 @@ class Reserved:
 
 
 class FunctionCompute:
-    """Pay per use as Alibaba Function Compute sold it (the artefact of HarmonyBatch, IWQoS'24).
+    """Pay per use as sold by Alibaba Function Compute (the artefact of HarmonyBatch, IWQoS'24).
 
-    A function on m GB of a GPU pays m/3 cores and its memory too, and whole seconds (or the given
-    granularity). Without a GPU, memory is sold in steps of 64 MB, at least a GB a core, and at
-    least a core comes with four GB.
+    A function on m GB of a GPU also pays for m/3 cores and its memory, and for whole seconds (or
+    the given granularity). Without a GPU, memory is sold in steps of 64 MB, with at least one GB
+    per core, and every four GB come with at least one core.
     """
 
     MEMORY_STEP_MB = 64
@@ -174,11 +174,11 @@ class FunctionCompute:
         return self._rule.execution(self.sold(size), exec_s)
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
-        """Nothing."""
+        """Return 0, as idling is free."""
         return self._rule.lifetime(size, alive_s)
 
     def sold(self, size: Resources) -> Resources:
-        """The size that has to be bought for an instance of this size."""
+        """Return the size that has to be bought for an instance of this size."""
         if size.gpu:
             cpu = size.gpu_gb / self.GPU_GB_PER_CORE if size.gpu_gb else size.cpu
             return size._replace(cpu=cpu, memory_mb=self._stepped(size.memory_mb))
@@ -191,10 +191,10 @@ class FunctionCompute:
 
 
 def billing(prices: Prices) -> Billing:
-    """The rule that ``prices`` names.
+    """Return the rule that ``prices`` names.
 
     Raises:
-        ConfigError: there is no such rule.
+        ConfigError: There is no such rule.
     """
     name, setting = prices.billing, "billing"
     if name not in BILLINGS and ":" not in name:

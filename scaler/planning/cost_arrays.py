@@ -1,6 +1,7 @@
-"""What many executions and instances cost, in arrays: what the billing rule says one by one.
+"""Costs of many executions and instances, in arrays, by the same rules as for single ones.
 
-The rules of `cost` are written out here once more, for arrays; any other is asked one by one.
+The rules of `cost` are implemented here again for arrays; any other rule is called for each
+element.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ __all__ = ["executions", "lifetimes"]
 
 
 def executions(rule: Billing, sizes: Occupied, exec_s: Floats) -> Floats:
-    """Money for a batch on each instance, as `Billing.execution` says it.
+    """Return the cost of a batch on each instance, as `Billing.execution` does.
 
     Args:
         rule: The billing rule.
-        sizes: Of instances.
-        exec_s: Seconds, of a shape that goes with theirs.
+        sizes: Sizes of instances.
+        exec_s: Seconds, of a shape that broadcasts with theirs.
     """
     if type(rule) is PayPerUse:  # a subclass may have another rule
         return _used(rule.prices, sizes, exec_s)
@@ -41,11 +42,11 @@ def executions(rule: Billing, sizes: Occupied, exec_s: Floats) -> Floats:
 
 
 def lifetimes(rule: Billing, sizes: Occupied) -> Floats:
-    """Money for a second of each instance, as `Billing.lifetime` says it.
+    """Return the cost of a second of each instance, as `Billing.lifetime` does.
 
     Args:
         rule: The billing rule.
-        sizes: Of instances; arrays of one shape and one axis.
+        sizes: Sizes of instances, as one-dimensional arrays of equal shape.
     """
     if type(rule) is Reserved:
         return _per_second(rule.prices, sizes)
@@ -60,7 +61,7 @@ def _each(columns: Iterable[Floats]) -> Iterator[Resources]:
 
 
 def _used(prices: Prices, sizes: Occupied, exec_s: Floats) -> Floats:
-    """`PayPerUse.execution`."""
+    """Return `PayPerUse.execution` of arrays."""
     steps = (prices.cpu_billing_granularity_s, prices.gpu_billing_granularity_s)
     step_s = np.where(sizes.gpu > 0, steps[1], steps[0])
     coarse = step_s > 0
@@ -69,7 +70,7 @@ def _used(prices: Prices, sizes: Occupied, exec_s: Floats) -> Floats:
 
 
 def _per_second(prices: Prices, sizes: Occupied) -> Floats:
-    """`Prices.per_second`."""
+    """Return `Prices.per_second` of arrays."""
     by_share = prices.gpu_percent_s * sizes.gpu
     gpu = np.where(sizes.gpu_gb > 0, prices.gpu_gb_s * sizes.gpu_gb, by_share)
     memory = prices.memory_gb_s * sizes.memory_mb / MB_PER_GB
@@ -77,7 +78,7 @@ def _per_second(prices: Prices, sizes: Occupied) -> Floats:
 
 
 def _sold(sizes: Occupied) -> Occupied:
-    """`FunctionCompute.sold`."""
+    """Return `FunctionCompute.sold` of arrays."""
     rule, on_gpu = FunctionCompute, sizes.gpu > 0
     needed_mb = np.maximum(sizes.memory_mb, np.where(on_gpu, 0.0, sizes.cpu * MB_PER_GB))
     step_mb = rule.MEMORY_STEP_MB

@@ -1,4 +1,4 @@
-"""Shares of GPUs on servers that give them out in equal slots, for those who read a plan."""
+"""Explains shares of GPUs on servers that divide them into equal slots, for readers of a plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROUNDING = 1e-6
 
 
 def rounded_shares(plan: Plan | None, nodes: Iterable[Node]) -> Iterator[str]:
-    """Which classes of a plan take more of a GPU than they ask for, and why."""
+    """Yield a sentence for each class of a plan that takes more of a GPU than it asks for."""
     kinds = sorted({node.gpu_slots for node in nodes if node.gpus and node.gpu_slots})
     for each in plan.classes if plan else ():
         for slots in kinds if each.gpu else ():

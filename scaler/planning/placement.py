@@ -1,16 +1,15 @@
-"""Where instances go: servers with cores, memory and several GPUs, filled by best fit.
+"""Placement of instances by best fit, on servers with cores, memory and several GPUs.
 
-Best fit is what INFless asks of a server (ASPLOS'22, Algorithm 1 and Eq. 10): for an instance of a
-given size, the server with the least capacity left among those it fits on. What is left is counted
-in INFless's unit, percent of a GPU, with a core worth ``CORE_WEIGHT`` of them. An instance has its
-share on one GPU; on the server chosen that is the GPU with the least left. Where GPUs are given out
-in equal slots, a share takes as many whole ones as it needs.
+Best fit is the rule of INFless (ASPLOS'22, Algorithm 1 and Eq. 10): an instance of a given size
+goes to the server with the least remaining capacity among those it fits on. Remaining capacity is
+counted in INFless's unit, percent of a GPU, with a core worth ``CORE_WEIGHT`` of them. An instance
+has its share on one GPU, which is the fullest one of the chosen server with room for it. If GPUs
+are divided into equal slots, a share takes as many whole ones as it needs.
 
-Amounts are kept as whole millionths, so that releasing undoes placing exactly. For each size asked
-for there is a heap of servers by what they have left. A change of a server is noted in one log,
-and a heap takes from the log what is new to it when it is asked, so a placement costs O(log n) on
-n servers for each size in use and nothing for the others. Entries that are no longer true are
-dropped when they come to the top.
+Amounts are kept as whole millionths, so that releasing undoes placing exactly. Each requested size
+has a heap of servers by their remaining capacity. Changes of servers are appended to one log, and a
+heap reads the new entries when it is used, so a placement costs O(log n) on n servers for each size
+in use and nothing for the others. Outdated entries are dropped when they reach the top.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ class Node:
     """A server.
 
     Attributes:
-        name: Its name.
+        name: Name of the server.
         cpu: Cores.
-        gpus: How many it has.
-        memory_mb: Memory.
-        gpu_slots: In how many equal parts each GPU is given out; 0: in shares of any size.
+        gpus: Number of GPUs.
+        memory_mb: Memory in MB.
+        gpu_slots: Number of equal parts that each GPU is divided into; 0 for shares of any size.
 
     Raises:
-        ConfigError: nothing to run on, or a negative amount.
+        ConfigError: The server has no cores or memory, or a negative amount.
     """
 
     name: str
@@ -74,7 +73,7 @@ class Node:
 
 
 class Placement(NamedTuple):
-    """An instance in its place: the numbers of instance, server and GPU, -1 without one."""
+    """A placed instance: the numbers of instance, server and GPU; the GPU is -1 without one."""
 
     number: int
     node: int
@@ -82,7 +81,7 @@ class Placement(NamedTuple):
 
 
 class _Amounts(NamedTuple):
-    """A size, or the room for one on a server, in millionths; memory may be unlimited."""
+    """A size, or the free capacity of a server, in millionths; memory may be infinite."""
 
     cpu: int
     gpu: int
@@ -90,7 +89,7 @@ class _Amounts(NamedTuple):
 
 
 class _Ranking:
-    """Servers that one size fits on, by what they have left, and how much of the log it knows."""
+    """Servers that one size fits on, by remaining capacity, and the part of the log included."""
 
     __slots__ = ("amounts", "heap", "known")
 
@@ -102,7 +101,7 @@ class _Ranking:
 
 
 class Cluster:
-    """Servers and what is placed on them. Never holds more than fits."""
+    """Servers and the instances placed on them, which never exceed their capacity."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
@@ -119,23 +118,23 @@ class Cluster:
         self._log: list[int] = []
 
     def __len__(self) -> int:
-        """How many instances are placed."""
+        """Return the number of placed instances."""
         return len(self._placed)
 
     def __bool__(self) -> bool:
-        """There are servers, even if nothing is placed on them: not the same as no cluster."""
+        """Return True even without placed instances, unlike a missing cluster."""
         return True
 
     def left(self, node: int) -> float:
-        """What server number ``node`` has left, in `resource_units`."""
+        """Return the remaining capacity of server number ``node``, in `resource_units`."""
         return self._left[node]
 
     def free(self) -> tuple[float, float]:
-        """The cores and the percent of GPUs that all servers together have left."""
+        """Return the free cores and percent of GPUs of all servers together."""
         return self._free_cpu / _MILLION, self._free_gpu / _MILLION
 
     def used(self, node: int) -> dict[str, float]:
-        """The share of each resource that is taken on server number ``node``, of what it has."""
+        """Return the used share of each resource of server number ``node``."""
         whole, room, shares = _room(self.nodes[node]), self._room[node], self._gpus[node]
         shares_used = {"cores": 1 - room.cpu / whole.cpu}
         if shares:
@@ -145,7 +144,10 @@ class Cluster:
         return shares_used
 
     def best_fit(self, size: Resources) -> int | None:
-        """The server with the least left of those with room for this size, the first of equals."""
+        """Return the first server with the least remaining capacity among those this size fits on.
+
+        None if there is no room.
+        """
         ranking = self._rankings.get(size) or self._ranked(size)
         heap, (cpu, gpu, memory) = ranking.heap, ranking.amounts
         rooms, lefts = self._room, self._left
@@ -163,10 +165,10 @@ class Cluster:
         return None
 
     def place(self, size: Resources, node: int, gpu: int | None = None) -> Placement:
-        """Put an instance on a server, on the tightest GPU with room unless one is given.
+        """Place an instance on a server, on the tightest GPU with room unless one is given.
 
         Raises:
-            ValueError: there is no room for it.
+            ValueError: There is no room for it.
         """
         amounts = _amounts(size)
         if gpu is None:
@@ -177,10 +179,10 @@ class Cluster:
         return self._put(amounts, node, gpu)
 
     def release(self, placement: Placement) -> None:
-        """Take an instance away.
+        """Remove a placed instance.
 
         Raises:
-            ValueError: it is not there.
+            ValueError: It is not placed here.
         """
         amounts = self._placed.pop(placement, None)
         if amounts is None:
@@ -189,11 +191,11 @@ class Cluster:
         self._take(amounts, placement, -1)
 
     def place_up_to(self, size: Resources, count: int) -> int:
-        """Place ``count`` instances, or as many as there is room for, and say how many."""
+        """Place ``count`` instances, or as many as there is room for, and return their number."""
         return len(self._placed_up_to(size, count))
 
     def fits(self, size: Resources, count: int) -> int:
-        """How many of ``count`` instances there is room for, without placing any."""
+        """Return how many of ``count`` instances there is room for, without placing any."""
         tried = self._placed_up_to(size, count)
         for placement in reversed(tried):
             self.release(placement)
@@ -207,7 +209,7 @@ class Cluster:
         return placed
 
     def _put(self, amounts: _Amounts, node: int, gpu: int) -> Placement:
-        """Put an instance where there is room for it."""
+        """Place an instance where it is known to fit."""
         placement = Placement(self._next, node, gpu)
         self._next += 1
         self._placed[placement] = amounts
@@ -215,13 +217,13 @@ class Cluster:
         return placement
 
     def fragmentation(self) -> float:
-        """The unallocated share of the servers in use, in `resource_units`; 0 with none in use."""
+        """Return the unallocated share of servers in use, in `resource_units`; 0 without any."""
         used = [node for node, count in enumerate(self._instances) if count]
         whole = math.fsum(self._whole[node] for node in used)
         return math.fsum(self._left[node] for node in used) / whole if used else 0.0
 
     def copy(self) -> Cluster:
-        """A twin to plan on, in which the same placements can be released."""
+        """Return a copy to plan on, in which the same placements can be released."""
         twin = copy.copy(self)
         twin._detach()  # noqa: SLF001  its own class
         return twin
@@ -251,7 +253,7 @@ class Cluster:
         return 0 <= gpu < len(shares) and amounts.gpu <= shares[gpu]
 
     def _tightest(self, node: int, gpu: int) -> int:
-        """The GPU of ``node`` with the least left of those with room for ``gpu``."""
+        """Return the fullest GPU of ``node`` with room for ``gpu``."""
         if not gpu:
             return _NO_GPU
         with_room = [(share, at) for at, share in enumerate(self._gpus[node]) if share >= gpu]
@@ -293,12 +295,12 @@ def _room(node: Node) -> _Amounts:
 
 
 def _whole_gpu(node: Node) -> int:
-    """A GPU of a server: all of its slots, where it has some."""
+    """Return the size of a server's GPU: all of its slots, if it has any."""
     return _slot(node) * node.gpu_slots if node.gpu_slots else _WHOLE_GPU
 
 
 def _in_slots(gpu: int, node: Node) -> int:
-    """What a share of a GPU takes on a server."""
+    """Return how much of a GPU a share takes on a server."""
     if not node.gpu_slots:
         return gpu
     slot = _slot(node)
@@ -306,49 +308,49 @@ def _in_slots(gpu: int, node: Node) -> int:
 
 
 def _slot(node: Node) -> int:
-    """Rounded up, so that a whole GPU is no more than all slots of one."""
+    """Return the size of a slot, rounded up so that all slots hold a whole GPU."""
     return -(-_WHOLE_GPU // node.gpu_slots)
 
 
 def _millionths(amount: float) -> float:
-    """Rounded down, so that 24 shares of 100/24 percent make a GPU."""
+    """Convert an amount, rounding down so that 24 shares of 100/24 percent fit on a GPU."""
     return math.floor(amount * _MILLION + _ROUNDING) if math.isfinite(amount) else amount
 
 
 class Boundless:
-    """In place of servers that are unknown: capacity is unlimited."""
+    """Stands for unknown servers, with unlimited capacity."""
 
     nodes: tuple[Node, ...] = ()
 
     def copy(self) -> Boundless:
-        """Itself: nothing is kept."""
+        """Return itself, as it has no state."""
         return self
 
     def place_up_to(self, size: Resources, count: int) -> int:
-        """All of them."""
+        """Return ``count``, as everything fits."""
         del size
         return max(count, 0)
 
     fits = place_up_to
 
     def free(self) -> tuple[float, float]:
-        """Everything."""
+        """Return infinite cores and percent of GPUs."""
         return math.inf, math.inf
 
     def best_fit(self, size: Resources) -> int:
-        """Somewhere."""
+        """Return 0, as everything fits anywhere."""
         del size
         return 0
 
     def place(self, size: Resources, node: int) -> None:
-        """Nothing has to be remembered."""
+        """Do nothing, as placements are not recorded."""
 
     def left(self, node: int) -> float:
-        """Everything."""
+        """Return infinity."""
         del node
         return math.inf
 
     def used(self, node: int) -> dict[str, float]:
-        """Nothing that is known."""
+        """Return an empty mapping, as use is unknown."""
         del node
         return {}

@@ -1,7 +1,7 @@
-"""What was computed lately, by key: it is computed once for each, and the oldest are forgotten.
+"""A cache of recently computed values by key; the least recently used are dropped.
 
-Latency models, and whatever else need not be hashable, are told apart by identity (`Same`), not by
-what they hold.
+Latency models, and other objects that need not be hashable, are compared by identity (`Same`), not
+by content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class Same:
-    """A part of a key: this very object, which lives as long as the key."""
+    """A part of a key that compares an object by identity, and keeps it alive."""
 
     __slots__ = ("_one",)
 
@@ -33,10 +33,10 @@ class Same:
 
 
 class Recent(Generic[V]):
-    """Values by key.
+    """A least-recently-used cache of values by key.
 
     Args:
-        most: So many are kept; of more the one that was not asked for the longest goes.
+        most: Maximum number of values.
     """
 
     def __init__(self, most: int) -> None:
@@ -44,13 +44,13 @@ class Recent(Generic[V]):
         self._known: OrderedDict[Hashable, V] = OrderedDict()
 
     def keep(self, most: int) -> None:
-        """Keep so many from now on; at least one."""
+        """Change the maximum number of values, at least one."""
         self._most = max(1, most)
         while len(self._known) > self._most:
             self._known.popitem(last=False)
 
     def of(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value of ``key``, which ``make`` computes where it is not known."""
+        """Return the value of ``key``, calling ``make`` to compute it if it is unknown."""
         known = self._known
         if key in known:
             known.move_to_end(key)

@@ -1,12 +1,13 @@
-"""The sizes of instance that meet an objective, with the rates each can be held at.
+"""Instance sizes that meet an objective, with the request rates that each can serve.
 
-INFless's Eq. 1 (ASPLOS'22): an instance that takes ``t`` seconds for a batch of ``b`` can take
+INFless's Eq. 1 (ASPLOS'22): an instance that takes ``t`` seconds for a batch of ``b`` can serve
 ``b / t`` requests per second, and needs ``b / (slo - t)`` for its batch to be full before the first
-request in it must leave. The next batch collects while one runs, so ``t`` may be half the objective
-at most; a single request is a full batch at once, so for ``b = 1`` it may be all of it and no rate
-is too low. The paper rounds the number of batches per second to whole ones, down for the most and
-up for the least; on request so does this. So rounded, the least can be more than the most, and a
-batch that takes more than a second has no rate at all. Nothing here knows servers or loads.
+request in it must leave. The next batch collects while one runs, so ``t`` may be at most half the
+objective; a single request is a full batch at once, so for ``b = 1`` it may be the entire objective
+and no rate is too low. The paper rounds the number of batches per second to integers, down for the
+maximum and up for the minimum; on request, so does this module. With this rounding, the minimum can
+exceed the maximum, and a batch that takes more than a second has no rate at all. Nothing here
+depends on servers or loads.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _KEPT = 4096  # tables kept by a `SizeTable`; a scaler has fewer models and obje
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What an instance must hold.
+    """The objective that an instance must meet.
 
     Attributes:
         slo_s: Latency objective of a request, the tightest of all applications.
         percentile: Share of requests that must meet it.
         max_batch: Maximum number of requests in a batch.
-        offset: Part by which predicted execution times are raised, for what prediction misses.
-        rounded: Whether rates are in whole batches per second, as printed.
+        offset: Share by which predicted execution times are raised, to allow for prediction errors.
+        rounded: Whether rates are in whole batches per second, as in the paper.
     """
 
     slo_s: float
@@ -51,11 +52,11 @@ class Objective:
 
     @classmethod
     def of(cls, load: FunctionLoad, offset: float, *, rounded: bool = False) -> Objective:
-        """The tightest objective of a function's applications.
+        """Return the tightest objective of a function's applications.
 
         Args:
-            load: The function; where its model's error is known, that is the offset.
-            offset: As the attribute, while nothing is known.
+            load: Load of the function; if its model's error is known, that is the offset.
+            offset: Offset if the error is unknown.
             rounded: As the attribute.
         """
         known = offset if load.error is None else load.error
@@ -63,7 +64,7 @@ class Objective:
 
 
 class _Row(NamedTuple):
-    """A configuration that a model knows, with what does not depend on the objective's time."""
+    """A configuration of a model, with the values that do not depend on the latency objective."""
 
     batch: int
     cpu: float
@@ -76,7 +77,7 @@ class _Row(NamedTuple):
 def sizes(
     model: LatencyModel, objective: Objective, prices: Prices | None = None
 ) -> tuple[Size, ...]:
-    """Every configuration of the model that meets the objective, in the model's order."""
+    """Return all configurations of the model that meet the objective, in the model's order."""
     rows = _rows(model, objective.max_batch, objective.percentile)
     return tuple(_sizes(rows, model.load_s, objective, prices))
 
@@ -114,7 +115,7 @@ def _sizes(
 
 
 def _window(batch: int, exec_s: float, objective: Objective) -> tuple[float, float] | None:
-    """Eq. 1: the least and the most requests per second, None where the objective is not met."""
+    """Return the least and most requests per second (Eq. 1); None if the objective is missed."""
     if exec_s > (objective.slo_s if batch == 1 else objective.slo_s / 2):
         return None
     if not objective.rounded:
@@ -127,7 +128,7 @@ def _window(batch: int, exec_s: float, objective: Objective) -> tuple[float, flo
 class SizeTable:
     """Sizes by model, objective and prices, each computed once.
 
-    What is predicted of a model serves all objectives that have its percentile.
+    Predictions of a model are shared by all objectives with the same percentile.
     """
 
     def __init__(self) -> None:
@@ -137,12 +138,12 @@ class SizeTable:
     def of(
         self, model: LatencyModel, objective: Objective, prices: Prices | None = None
     ) -> tuple[Size, ...]:
-        """As `sizes`; the very same tuple every time."""
+        """As `sizes`, but returns the same tuple every time."""
         make = partial(self._sizes, model, objective, prices)
         return self._known.of((Same(model), objective, prices), make)
 
     def offered(self, load: FunctionLoad, objective: Objective, prices: Prices) -> tuple[Size, ...]:
-        """The sizes for all applications of a function: of variants, those accurate enough."""
+        """Return the sizes for all applications of a function, of variants accurate enough."""
         model = load.model
         if not isinstance(model, VariantSet):
             return self.of(model, objective, prices)

@@ -1,7 +1,7 @@
-"""What is planned for at one moment: loads, instances, servers and prices.
+"""The input of planning at one moment: loads, instances, servers and prices.
 
-Amounts are measured or forecast by the maker of the snapshot; nothing here says how. What of it a
-policy sees, and in which form, is in `carpool.scaling`.
+Amounts are measured or forecast by the creator of the snapshot. What a policy sees of it, and in
+which form, is in `carpool.scaling`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ __all__ = ["Snapshot"]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment.
+    """The input of planning at one moment.
 
     Attributes:
         now_s: Seconds, on any axis.
-        functions: What is to be planned for.
-        cluster: The servers with everything placed on them; None: capacity is unlimited.
-        prices: What resources cost.
-        beginning: Nothing runs yet, and what is planned is there at once: there are no steps.
+        functions: Loads of the functions to plan for.
+        cluster: The servers with all placed instances; None if capacity is unlimited.
+        prices: Prices of resources.
+        beginning: Whether nothing runs yet and planned instances are available at once, so that
+            growth is not limited.
     """
 
     now_s: float

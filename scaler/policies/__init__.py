@@ -1,1 +1,1 @@
-"""Scaling policies, one a module or a package: each proposes instances for its functions."""
+"""Scaling policies, one per module or package: each proposes instances for its functions."""

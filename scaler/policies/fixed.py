@@ -1,7 +1,7 @@
-"""So many instances of one size, whatever the load: what a user without a scaler has.
+"""A fixed number of instances of one size, whatever the load: what a user without a scaler has.
 
-What is not named is chosen from what the model knows: the smallest size, with the batch that takes
-the most and still leaves the objective room for a batch that waits for the one before it.
+Properties that are not given are chosen from what the model knows: the smallest size, with the
+batch size of highest throughput that leaves the objective room for a batch and the one before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Fixed"]
 
 
 class Fixed:
-    """A number of instances of one size, whatever the load."""
+    """A fixed number of instances of one size, whatever the load."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -44,7 +44,7 @@ class Fixed:
         wait_s: float | None = None
 
         def __post_init__(self) -> None:
-            """Refuse what is no size."""
+            """Raise ValueError if a parameter is out of range."""
             if self.replicas < 0 or (self.batch is not None and self.batch < 1):
                 message = f"replicas = {self.replicas}, batch = {self.batch}: expected whole "
                 message += "numbers, replicas of at least 0 and batch of at least 1"
@@ -61,7 +61,7 @@ class Fixed:
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """See `ScalePolicy.propose`."""
         del cluster
         return {load.name: self._proposal(load) for load in loads}
 

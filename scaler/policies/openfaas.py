@@ -1,16 +1,16 @@
-"""What OpenFaaS does: as many instances of one size as the requests per second ask for, no batches.
+"""OpenFaaS's autoscaling: instances of one size by requests per second, without batches.
 
 Two rules. ``target`` is the one that OpenFaaS documents for requests per second: enough replicas
 that each gets ``proportion`` of its target, ``ceil(R / (target * proportion))``; fewer only when
 that has been enough for ``stable_s``. ``alert`` is the Community Edition's: once a function has had
 more than ``alert_rps`` for ``stable_s``, it gets a step of replicas every ``repeat_s``, up to the
-most; when the alert is over, at once the least. The step is ``step_percent`` of the most. The
-Community Edition has no more than five replicas.
+maximum; when the alert is over, it returns to the minimum immediately. The step is ``step_percent``
+of the maximum. The Community Edition has no more than five replicas.
 
-An instance that is no longer wanted stays for the keep-alive, as `Plan.keep_alive_s` says. The
-defaults for its size and keep-alive are those with which INFless was compared (ASPLOS'22, 5.1). A
-model that is known on one size of instance alone runs on that; without a GPU on the servers, or any
-that the model is known on, instances have none.
+An instance that is no longer wanted stays for the keep-alive, see `Plan.keep_alive_s`. The defaults
+for its size and keep-alive are those with which INFless was compared (ASPLOS'22, 5.1). A model that
+is known on only one instance size runs on that; if the servers have no GPU, or the model is not
+known on any, instances have none.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class _Memory:
-    """What has been seen of one function.
+    """What is remembered of one function.
 
     Attributes:
-        wanted: When so many replicas were last wanted, the most first.
-        alerted_s: Since when there has been an alert; None: there is none.
-        stepped_s: When the last step was.
-        replicas: How many the alerts have led to.
+        wanted: When numbers of replicas were last wanted, the highest first.
+        alerted_s: Start of the current alert; None if there is none.
+        stepped_s: Time of the last step.
+        replicas: Number of replicas that the alerts have led to.
     """
 
     wanted: deque[tuple[float, int]] = field(default_factory=deque)
@@ -52,7 +52,7 @@ class _Memory:
 
 
 class OpenFaas:
-    """Instances of one size by requests per second, each request on its own."""
+    """Instances of one size by requests per second, without batches."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -87,7 +87,7 @@ class OpenFaas:
         repeat_s: float = 30.0
 
         def __post_init__(self) -> None:
-            """Refuse what no autoscaler could follow."""
+            """Raise ValueError if a parameter is out of range."""
             for name in ("cpu", "target_rps", "proportion", "repeat_s", "step_percent"):
                 value = getattr(self, name)
                 if value is not None and not 0 < value < math.inf:
@@ -109,7 +109,7 @@ class OpenFaas:
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """See `ScalePolicy.propose`."""
         with_gpus = not cluster.nodes or any(node.gpus for node in cluster.nodes)
         return {load.name: self._proposal(load, with_gpus=with_gpus) for load in loads}
 
@@ -127,7 +127,7 @@ class OpenFaas:
         )
 
     def _size(self, load: FunctionLoad, *, with_gpus: bool) -> tuple[float, float]:
-        """Cores and percent of a GPU: as given, as far as there are such instances."""
+        """Return cores and percent of a GPU: as given, unless the model has one size or no GPU."""
         known = {(c.cpu, c.gpu) for c in load.model.configurations(load.max_batch)}
         if len(known) == 1:
             return known.pop()
@@ -143,7 +143,7 @@ class OpenFaas:
         return self._stable(memory, math.ceil(wanted - _ROUNDING), now_s)
 
     def _stable(self, memory: _Memory, wanted: int, now_s: float) -> int:
-        """The most that was wanted at any time in the window."""
+        """Return the highest number wanted at any time in the window."""
         since_s = now_s
         while memory.wanted and memory.wanted[-1][1] <= wanted:
             since_s, _ = memory.wanted.pop()  # from then on it was never more

@@ -1,1 +1,1 @@
-"""Prewarm policies, one a file, their contract, and the histograms that they share."""
+"""Prewarm policies, one per file, their contract, and the histograms that they share."""

@@ -1,23 +1,23 @@
 """Break even: an instance is kept, or loaded ahead, as long as that is worth its idle time.
 
-One number says what a cold start costs: ``price_s``, in seconds of an idle instance. With G the
-idle time, the windows from p to k cost
+One number expresses the cost of a cold start: ``price_s``, in seconds of an idle instance. With G
+the idle time, the windows from p to k have the mean cost
 
     E[(min(G, k) - p)+] + price (P(G < p) + P(G > k)) = price - (u(p) - u(k))
     where u(x) = E[min(G, x)] + price P(G > x)
 
-in the mean: the best ones lie where u falls the most, and are found in one pass over the bins of
-what was seen. At k the chance of a request per second has fallen below 1 / price; a prewarm window
-appears by itself where requests cluster late, as with timers. Functions with one price trade idle
-time for cold starts at one rate, and so no other windows would give fewer cold starts for the idle
-time that they spend together.
+so the best ones lie where u falls the most, and are found in one pass over the bins of the
+histogram. At k the chance of a request per second has fallen below 1 / price; a prewarm window
+appears by itself if requests cluster late, as with timers. Functions with one price exchange idle
+time for cold starts at one rate, so no other windows would give fewer cold starts for their total
+idle time.
 
-Before anything is known, idle times are believed to be 1 / (1 + g / x) likely to exceed g, with
+Before anything is known, the prior probability that an idle time exceeds g is 1 / (1 + g / x), with
 x = 5 % of the price. That breaks even at 95 % of the price: the keep-alive that costs at most twice
 what would be paid with the future known (Karlin et al., Competitive Snoopy Caching, 1988). This
-belief weighs as much as two idle times and so soon gives way to them.
+prior weighs as much as two idle times, so a few observations soon outweigh it.
 
-Bins grow by 10 %: the precision of a window is relative, as the margins of the other policies are.
+Bins grow by 10 %: the precision of a window is relative, like the margins of the other policies.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FORM = rules.record({"histogram": rules.anything}, required=frozenset({"histogr
 
 
 class BreakEven:
-    """The windows with the least idle time and cold starts, at the price of a cold start."""
+    """The windows with the lowest total cost of idle time and cold starts."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -65,10 +65,10 @@ class BreakEven:
         window_s: float | None = 86400.0
 
         def __post_init__(self) -> None:
-            """Refuse what can never work.
+            """Validate the parameters.
 
             Raises:
-                ConfigError: a price or a window that is not above 0 and finite.
+                ConfigError: The price or the window is not above 0 and finite.
             """
             problems = Problems()
             if not 0 < self.price_s < math.inf:
@@ -85,21 +85,21 @@ class BreakEven:
         self._belief = _belief(bins.edges_s, _BELIEF_SHARE * params.price_s)
 
     def observe(self, idle_s: float, now_s: float) -> None:
-        """Count it."""
+        """Count the idle time."""
         self._histogram.add(idle_s, now_s)
 
     def windows(self, now_s: float) -> Windows:
-        """The cheapest for what was seen."""
+        """Return the cheapest windows for the observed idle times."""
         self._histogram.forget(now_s)
         weights = [*map(add, self._belief, self._histogram.counts)]
         return _cheapest(self._histogram.bins.edges_s, weights, self._price_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """The histogram."""
+        """Return the histogram."""
         return {"histogram": self._histogram.to_dict()}
 
     def absorb(self, data: Mapping[str, Any]) -> None:
-        """As `PrewarmPolicy.absorb`."""
+        """See `PrewarmPolicy.absorb`."""
         problems = Problems()
         _FORM(data, "", problems)
         problems.raise_if_any()
@@ -107,14 +107,14 @@ class BreakEven:
 
 
 def _belief(edges_s: Sequence[float], scale_s: float) -> list[float]:
-    """Weights by bin before anything is known; the last is beyond the bins."""
+    """Return the prior weight of each bin; the last is that beyond the bins."""
     exceeded = [_BELIEF_WEIGHT / (1 + edge_s / scale_s) for edge_s in edges_s]
     inside = [low - high for low, high in itertools.pairwise(exceeded)]
     return [*inside, exceeded[-1]]
 
 
 def _cheapest(edges_s: Sequence[float], weights: Sequence[float], price_s: float) -> Windows:
-    """The two edges between which u falls the most; idle times lie evenly within their bin."""
+    """Return the two edges between which u falls the most; idle times are uniform within a bin."""
     left = sum(weights)
     cost_s = highest_s = price_s * left  # u, and the largest so far
     fall_s = load_s = highest_at_s = release_s = lower_s = 0.0

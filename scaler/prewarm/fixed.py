@@ -1,4 +1,4 @@
-"""A fixed keep-alive: what most platforms do, and hard to beat once its time is the right one."""
+"""A fixed keep-alive: what most platforms do, and hard to beat if its time is chosen well."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORM = rules.record({}, required=frozenset())
 
 
 class FixedKeepAlive:
-    """Keep an idle instance for the same time always."""
+    """Keeps an idle instance for a fixed time."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -32,10 +32,10 @@ class FixedKeepAlive:
         keep_alive_s: float | None = 600.0
 
         def __post_init__(self) -> None:
-            """Refuse what can never work.
+            """Validate the parameters.
 
             Raises:
-                ConfigError: a time that is negative or not finite.
+                ConfigError: The time is negative or not finite.
             """
             problems = Problems()
             if self.keep_alive_s is not None and not 0 <= self.keep_alive_s < math.inf:
@@ -46,19 +46,19 @@ class FixedKeepAlive:
         self._windows = Windows(0.0, params.keep_alive_s)
 
     def observe(self, idle_s: float, now_s: float) -> None:
-        """Nothing to learn."""
+        """Ignore the idle time, as there is nothing to learn."""
 
     def windows(self, now_s: float) -> Windows:
-        """The same always."""
+        """Return the fixed windows."""
         del now_s
         return self._windows
 
     def to_dict(self) -> dict[str, Any]:
-        """Empty."""
+        """Return an empty dictionary."""
         return {}
 
     def absorb(self, data: Mapping[str, Any]) -> None:
-        """As `PrewarmPolicy.absorb`: there is nothing in it."""
+        """Check the data, which must be empty; see `PrewarmPolicy.absorb`."""
         problems = Problems()
         _FORM(data, "", problems)
         problems.raise_if_any()

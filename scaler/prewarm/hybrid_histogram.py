@@ -1,10 +1,10 @@
 """The hybrid histogram policy of Serverless in the Wild (ATC'20, section 4.2).
 
-Idle times are counted in bins of a minute. Where the histogram says something, an instance comes
-back before the head (5th percentile, rounded down) and goes after the tail (99th, rounded up),
-with a margin of 10 % on both. Where the counts of the bins hardly differ (CV below 2) it says
-nothing, and the instance stays for the whole range. Where half of the idle times or more are out
-of range, the next one is forecast, with a margin of 15 %.
+Idle times are counted in bins of a minute. If the histogram is representative, an instance comes
+back before the head (5th percentile, rounded down) and is released after the tail (99th, rounded
+up), with a margin of 10 % on both. If the counts of the bins hardly differ (CV below 2), it is not,
+and the instance stays for the whole range. If at least half of the idle times are out of range, the
+next one is forecast, with a margin of 15 %.
 
 Deviations: the forecast is a first-order autoregression (`scaler.prewarm.idle_series`), not the
 best of many ARIMA models; and both windows count from the end of the last execution, so that the
@@ -36,7 +36,7 @@ _FORM = rules.record(
 
 
 class HybridHistogram:
-    """Head and tail of the idle times seen (Serverless in the Wild, ATC'20)."""
+    """Head and tail of the observed idle times (Serverless in the Wild, ATC'20)."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -65,10 +65,10 @@ class HybridHistogram:
         window_s: float | None = None
 
         def __post_init__(self) -> None:
-            """Refuse what can never work.
+            """Validate the parameters.
 
             Raises:
-                ConfigError: everything that is out of its range.
+                ConfigError: Some parameters are out of range.
             """
             problems = Problems()
             if not 0 < self.bin_s <= self.range_s < math.inf:
@@ -91,12 +91,12 @@ class HybridHistogram:
         self._series = IdleSeries()
 
     def observe(self, idle_s: float, now_s: float) -> None:
-        """Count it, and remember it for a forecast."""
+        """Count the idle time, and keep it for forecasts."""
         self._histogram.add(idle_s, now_s)
         self._series.add(idle_s, now_s)
 
     def windows(self, now_s: float) -> Windows:
-        """From the head to the tail, or as the module says."""
+        """Return the windows from head to tail, by a forecast, or the whole range."""
         seen, params = self._histogram, self._params
         seen.forget(now_s)
         if seen.total and seen.out_of_bounds_share >= params.out_of_bounds_max:
@@ -109,11 +109,11 @@ class HybridHistogram:
         return Windows(seen.head_s(params.head) * early, seen.tail_s(params.tail) * late)
 
     def to_dict(self) -> dict[str, Any]:
-        """The histogram and the latest idle times."""
+        """Return the histogram and the latest idle times."""
         return {"histogram": self._histogram.to_dict(), "series": self._series.to_dict()}
 
     def absorb(self, data: Mapping[str, Any]) -> None:
-        """As `PrewarmPolicy.absorb`."""
+        """See `PrewarmPolicy.absorb`."""
         problems = Problems()
         _FORM(data, "", problems)
         problems.raise_if_any()

@@ -1,6 +1,6 @@
-"""How idle times are put into bins: even ones, or ones that grow with the idle time.
+"""Bins for idle times: of equal widths, or growing with the idle time.
 
-Pure arithmetic; nothing here counts.
+This is pure arithmetic; nothing is counted here.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["Bins"]
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Bins that share their edges; each holds its lower edge and not its upper one.
+    """Adjacent bins; each includes its lower edge and excludes its upper one.
 
     Attributes:
-        edges_s: Ascending from 0. What is not below the last is out of bounds.
+        edges_s: Edges in seconds, ascending from 0. Values from the last edge on are out of bounds.
 
     Raises:
-        ConfigError: edges that are not so, or fewer than two.
+        ConfigError: The edges are not ascending from 0, or fewer than two.
     """
 
     edges_s: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what is no partition."""
+        """Validate the edges."""
         edges = self.edges_s
         ascending = all(low < high for low, high in itertools.pairwise(edges))
         if len(edges) > 1 and edges[0] == 0 and ascending and edges[-1] < math.inf:
@@ -44,12 +44,12 @@ class Bins:
 
     @classmethod
     def even(cls, width_s: float, range_s: float) -> Self:
-        """Bins of one width, as many as it takes to reach ``range_s``."""
+        """Return bins of equal width, as many as are needed to reach ``range_s``."""
         return cls(tuple(width_s * index for index in range(math.ceil(range_s / width_s) + 1)))
 
     @classmethod
     def growing(cls, first_s: float, ratio: float, range_s: float) -> Self:
-        """Bins each ``ratio`` times as far as the one before: a relative precision for all."""
+        """Return bins whose edges grow by the factor ``ratio``, for equal relative precision."""
         edges = [0.0, first_s]
         while edges[-1] < range_s:
             edges.append(edges[-1] * ratio)
@@ -59,5 +59,5 @@ class Bins:
         return len(self.edges_s) - 1
 
     def index(self, idle_s: float) -> int:
-        """The bin that holds ``idle_s``; the number of bins if it is out of bounds."""
+        """Return the index of the bin of ``idle_s``; the number of bins if it is out of bounds."""
         return max(0, bisect_right(self.edges_s, idle_s) - 1)

@@ -1,11 +1,11 @@
-"""A histogram of idle times, of all time or of a sliding window, that persists and merges.
+"""A histogram of idle times, of all time or of a sliding window, that can be saved and merged.
 
-The window is a ring of smaller histograms, one for each slice of time; what has left the window is
-forgotten slice by slice, so that memory is bounded by slices times bins whatever the traffic. A
-slice holds nothing for empty bins. Slices lie on the one axis of time that ``now_s`` is on, so
-those of two replicas fall together, and merging adds them up: in any order the sum is the same.
+The window is a ring of smaller histograms, one for each slice of time; old counts leave the window
+slice by slice, so memory is bounded by slices times bins whatever the traffic. A slice stores
+nothing for empty bins. Slices are aligned to the time axis of ``now_s``, so those of two replicas
+coincide, and merging adds them up: the sum is the same in any order.
 
-Counts are whole numbers throughout; nothing drifts, however long it runs.
+Counts are whole numbers throughout, so there is no drift, however long it runs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class IdleHistogram:
     """Counts of idle times by bin.
 
     Args:
-        bins: Where to count; what is beyond them is counted as out of bounds.
-        window_s: Idle times that ended longer ago are forgotten; None remembers all.
+        bins: Bins to count in; idle times beyond them are counted as out of bounds.
+        window_s: Idle times that ended longer ago are dropped; None keeps all.
     """
 
     def __init__(self, bins: Bins, window_s: float | None = None) -> None:
@@ -58,38 +58,38 @@ class IdleHistogram:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Idle times in each bin, and last those out of bounds."""
+        """Number of idle times in each bin; the last is the number out of bounds."""
         return tuple(self._counts)
 
     @property
     def total(self) -> int:
-        """Idle times in all."""
+        """Total number of idle times."""
         return self._total
 
     @property
     def in_bounds(self) -> int:
-        """Idle times that are in a bin."""
+        """Number of idle times that are in a bin."""
         return self._total - self._counts[-1]
 
     @property
     def out_of_bounds_share(self) -> float:
-        """Share of the idle times that is in no bin; 0 where there are none at all."""
+        """Share of the idle times that are in no bin; 0 if there are no idle times."""
         return self._counts[-1] / self._total if self._total else 0.0
 
     @property
     def variation(self) -> float:
-        """Coefficient of variation of the bins' counts: 0 where all are alike, or empty."""
+        """Coefficient of variation of the bins' counts; 0 if all are equal, or empty."""
         mean = self.in_bounds / len(self.bins)
         if mean == 0:
             return 0.0
         return math.sqrt(max(0.0, self._squares / len(self.bins) - mean * mean)) / mean
 
     def head_s(self, share: float) -> float:
-        """The lower edge of the bin with that quantile of what is in bounds (not empty)."""
+        """Return the lower edge of the bin with that quantile; some idle time must be in bounds."""
         return self.bins.edges_s[self._quantile_bin(share)]
 
     def tail_s(self, share: float) -> float:
-        """The upper edge of the bin with that quantile of what is in bounds (not empty)."""
+        """Return the upper edge of the bin with that quantile; some idle time must be in bounds."""
         return self.bins.edges_s[self._quantile_bin(share) + 1]
 
     def add(self, idle_s: float, now_s: float) -> None:
@@ -98,11 +98,11 @@ class IdleHistogram:
         self._drop_outdated()
 
     def forget(self, now_s: float) -> None:
-        """Leave out what has left the window by ``now_s``."""
+        """Drop the counts that have left the window by ``now_s``."""
         self._drop_before(self._slice_of(now_s) - _SLICES + 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """The histogram as plain lists and dictionaries; equal histograms have equal forms."""
+        """Return plain lists and dictionaries; equal histograms have equal ones."""
         slices = {
             str(number): {str(index): count for index, count in sorted(counts.items())}
             for number, counts in sorted(self._slices.items())
@@ -110,10 +110,10 @@ class IdleHistogram:
         return {"edges_s": list(self.bins.edges_s), "window_s": self.window_s, "slices": slices}
 
     def read(self, data: object) -> IdleHistogram:
-        """One of the same bins and window, from what its `to_dict` has written.
+        """Return a histogram with the same bins and window, from the result of its `to_dict`.
 
         Raises:
-            ConfigError: it is no such form, or of other bins or another window.
+            ConfigError: The data is malformed, or has other bins or another window.
         """
         found = IdleHistogram(self.bins, self.window_s)
         for number, counts in self._checked(data).items():
@@ -121,7 +121,7 @@ class IdleHistogram:
         return found
 
     def merge(self, other: IdleHistogram) -> None:
-        """Add what another one of the same bins and window has, less what is outdated by now."""
+        """Add the counts of a histogram with the same bins and window, except outdated ones."""
         for number, counts in other._slices.items():
             self._add_slice(number, counts)
         self._drop_outdated()
@@ -183,5 +183,5 @@ class IdleHistogram:
 
 
 def _is_whole(key: str) -> bool:
-    """Whether it is a whole number as `str` writes one: two spellings would be two keys."""
+    """Return whether a key is a whole number as `str` writes it, so that keys are unique."""
     return re.fullmatch(r"0|-?[1-9][0-9]{0,17}", key) is not None

@@ -1,11 +1,10 @@
-"""The latest idle times in order, and what the next one will be: where a histogram does not reach.
+"""The latest idle times in order, and a forecast of the next one, for those beyond a histogram.
 
-The forecast is a first-order autoregression, ARIMA(1,0,0), fitted by moments: the mean, and from
-there as much of the latest deviation as idle times have kept from one to the next. With a handful
-of idle times of many hours each there is nothing to fit a higher order to, and what such functions
-do is caught: a timer (no deviation), work days and week-ends or two timers (deviations that
-alternate), a slow drift (deviations that stay), and none of it (the mean). Moments keep the
-coefficient between -1 and 1, so the forecast cannot run away.
+The forecast is a first-order autoregression, ARIMA(1,0,0), fitted by moments: the mean, plus the
+latest deviation times the lag-1 autocorrelation. A few idle times of many hours each do not support
+a higher order, and typical patterns are covered: a timer (no deviation), work days and weekends or
+two timers (deviations that alternate), a slow drift (deviations that stay), and none of these (the
+mean). Fitting by moments keeps the coefficient between -1 and 1, so the forecast cannot diverge.
 """
 
 from __future__ import annotations
@@ -27,17 +26,20 @@ _FORM = rules.each(rules.each(rules.number("a number of seconds", lambda _: True
 
 
 class IdleSeries:
-    """The latest few idle times, each with the time at which it ended."""
+    """The latest idle times, each with the time at which it ended."""
 
     def __init__(self) -> None:
         self._ended: list[tuple[float, float]] = []
 
     def add(self, idle_s: float, now_s: float) -> None:
-        """One that ended at ``now_s``."""
+        """Add an idle time that ended at ``now_s``."""
         self._keep([*self._ended, (now_s, idle_s)])
 
     def forecast(self) -> float:
-        """The next idle time in seconds, within the range of the latest ones (there is one)."""
+        """Return the forecast idle time in seconds, within the range of the latest ones.
+
+        At least one idle time is required.
+        """
         idle = [idle_s for _, idle_s in self._ended]
         mean = sum(idle) / len(idle)
         deviations = [idle_s - mean for idle_s in idle]
@@ -47,22 +49,22 @@ class IdleSeries:
         return min(max(mean + kept * deviations[-1], min(idle)), max(idle))
 
     def to_dict(self) -> list[list[float]]:
-        """Pairs of when an idle time ended and how long it was."""
+        """Return pairs of the end and the length of each idle time."""
         return [list(pair) for pair in self._ended]
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Read what `to_dict` has written.
+        """Return a series from the result of `to_dict`.
 
         Raises:
-            ConfigError: it is no such form.
+            ConfigError: The data is malformed.
         """
         found = cls()
         found._keep(_pairs(data))
         return found
 
     def merge(self, other: IdleSeries) -> None:
-        """Take in another series; the latest of both stay."""
+        """Merge another series into this one, keeping the latest of both."""
         self._keep([*self._ended, *other._ended])
 
     def _keep(self, ended: Sequence[tuple[float, float]]) -> None:

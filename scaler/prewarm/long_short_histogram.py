@@ -1,13 +1,13 @@
 """The long-short term histogram of INFless (ASPLOS'22, section 3.5).
 
 Two histograms of idle times, of the last day and of the last hour. The windows are weighted means
-of what the two say: ``gamma L + (1 - gamma) S`` for the head and for the tail, gamma = 0.5.
+of both: ``gamma L + (1 - gamma) S`` for the head and for the tail, gamma = 0.5.
 
-Of the hybrid histogram policy (ATC'20) it keeps the bins, the percentiles and the margins. Where
-INFless says nothing: if the short histogram is empty the long one decides alone; if both are, an
-instance stays for the whole range. The 99th percentile of three idle times is no more than their
-largest: with few requests an hour the short histogram lets go too early, and ``short_least`` takes
-its say from it.
+It takes the bins, the percentiles and the margins from the hybrid histogram policy (ATC'20). For
+cases that INFless leaves open: if the short histogram is empty, the long one decides alone; if both
+are, an instance stays for the whole range. The 99th percentile of three idle times is no more than
+their largest: with few requests per hour the short histogram releases instances too early, and
+``short_least`` disregards it then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORM = rules.record(
 
 
 class LongShortHistogram:
-    """Head and tail of the last day's and the last hour's idle times, weighted (INFless)."""
+    """Weighted head and tail of the last day's and the last hour's idle times (INFless)."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -62,10 +62,10 @@ class LongShortHistogram:
         margin: float = 0.1
 
         def __post_init__(self) -> None:
-            """Refuse what can never work.
+            """Validate the parameters.
 
             Raises:
-                ConfigError: everything that is out of its range.
+                ConfigError: Some parameters are out of range.
             """
             problems = Problems()
             if not 0 < self.bin_s <= self.range_s < math.inf:
@@ -88,12 +88,12 @@ class LongShortHistogram:
         self._short = IdleHistogram(bins, params.short_s)
 
     def observe(self, idle_s: float, now_s: float) -> None:
-        """Count it in both."""
+        """Count the idle time in both histograms."""
         self._long.add(idle_s, now_s)
         self._short.add(idle_s, now_s)
 
     def windows(self, now_s: float) -> Windows:
-        """The weighted mean of what both say."""
+        """Return the weighted mean of the windows of both histograms."""
         self._long.forget(now_s)
         self._short.forget(now_s)
         params = self._params
@@ -107,11 +107,11 @@ class LongShortHistogram:
         return Windows(head_s * (1 - params.margin), tail_s * (1 + params.margin))
 
     def to_dict(self) -> dict[str, Any]:
-        """Both histograms."""
+        """Return both histograms."""
         return {"long": self._long.to_dict(), "short": self._short.to_dict()}
 
     def absorb(self, data: Mapping[str, Any]) -> None:
-        """As `PrewarmPolicy.absorb`."""
+        """See `PrewarmPolicy.absorb`."""
         problems = Problems()
         _FORM(data, "", problems)
         problems.raise_if_any()

@@ -1,8 +1,9 @@
-"""What a prewarm policy would have done on given arrivals: cold starts against idle time.
+"""Replays given arrivals with a prewarm policy: cold starts versus idle time.
 
-One instance that serves all requests at once, loads in no time, and is there or not: the windows of
-the policy and nothing else decide. Requests that come while one executes end no idle time; they
-are found for all arrivals together, so the policy is asked once per idle time and not per request.
+The model is one instance that serves all requests concurrently and loads instantly; whether it is
+loaded depends only on the windows of the policy. Requests that arrive during an execution end no
+idle time; they are found for all arrivals at once, so the policy is called once per idle time and
+not per request.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ __all__ = ["Replayed", "replay", "replay_idle"]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """An outcome; several add up.
+    """An outcome; outcomes can be added.
 
     Attributes:
-        requests: All of them.
-        cold_starts: Those that found no instance, the first of all included.
-        idle_s: Seconds that an instance was there and nothing executed, up to the last request.
-        loads: Times an instance was loaded, for a request or ahead of one.
+        requests: Number of requests.
+        cold_starts: Number of requests that found no instance, including the first of all.
+        idle_s: Seconds that an instance was loaded and idle, up to the last request.
+        loads: Number of times an instance was loaded, for a request or ahead of one.
     """
 
     requests: int = 0
@@ -37,7 +38,7 @@ class Replayed:
 
     @property
     def cold_start_ratio(self) -> float:
-        """Cold starts among the requests; 0 without any."""
+        """Share of the requests that were cold starts; 0 if there are no requests."""
         return self.cold_starts / self.requests if self.requests else 0.0
 
     def __add__(self, other: Replayed) -> Replayed:
@@ -50,7 +51,7 @@ class Replayed:
 
 
 def replay(arrivals_s: Times, policy: PrewarmPolicy, exec_s: float = 0.0) -> Replayed:
-    """Let requests arrive at ascending times; each executes for ``exec_s``."""
+    """Replay requests that arrive at ascending times and execute for ``exec_s`` each."""
     if len(arrivals_s) == 0:
         return Replayed()
     idle_s = np.diff(arrivals_s) - exec_s
@@ -60,13 +61,13 @@ def replay(arrivals_s: Times, policy: PrewarmPolicy, exec_s: float = 0.0) -> Rep
 
 
 def replay_idle(idle_s: Times, ended_s: Times, begin_s: float, policy: PrewarmPolicy) -> Replayed:
-    """The same for idle times, and the times at which they ended; the first request was before.
+    """Replay idle times and the times at which they ended, after a first request.
 
     Args:
-        idle_s: Each above 0.
-        ended_s: When each was ended by a request, ascending.
-        begin_s: When the first request came, which is cold always.
-        policy: What it has learned before, it uses.
+        idle_s: Idle times, each above 0.
+        ended_s: Time of the request that ended each, ascending.
+        begin_s: Time of the first request, which is always cold.
+        policy: The policy; what it has learned before is used.
     """
     prewarm_s, keep_alive_s = np.empty(len(idle_s)), np.empty(len(idle_s))
     now_s = begin_s

@@ -1,1 +1,1 @@
-"""Scenarios, from which planning and simulation start, and their files."""
+"""Scenarios, the inputs of planning and simulation, and their files."""

@@ -1,6 +1,6 @@
-"""Scenarios: the load, models, prices and servers that planning and simulation start from.
+"""Scenarios: the load, models, prices and servers for planning and simulation.
 
-How they are written in files is not known here: see `scenario_file`.
+Their file format is defined elsewhere: see `scenario_file`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class App:
     """An application that sends requests to a function.
 
     Attributes:
-        name: As in ``X-Carpool-App``.
-        slo_s: Its latency objective; the function's unless it has its own.
-        arrivals: When its requests arrive.
-        accuracy: The least accuracy of its answers, where the model has variants.
+        name: Its name, as in ``X-Carpool-App``.
+        slo_s: Its latency objective; by default the function's.
+        arrivals: Arrival process of its requests.
+        accuracy: Minimum accuracy of its responses, if the model has variants.
     """
 
     name: str
@@ -42,15 +42,15 @@ class Function:
     """A function and its load.
 
     Attributes:
-        name: As the user calls it.
-        model_name: Its model in `Scenario.models`.
-        model: How long its batches take.
+        name: Name of the function.
+        model_name: Key of its model in `Scenario.models`.
+        model: Its latency model.
         slo_s: Latency objective of a request.
         percentile: Share of requests that must meet it.
         max_batch: Maximum number of requests in a batch.
         apps: The applications that call it.
         executor: How a batch runs: ``graph``, as a whole, or ``lazy``, stage by stage.
-        stages: How many of those its model has.
+        stages: Number of stages of its model.
     """
 
     name: str
@@ -66,17 +66,17 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What runs where, and what comes.
+    """Functions and their load, with the servers, prices and settings to run them with.
 
     Attributes:
-        path: Where it was read.
-        nodes: The servers; none means that there are always enough.
+        path: Path of the file that it was read from.
+        nodes: The servers; if empty, capacity is unlimited.
         prices: Prices and the name of the billing rule.
         models: Latency models by name.
-        functions: What runs.
+        functions: The functions.
         policies: Parameters by policy.
-        horizon_s: How long a simulation lasts.
-        seed: What its random numbers begin with.
+        horizon_s: Duration of a simulation.
+        seed: Seed of its random numbers.
     """
 
     path: Path

@@ -1,8 +1,8 @@
-"""Scenario files: read, checked and built, with the files that they name.
+"""Reads, checks and builds scenarios from files, including the files that they name.
 
-Read strictly: unknown keys, missing files and ill-formed values are reported together, each with
-its line. Relative paths are relative to the scenario file. Which policies there are, and what
-parameters they take, is not known here.
+Parsing is strict: unknown keys, missing files and malformed values are reported together, each with
+its line. Relative paths are relative to the scenario file. Which policies exist, and what
+parameters they take, is checked elsewhere.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_scenario(path: Path) -> Scenario:
     A name without a folder may be that of a scenario that comes with Carpool, such as ``osvt``.
 
     Raises:
-        ConfigError: everything that is wrong with them, each with file and line.
+        ConfigError: All problems in them, each with file and line.
     """
     document = yaml_values.load(_found(path))
     document.check(SCENARIO)
@@ -64,7 +64,7 @@ def _found(path: Path) -> Path:
 
 
 class _Reader:
-    """Builds a scenario from a document of the right form; checks what no key can know alone."""
+    """Builds a scenario from a well-formed document, with checks that involve several keys."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -96,7 +96,7 @@ class _Reader:
     def _check_prices(
         self, prices: Prices, functions: Sequence[Function], nodes: Sequence[Node]
     ) -> None:
-        """Instances that cost something and others that cost nothing make no bill."""
+        """Refuse prices that are zero for some instances only."""
         with_gpus = not nodes or any(node.gpus for node in nodes)
         lacking = {
             name: function.name
@@ -203,7 +203,7 @@ class _Reader:
     def _check_accuracy(
         self, path: str, apps: Sequence[Mapping[str, Any]], model: LatencyModel
     ) -> None:
-        """Nobody may ask for what no variant gives, nor for anything where there are none."""
+        """Refuse accuracies higher than that of every variant, or without variants."""
         variants = model.variants if isinstance(model, VariantSet) else ()
         best = max([variant.accuracy for variant in variants], default=0.0)
         for index, app in enumerate(apps):
@@ -239,7 +239,7 @@ class _Reader:
 
 
 def _sizes(function: Function) -> Iterator[Resources]:
-    """What an instance may occupy."""
+    """Yield the possible sizes of an instance."""
     model = function.model
     names = [each.name for each in model.variants] if isinstance(model, VariantSet) else [""]
     for each in (model_of(model, name) for name in names):

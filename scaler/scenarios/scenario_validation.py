@@ -1,4 +1,4 @@
-"""The form of a scenario file: which keys there are and what each may hold. See `scenario_file`."""
+"""Schema of a scenario file: its keys and their valid values. See `scenario_file`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _record(*required: str, **fields: Rule) -> Rule:
 
 
 def _some(rule: Rule, what: str, unique: str = "") -> Rule:
-    """A list with at least one item."""
+    """Return a rule for a list with at least one item."""
     items = rules.each(rule, unique)
 
     def check(value: object, path: str, problems: Problems) -> None:
@@ -48,7 +48,7 @@ def _some(rule: Rule, what: str, unique: str = "") -> Rule:
 
 
 def _by_name(rule: Rule, what: str) -> Rule:
-    """A mapping of any names to what ``rule`` admits."""
+    """Return a rule for a mapping of names to values that ``rule`` accepts."""
 
     def check(value: object, path: str, problems: Problems) -> None:
         if not isinstance(value, dict):
@@ -61,7 +61,7 @@ def _by_name(rule: Rule, what: str) -> Rule:
 
 
 def _one_of(**kinds: Mapping[str, Rule]) -> Rule:
-    """A mapping with the key of exactly one kind, and what keys may stand beside it."""
+    """Return a rule for a mapping with the key of exactly one kind, and that kind's other keys."""
     every = {key: rule for fields in kinds.values() for key, rule in fields.items()}
     any_of_them = rules.record(every, frozenset())
     records = {kind: rules.record(fields, frozenset({kind})) for kind, fields in kinds.items()}
@@ -81,7 +81,7 @@ def _one_of(**kinds: Mapping[str, Rule]) -> Rule:
 
 
 def _pair(rule: Rule) -> Rule:
-    """A list of two."""
+    """Return a rule for a list of two items."""
 
     def check(value: object, path: str, problems: Problems) -> None:
         if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004  a pair
@@ -93,7 +93,7 @@ def _pair(rule: Rule) -> Rule:
 
 
 def _parameters(value: object, path: str, problems: Problems) -> None:
-    """What a policy's parameters may be is the policy's business."""
+    """Check that a policy's parameters are a mapping; the policy checks the rest."""
     if value is not None and not isinstance(value, dict):
         problems.add(path, str(value), "a mapping of the policy's parameters")
 

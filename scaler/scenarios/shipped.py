@@ -1,6 +1,6 @@
-"""Scenarios that come with Carpool, found by their names.
+"""Finds the scenarios that come with Carpool by their names.
 
-A wheel carries them as package data (``scaler/_scenarios``); a source tree has them in
+A wheel contains them as package data (``scaler/_scenarios``); a source tree has them in
 ``examples/scenarios``.
 """
 
@@ -15,17 +15,17 @@ _FOLDERS = (_PACKAGE / "_scenarios", _PACKAGE.parent / "examples" / "scenarios")
 
 
 def find(path: Path) -> Path:
-    """``path`` itself, or the shipped scenario of that name if there is no such file."""
+    """Return ``path`` itself, or the shipped scenario of that name if there is no such file."""
     return _found(path, f"{path.stem}.yaml")
 
 
 def find_file(path: Path) -> Path:
-    """``path`` itself, or the file of that name beside the shipped scenarios, as ``bursty.csv``."""
+    """Return ``path`` itself, or the file of that name beside the shipped scenarios."""
     return _found(path, path.name)
 
 
 def names() -> list[str]:
-    """What `find` knows by name."""
+    """Return the names that `find` knows."""
     return sorted({file.stem for folder in _FOLDERS for file in folder.glob("*.yaml")})
 
 

@@ -1,1 +1,1 @@
-"""What people and programs read of a scaler: Flask under gunicorn, over a snapshot of its state."""
+"""The read API and page of a scaler: Flask under gunicorn, over a snapshot of its state."""

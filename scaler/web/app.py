@@ -1,13 +1,13 @@
 """The scaler's read API and its page, as a Flask application over a snapshot.
 
-    GET  /v1/functions         every function in a line
-    GET  /v1/functions/NAME    one in full: load, plan, instances, decisions, troubles
+    GET  /v1/functions         summary of every function
+    GET  /v1/functions/NAME    details of one: load, plan, instances, decisions, problems
     GET  /v1/shadow            what another policy would have run meanwhile
-    GET  /v1/history/NAME      its last minutes, a sample a second (`scaler.dashboard`)
+    GET  /v1/history/NAME      its last minutes, a sample per second (`scaler.dashboard`)
     GET  /                     a page that shows all this
     GET  /metrics              for Prometheus
 
-It listens where only the scaler reaches it (`scaler.web.server`), which asks for credentials.
+It listens where only the scaler can reach it (`scaler.web.server`), which checks credentials.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DIGITS = 18  # of a sample's number in a request
 
 
 def create(folder: str) -> Flask:
-    """The application over the snapshot in a folder."""
+    """Return the application over the snapshot in a folder."""
     app, views = Flask(__name__, static_folder=None), _Views(Snapshot(Path(folder)))
     app.add_url_rule(FUNCTIONS, view_func=views.overview)
     app.add_url_rule(f"{FUNCTIONS}/<path:name>", view_func=views.whole)
@@ -53,7 +53,7 @@ def create(folder: str) -> Flask:
 
 
 class _Views:
-    """What is answered, by route."""
+    """Views of the snapshot, by route."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -96,7 +96,7 @@ class _Views:
 
 
 def _file(path: Path, content_type: str) -> Callable[[], Response]:
-    """A view that answers with a file of the page."""
+    """Return a view that serves a file of the page."""
     body = path.read_bytes()
     return lambda: Response(body, headers=dict(HEADERS), content_type=content_type)
 

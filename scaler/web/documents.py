@@ -1,7 +1,7 @@
-"""What is to be seen of a scaler, as documents by their paths; nothing here knows HTTP.
+"""The visible state of a scaler as documents; independent of HTTP.
 
-Documents are made when they are asked for, in the loop's process; values are copied, so that they
-can be written elsewhere while the loop continues.
+Documents are created on demand, in the loop's process; values are copied, so that they can be
+serialized elsewhere while the loop continues.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ UNLISTED = "unlisted"  # nobody can ask for it: it is no path
 
 
 class Documents:
-    """The scaler's functions as people see them.
+    """Creates documents about the scaler's functions.
 
     Args:
-        functions: What is shown.
-        planner: Have the shadow.
+        functions: The functions to show.
+        planner: Provides the shadow policy and advice.
         loop: Knows whether the gateway can be reached.
     """
 
@@ -37,14 +37,14 @@ class Documents:
         self._loop = loop
 
     def overview(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
-        """Every function in its line."""
+        """Return the summaries of all functions, with the scaler's problems and advice."""
         loop, others = self._loop, self._functions.troubles.values()
         unseen = loop.unreachable or self._functions.unlisted
         trouble = "; ".join(filter(None, [unseen, loop.unkept, *others]))
         return {"functions": lines, "trouble": trouble, "advice": self._planner.advice}
 
     def whole(self, controller: Controller, line: dict[str, Any]) -> dict[str, Any]:
-        """One function in full, which begins with its line."""
+        """Return the details of one function, starting with its summary."""
         now_s, reports = self._functions.now(), controller.reports
         given = controller.sidecar_config.plan
         rates = reports.rates.at(now_s)
@@ -71,12 +71,12 @@ class Documents:
         }
 
     def unlisted(self) -> str:
-        """Why a function that is not shown may be there all the same; empty: it is not."""
+        """Return why a function may exist although it is not shown; empty if it cannot."""
         why, unreachable = self._functions.unlisted, self._loop.unreachable
         return f"{why} ({unreachable})" if why and unreachable else why
 
     def shadow(self) -> dict[str, Any] | None:
-        """What the other policy would have held, beside what was held; None without one."""
+        """Return what the shadow policy would have run, beside what ran; None without one."""
         shadow = self._planner.shadow
         if shadow is None:
             return None
@@ -93,7 +93,7 @@ class Documents:
         }
 
     def line(self, controller: Controller) -> dict[str, Any]:
-        """What matters most of one function."""
+        """Return the summary of one function."""
         now_s, plan = self._functions.now(), controller.plan
         rates = controller.reports.rates.at(now_s)
         found = controller.present(now_s)
@@ -112,5 +112,5 @@ class Documents:
 
 
 def _number(value: float) -> float | None:
-    """A number, or null where it is none: JSON has no word for that."""
+    """Return the number, or None for NaN, which JSON cannot express."""
     return value if value == value else None  # noqa: PLR0124

@@ -1,4 +1,4 @@
-"""How gunicorn is run beneath a scaler; its own name for each setting."""
+"""Settings of the gunicorn that a scaler runs, under gunicorn's own names."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SCALER = os.getppid()
 
 
 def post_fork(_server: object, _worker: object) -> None:
-    """A worker, which has nothing to lose, ends with the process that has started it."""
+    """Let a worker, which has nothing to lose, end with the process that started it."""
     tell_on_parent_death(signal.SIGKILL)
 
 
 def on_exit(server: Any) -> None:  # noqa: ANN401  gunicorn's own
-    """The folder of a scaler that was killed goes too; one that still runs needs it again."""
+    """Remove the folder if the scaler was killed; one that still runs needs it again."""
     if os.getppid() != _SCALER:
         shutil.rmtree(server.cfg.worker_tmp_dir, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Publishes the loop's state when it is read: once a second, and when there are other functions.
+"""Publishes the loop's state when it is read: once per second, and when the functions change.
 
-So the loop's process does the same little whether one reader asks or a thousand do: a round over
+So the loop's process does the same small amount of work for one reader or a thousand: a round over
 its functions, between which sidecars are answered, and then writing, in a thread.
 """
 
@@ -33,12 +33,12 @@ class Publisher:
     """Writes snapshots.
 
     Args:
-        functions: What there is.
-        documents: What is to be seen of them.
-        sampler: Has their past.
-        tally: Counts.
-        snapshot: Where it is written.
-        every_s: No two begin within such a time while functions neither come nor go.
+        functions: The scaler's functions.
+        documents: Creates the documents about them.
+        sampler: Provides their past samples.
+        tally: Provides the metrics.
+        snapshot: The file to write to.
+        every_s: Minimum interval between snapshots while the functions stay the same.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Publisher:
         self._told: dict[str, tuple[History, int]] = {}
 
     async def fresh(self) -> None:
-        """Return when there is a snapshot of the same functions, and no older than a second."""
+        """Wait until there is a snapshot of the same functions that is at most a second old."""
         listings = self._functions.listings
         if self._round and not self._round.done() and self._listings < listings:
             await asyncio.wait([self._round])  # what has come since is not in it

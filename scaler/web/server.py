@@ -1,4 +1,4 @@
-"""gunicorn in its own process, kept running; and what hands requests on to it.
+"""Runs gunicorn in its own process and restarts it, and forwards requests to it.
 
 It listens on a Unix socket in a folder that only the scaler's user can enter, and ends with the
 scaler, however that ends.
@@ -43,7 +43,7 @@ _NOT_PASSED = frozenset(("connection", "content-length", "content-type", "date",
 
 
 def socket_of(folder: Path) -> str:
-    """Where the process of a folder listens."""
+    """Return the address at which the process of a folder listens."""
     return f"unix:{folder / 'http'}"
 
 
@@ -51,7 +51,7 @@ class WebProcess:
     """Keeps gunicorn running.
 
     Args:
-        folder: Has the snapshot, and the socket.
+        folder: Folder of the snapshot and the socket.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -62,23 +62,23 @@ class WebProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs; 0 while none does."""
+        """Process id of the running gunicorn; 0 if it does not run."""
         return self._process.pid
 
     async def start(self) -> None:
-        """Start it, and again whenever it ends.
+        """Start gunicorn, and restart it whenever it ends.
 
         Raises:
-            ConfigError: it cannot be started at all.
+            ConfigError: It cannot be started at all.
         """
         await self._supervisor.start_until(self._started)
 
     async def stop(self) -> None:
-        """End it cleanly, or else at once."""
+        """Stop gunicorn gracefully, or kill it after a grace period."""
         await self._supervisor.stop(_GRACE_S)
 
     async def _run(self) -> str:
-        """One run, from its start to its end; its outcome."""
+        """Run gunicorn once until it ends, and return the outcome."""
         try:
             await self._process.start(self._command())
         except OSError as error:
@@ -104,11 +104,11 @@ class WebProcess:
 
 
 class Readers:
-    """Hands reading requests on, when there is a fresh snapshot.
+    """Forwards read requests once there is a fresh snapshot.
 
     Args:
-        address: Where the application listens.
-        publisher: Sees to snapshots.
+        address: Address at which the application listens.
+        publisher: Keeps the snapshot fresh.
     """
 
     def __init__(self, address: str, publisher: Publisher) -> None:
@@ -117,7 +117,7 @@ class Readers:
         self._tasks = TaskSet()
 
     def pass_on(self, exchange: Exchange, *, needs_snapshot: bool = True) -> None:
-        """Answer with what the application does; no header of the request goes there."""
+        """Reply with the application's response; headers of the request are not forwarded."""
         task = self._tasks.start(self._answer(exchange, needs_snapshot=needs_snapshot))
         exchange.on_gone = task.cancel
 

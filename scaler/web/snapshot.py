@@ -1,7 +1,7 @@
-"""The loop's state as it was at one moment, in a file: the loop's process writes, others read.
+"""A snapshot of the loop's state in a file: the loop's process writes it, others read it.
 
-Readers never wait for the writer nor it for them (SQLite's write-ahead log). Documents are replaced
-as a whole, samples of functions' past are added to.
+Readers and the writer never wait for each other (SQLite's write-ahead log). Documents are replaced
+as a whole; samples of the functions' past are appended.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WAIT_S = 5.0
 
 
 class PastSamples(NamedTuple):
-    """What has come to the samples of one function.
+    """New samples of one function.
 
     Attributes:
-        name: Of the function.
-        first: The oldest sample that is kept.
+        name: Name of the function.
+        first: Number of the oldest sample that is kept.
         new: Samples by number, in JSON.
     """
 
@@ -42,13 +42,13 @@ class PastSamples(NamedTuple):
 
 
 class Snapshot:
-    """The file in a folder that only its user can read."""
+    """The snapshot file in a folder that only its user can read."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
 
     def publish(self, documents: Mapping[str, bytes], pasts: Iterable[PastSamples]) -> None:
-        """Replace all documents, and bring the samples up to date; of others nothing is left."""
+        """Replace all documents and update the samples; those of other functions are deleted."""
         with closing(self._open()) as file, file:
             file.execute("DELETE FROM documents")
             file.executemany("INSERT INTO documents VALUES (?, ?)", documents.items())
@@ -64,26 +64,26 @@ class Snapshot:
             file.executemany("DELETE FROM samples WHERE name = ?", gone)
 
     def forget(self, name: str) -> None:
-        """Leave out the samples of a function, which counts again."""
+        """Delete the samples of a function, whose numbering starts again."""
         with closing(self._open()) as file, file:
             file.execute("DELETE FROM samples WHERE name = ?", (name,))
 
     def document(self, path: str) -> bytes | None:
-        """The document of a path; None if there is none."""
+        """Return the document of a path; None if there is none."""
         with closing(self._open()) as file:
             query = "SELECT body FROM documents WHERE path = ?"
             found = file.execute(query, (path,)).fetchone()
         return found[0] if found else None
 
     def paths(self, prefix: str) -> list[str]:
-        """What follows a prefix in the paths of documents, in order."""
+        """Return the paths of documents that start with a prefix, without it, in order."""
         with closing(self._open()) as file:
             query = "SELECT path FROM documents WHERE substr(path, 1, ?) = ? ORDER BY path"
             found = file.execute(query, (len(prefix), prefix)).fetchall()
         return [path[len(prefix) :] for (path,) in found]
 
     def samples(self, name: str, after: int) -> list[orjson.Fragment]:
-        """A function's samples with higher numbers than that, the oldest first."""
+        """Return a function's samples with numbers higher than ``after``, oldest first."""
         with closing(self._open()) as file:
             query = "SELECT body FROM samples WHERE name = ? AND number > ? ORDER BY number"
             return [orjson.Fragment(body) for (body,) in file.execute(query, (name, after))]

@@ -1,4 +1,4 @@
-"""A batch policy with all its calls recorded, and the requests that it keeps."""
+"""A batch policy wrapper that records all calls and detects requests the policy retains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Call(NamedTuple):
 
 
 class _Payload:
-    """Lives as long as the request that it belongs to."""
+    """Payload that lives as long as its request."""
 
     __slots__ = ("__weakref__",)
 
@@ -38,7 +38,8 @@ class ObservedPolicy:
     """Passes the batcher's calls on to a policy, and checks what it returns.
 
     Raises:
-        Broken: from any method, if the policy raises, answers nonsense or changes a request.
+        Broken: from any method, if the policy raises, returns an invalid value or changes a
+            request.
     """
 
     def __init__(self, policy: BatchPolicy) -> None:
@@ -47,7 +48,7 @@ class ObservedPolicy:
         self._payloads: list[weakref.ref[_Payload]] = []
 
     def depart(self, request: Request) -> float:
-        """The latest departure time of ``request``."""
+        """Return the latest departure time of ``request``."""
         request.payload = payload = _Payload()
         self._payloads.append(weakref.ref(payload))
         about = repr(request)
@@ -60,7 +61,7 @@ class ObservedPolicy:
         return depart
 
     def decide(self, waiting: Waiting) -> Decision:
-        """How many may leave now."""
+        """Return how many items may leave now."""
         about = f"now={waiting.now}, count={waiting.count}, limit={waiting.limit}"
         requests = waiting.first(waiting.count)
         answer = self._asked("decide", about, self._policy.decide, waiting, requests)
@@ -76,7 +77,7 @@ class ObservedPolicy:
         self._asked("observe", repr(executed), self._policy.observe, executed, [])
 
     def check_same(self, other: ObservedPolicy) -> None:
-        """Check that both had the same calls and results; both were driven through one scenario."""
+        """Check that both policies, driven through one scenario, had the same calls and results."""
         for mine, others in zip(self._calls, other._calls, strict=False):
             if mine != others:
                 raise Broken(SAME, f"one called {mine}, the other {others}")
@@ -85,7 +86,7 @@ class ObservedPolicy:
             raise Broken(SAME, f"they were asked {counts} times")
 
     def check_forgotten(self) -> None:
-        """Check that the policy keeps no request: all have ended, and nothing else holds them."""
+        """Check that the policy keeps no reference to a request, as all requests have ended."""
         if any(payload() for payload in self._payloads):
             gc.collect()  # they may be part of a cycle
         kept = sum(payload() is not None for payload in self._payloads)

@@ -1,7 +1,7 @@
-"""The promises that hold of a sidecar under any batch policy, and their check after a drive.
+"""The promises that a sidecar keeps under any batch policy, and the check of them after a drive.
 
-The batcher keeps most of them by itself, whatever a policy says. They are checked all the same, as
-a policy is Python and can change what it should not.
+The batcher keeps most of them by itself, whatever a policy decides. They are checked all the same,
+because a policy is Python code and can change objects that it should not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROMISES = (SANE, READS, ONE_END, SIZES, DEADLINES, ORDER, LEAVES, SAME, FORGETS
 
 
 class Broken(Exception):
-    """A promise that was not kept, with what happened instead."""
+    """Raised when a promise was not kept; says what happened instead."""
 
     def __init__(self, promise: str, detail: str) -> None:
         super().__init__(detail)
@@ -49,14 +49,14 @@ def check_drive(
     batch_max: int,
     wait_max_s: float,
 ) -> None:
-    """Check how a drive ended.
+    """Check the result of a drive.
 
     Args:
-        arrived: how many requests came.
-        ends: how each ended.
+        arrived: number of requests that arrived.
+        ends: how each request ended.
         batches: every batch that ran.
-        batch_max: the largest that was allowed.
-        wait_max_s: longest time that a request may be kept waiting beside an idle instance.
+        batch_max: largest batch allowed.
+        wait_max_s: longest time that a request may wait while an instance is idle.
 
     Raises:
         Broken: the first promise found not to hold.

@@ -1,7 +1,7 @@
-"""Random scenarios for a batch policy, and shrinking one to what shows a fault.
+"""Random scenarios for a batch policy, and shrinking them to the part that shows a fault.
 
 A scenario is data: which requests arrive when, on which instances, and what the function does. A
-request of application ``fails`` fails alone, one of ``breaks`` breaks its batch, so that a scenario
+request of application ``fails`` fails alone, one of ``breaks`` breaks its batch, so a scenario
 keeps its meaning when arrivals are removed. What must hold is in `promises`.
 """
 
@@ -30,15 +30,15 @@ _STRAGGLER_S = 86_400.0  # after all others: none may wait for it
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a policy is driven through.
+    """Requests, instances and function behaviour that a policy is tested with.
 
     Attributes:
         arrivals: the requests, in order.
         instances: planned share of each instance.
-        batch_max, queue_max, shed: the batcher's limits.
-        base_s, per_item_s: what a batch costs.
-        slow_after: batches after which it costs ten times as much.
-        fault: how the batch of one that ``breaks`` fails.
+        batch_max, queue_max, shed: limits of the batcher.
+        base_s, per_item_s: execution time of a batch: the fixed part, and that of each item.
+        slow_after: number of batches after which execution takes ten times as long.
+        fault: how a batch with a request of ``breaks`` fails.
     """
 
     arrivals: tuple[Arrival, ...]
@@ -52,7 +52,7 @@ class Scenario:
     fault: Fault = Fault.ANSWERED
 
     def drive(self, policy: BatchPolicy) -> Drive:
-        """A fresh sidecar under ``policy``, with the function of this scenario behind it."""
+        """Return a new simulated sidecar with ``policy`` and this scenario's function."""
         ran = 0
 
         def exec_s(items: int) -> float:
@@ -77,7 +77,7 @@ class Scenario:
         )
 
     def __str__(self) -> str:
-        """As Python, defaults left out."""
+        """Return the scenario as Python source, without fields that have their defaults."""
         rows = "".join(f"\n    {_without_defaults(arrival)}," for arrival in self.arrivals)
         rest = "".join(
             f", {field.name}={value if isinstance(value, Fault) else repr(value)}"
@@ -95,7 +95,7 @@ def _without_defaults(arrival: Arrival) -> str:
 
 
 def random_scenario(seed: int) -> Scenario:
-    """The scenario of a seed; larger seeds give longer ones, up to a limit."""
+    """Return the scenario of a seed; larger seeds give longer ones, up to a limit."""
     random = Random(seed)  # noqa: S311 - it has to come out the same
     base_s = random.choice([1e-6, 0.002, 0.05, 0.5])
     batch_max = random.choice([1, 2, 5, 8, 32])
@@ -147,7 +147,7 @@ def _arrivals(random: Random, count: int, base_s: float, batch_max: int) -> tupl
 
 
 def shrunk(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
-    """``scenario`` without everything that is not needed for ``shows`` to hold."""
+    """Return ``scenario`` reduced to what is needed for ``shows`` to hold."""
     size = max(1, len(scenario.arrivals) // 2)
     while size:
         at = 0

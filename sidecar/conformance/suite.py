@@ -1,8 +1,8 @@
 """The conformance suite of batch policies (`carpool.testing.check_policy`).
 
-Random scenarios come first, the short ones before the long, each twice with two fresh policies; a
-scenario that breaks a promise is shrunk to what is needed to show it. Then comes a long run, in
-which memory may not grow. Whether a policy is good, or fast, is not judged.
+Random scenarios come first, short ones before long ones, each run twice with two fresh policies; a
+scenario that breaks a promise is shrunk to what is needed to show it. A long run follows, in which
+memory must not grow. The suite does not judge whether a policy is good or fast.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_policy(
     scenarios: int,
     wait_max_s: float,
 ) -> Report:
-    """What `carpool.testing.check_policy` returns."""
+    """Run the suite on ``policy``, as `carpool.testing.check_policy` describes."""
     policy_class = plugins.resolve("batch", policy) if isinstance(policy, str) else policy
     name = policy if isinstance(policy, str) else policy.__qualname__
     requests = batches = 0
@@ -65,7 +65,7 @@ def check_policy(
 def _reduced(
     name: str, seed: int, broken: Broken, drive: Callable[[Scenario], object]
 ) -> BrokenPromise:
-    """The same promise, broken in the shrunk scenario."""
+    """Return the same broken promise, shown by the shrunk scenario."""
     seen = broken
 
     def shows(scenario: Scenario) -> bool:
@@ -83,7 +83,7 @@ def _reduced(
 
 
 def _driven_twice(scenario: Scenario, fresh: Callable[[], BatchPolicy], wait_max_s: float) -> int:
-    """Drive two policies through ``scenario``; the number of batches that one of them made."""
+    """Drive two policies through ``scenario``; return how many batches the first one made."""
     first, batches = _driven(scenario, fresh(), wait_max_s)
     first.check_forgotten()
     second, _ = _driven(scenario, fresh(), wait_max_s)
@@ -107,7 +107,7 @@ def _driven(
 
 
 def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float) -> None:
-    """Memory does not grow: what grows in three parts of a long run grows forever."""
+    """Check that memory does not grow in each of the last three parts of a long run."""
     drive = Scenario(()).drive(fresh())
     tracing = tracemalloc.is_tracing()
     if not tracing:
@@ -129,7 +129,7 @@ def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float
 
 
 def _steady(start: float, gap_s: float) -> Iterator[Arrival]:
-    """One part of the long run, by fours; every fourth has a key that never comes again."""
+    """Yield one part of the long run, four arrivals at a time; every fourth has a unique key."""
     for number in range(_LONG):
         at = start + gap_s * (1 + number // 4)
         yield Arrival(at, key="x" if number % 4 else f"only at {at}")

@@ -1,9 +1,9 @@
 """Shares batches between interactive and background requests that wait at the same time.
 
-Interactive requests leave first, and background requests take the places that are left. While both
-wait, the background gets its share by deficit round robin, so that it is slowed down and never
-starved. The deficit is counted over the whole queue, because requests of the two classes often have
-different compat keys.
+Interactive requests leave first, and background requests take the remaining places. While both
+wait, background requests get their share by deficit round robin, so that they are slowed down but
+never starved. The deficit is counted over the whole queue, because requests of the two classes
+often have different compat keys.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class BackgroundShare:
     """Keeps the deficit of background requests.
 
     Args:
-        share: least share of the items sent that are theirs while both classes wait.
+        share: least share of the items sent for background requests while both classes wait.
 
     Attributes:
         share: as given.
-        deficit: items that they have not had of their share, negative if they had more.
+        deficit: items missing from the background share; negative if it was exceeded.
     """
 
     __slots__ = ("deficit", "share")
@@ -38,7 +38,7 @@ class BackgroundShare:
     def interleave(
         self, interactive: Iterator[Request], background: Iterator[Request]
     ) -> Iterator[Request]:
-        """Requests of both classes in the order in which they leave together."""
+        """Yield the requests of both classes in the order in which they leave together."""
         deficit, share = self.deficit, self.share
         first, second = next(interactive, None), next(background, None)
         while first and second:
@@ -56,7 +56,7 @@ class BackgroundShare:
         yield from background
 
     def record(self, sent: list[Request]) -> None:
-        """Count a batch that leaves while both wait; at most one such batch is owed back."""
+        """Count a batch sent while both wait; background owes back at most one such batch."""
         items = sum([request.item_count for request in sent])
         background = sum([request.item_count for request in sent if request.background])
         self.deficit = max(self.deficit + self.share * items - background, -float(items))

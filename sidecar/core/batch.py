@@ -1,4 +1,4 @@
-"""A batch, why it closed or failed, and what a step of the batcher asks of the event loop."""
+"""A batch, the reasons why it closed or failed, and the actions that a batcher step requests."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class SplitBatch:
     """A batch that failed and was divided, and the outcomes of its requests.
 
     Attributes:
-        size: requests in it.
-        failed: how many of them have failed alone.
-        hung: how many of those by hanging.
-        answered: how many of them were answered well since, if that is counted.
+        size: number of requests in it.
+        failed: number of them that failed alone.
+        hung: number of those that failed by hanging.
+        answered: number of them answered successfully since, if that is counted.
     """
 
     size: int
@@ -60,7 +60,7 @@ class SplitBatch:
 
     @property
     def abandoned(self) -> bool:
-        """Whether so many requests have hung that the others are not tried."""
+        """Whether so many requests have hung that the remaining ones are not tried."""
         return self.hung >= _HANGS_MAX
 
 
@@ -73,17 +73,17 @@ class Batch:
         requests: the members, in the order in which they left the queue.
         item_count: items of all members.
         upstream: the instance that takes it.
-        instance_class: the class that the instance had when it was sent.
-        plan: version of the plan that it was sent under; None without one.
+        instance_class: the class that the instance had when the batch was sent.
+        plan: version of the plan under which it was sent; None without a plan.
         close_reason: why it closed.
         sent: when it was sent.
-        starts: when the instance was expected to begin with it.
-        expected_s: execution time that was expected of it; 0 while nothing is known.
+        starts: when the instance was expected to start executing it.
+        expected_s: expected execution time; 0 while nothing is known.
         attempt: how often its members have been sent together, from 1.
         split_from: the failed batch that it is a part of, if any.
-        deaths: instances that died before while they had its only member and nothing else.
-        blameless: the instance died or hung because of another batch that it held.
-        exec_s: from the moment the instance could begin with it to its answer.
+        deaths: instances that died earlier while they held only its single member.
+        blameless: whether the instance died or hung because of another batch that it held.
+        exec_s: time from when the instance could start it to its response.
     """
 
     id: int
@@ -104,14 +104,14 @@ class Batch:
 
 
 class GivenUp(NamedTuple):
-    """Requests that no instance will take: ``unsent`` never were with one, ``retried`` were."""
+    """Requests given up: ``unsent`` were never with an instance, ``retried`` were."""
 
     unsent: list[Request]
     retried: list[Request]
 
 
 class Actions(NamedTuple):
-    """What the event loop has to do after a step."""
+    """The actions that the event loop must take after a step."""
 
     send: list[Batch]
     expired: list[Request]

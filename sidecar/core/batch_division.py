@@ -3,29 +3,29 @@
 Theory of operation
 -------------------
 A batch that was answered with a failure is divided into halves, each sent again on its own, until
-the offender is alone: about ``2 log2(n)`` further batches, and every neighbour is answered. A batch
-whose instance died is divided into single requests at once, because every further death costs a
-restart, which is dearer than some short batches. A batch that never reached its instance is sent
-again whole: none of its requests is suspect.
+the offender is alone: about ``2 log2(n)`` further batches, and every other member is answered. A
+batch whose instance died is divided into single requests at once, because every further death costs
+a restart, which is more expensive than some short batches. A batch that never reached its instance
+is sent again whole: none of its requests is suspect.
 
-Instances are also killed for other reasons (memory, operators, a node that goes), and a death does
-not tell which. So a request is blamed only for the fourth death of an instance that had nothing
-else to do: where one batch in fifty is hit by such a kill, which is a machine in trouble, that
-wrongs one request in six million that was sent alone; blaming it for the second death would wrong
-one in 2500. An offender costs five restarts at most, the batch's included, and one whenever it
-comes again while it is quarantined.
+Instances are also killed for other reasons (memory, operators, a lost node), and a death does not
+tell which. So a request is blamed only for the fourth death of an instance that had nothing else to
+do. If one batch in fifty is hit by such a kill, which is a machine in trouble, this wrongly blames
+one in six million of the requests sent alone; blaming it for the second death would wrongly blame
+one in 2500. An offender costs five restarts at most, including that of the batch, and one each time
+it comes again while it is quarantined.
 
-A batch that hung is divided into single requests at once, too: its instance has to be restarted,
-and every further one that hangs costs as long again. So a request that hung alone is not tried once
-more, and after two of one batch the function is taken to hang whatever its input: the others of
-that batch fail, and for a while batches that hang are not divided. Of the members only those are
-sent again whose deadlines have not passed, which after a whole ``exec_timeout`` are few unless they
-have none.
+A batch that hung is also divided into single requests at once: its instance has to be restarted,
+and every further one that hangs costs as long again. So a request that hung alone is not retried,
+and after two of one batch the function is assumed to hang whatever its input: the other members of
+that batch fail, and for a while batches that hang are not divided. Only members whose deadlines
+have not passed are sent again; after a whole ``exec_timeout`` these are few unless they have no
+deadline.
 
 An offender that was found alone is quarantined by its fingerprint: for a while requests like it are
-sent alone, so that they harm no other. Where most members fail alone, with no answer between them,
-the function is broken rather than its input; dividing would then double the load for nothing, and
-is suspended.
+sent alone, so that they harm no other. If most members fail alone, with no successful response
+between them, the function is broken rather than its input; dividing would then double the load for
+nothing, and is suspended.
 
 This module decides; the batcher moves the requests.
 """
@@ -55,7 +55,7 @@ _ATTEMPTS_MAX = 5  # of a batch that never reached an instance
 
 
 class BatchDivision:
-    """Divides failed batches, and quarantines offenders that were found."""
+    """Divides failed batches, and quarantines the offenders found."""
 
     def __init__(self) -> None:
         self._quarantined_until: OrderedDict[Hashable, float] = OrderedDict()  # soonest over first
@@ -65,7 +65,7 @@ class BatchDivision:
     def divide(
         self, batch: Batch, members: list[Request], fault: Fault, now: float, *, quarantined: bool
     ) -> list[Retry]:
-        """What to send in place of a batch that failed; nothing: its members fail.
+        """Return what to send in place of a failed batch. Empty if its members fail.
 
         Args:
             batch: as it was sent. If others were in it, a member is not the offender yet, even
@@ -73,7 +73,7 @@ class BatchDivision:
             members: the members that still wait, in order.
             fault: how it failed.
             now: seconds, monotonic.
-            quarantined: the batch is one request alone, which is quarantined.
+            quarantined: whether the batch is a single request that is quarantined.
         """
         whole = Retry(members, batch.attempt + 1, batch.split_from, batch.deaths)
         if fault is Fault.UNSENT:
@@ -91,15 +91,15 @@ class BatchDivision:
         return [Retry(half, 1, split_from) for half in (members[:middle], members[middle:])]
 
     def function_answered(self) -> None:
-        """The function answered a batch: it is not broken."""
+        """Note that the function answered a batch, so it is not broken."""
         self._offenders_in_a_row = 0
 
     def failed_alone(
         self, fingerprint: Hashable, split_from: SplitBatch | None, fault: Fault, now: float
     ) -> None:
-        """An offender is found: quarantine it.
+        """Quarantine an offender that was found.
 
-        Where most requests of a divided batch are offenders, dividing is suspended for a while.
+        If most requests of a divided batch are offenders, dividing is suspended for a while.
         """
         self._quarantined_until[fingerprint] = now + QUARANTINE_S
         self._quarantined_until.move_to_end(fingerprint)
@@ -116,11 +116,11 @@ class BatchDivision:
                 self._suspended_until = now + QUARANTINE_S
 
     def any_quarantined(self, now: float) -> bool:
-        """Whether any request is quarantined; otherwise no body need be looked at."""
+        """Return whether any request is quarantined; if not, no body need be inspected."""
         while self._quarantined_until and next(iter(self._quarantined_until.values())) <= now:
             self._quarantined_until.popitem(last=False)
         return bool(self._quarantined_until)
 
     def is_quarantined(self, fingerprint: Hashable) -> bool:
-        """Whether a request with this fingerprint must be sent alone."""
+        """Return whether a request with this fingerprint must be sent alone."""
         return fingerprint in self._quarantined_until

@@ -2,19 +2,20 @@
 
 Theory of operation
 -------------------
-Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `changed`, `replan`, `drain`),
-each with the time. After any of them the event loop (`sidecar.runtime.batch_loop`) calls `step`,
+Events arrive as calls (`admit`, `cancel`, `finished`, `broken`, `changed`, `replan`, `drain`),
+each with the time. After each of them the event loop (`sidecar.runtime.batch_loop`) calls `step`,
 which returns what to do: batches to send, requests that expired. Between events it sleeps until
-`wake_at`. Besides, an operator may change what waits: `reroute`, `extend_deadlines`, `give_up`.
+`wake_at`. An operator may also change the waiting requests: `reroute`, `extend_deadlines`,
+`give_up`.
 
-A batch closes only when an instance is free to take it (`dispatch`), or, when it is full, behind a
-batch that runs. So a busy instance never causes a small batch. It closes for the first of these
+A batch closes only when an instance is free to take it (`dispatch`), or, if it is full, behind a
+running batch. So a busy instance never causes a small batch. It closes for the first of these
 reasons: it is as large as the policy wants, the departure time of a member has come, or the sidecar
 drains.
 
 A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); its
-requests leave again before those in the queue (`retry_queue`). When an arriving request will be
-answered is predicted in `admission.finish_predictor`.
+requests leave again before those in the queue (`retry_queue`). `admission.finish_predictor`
+predicts when an arriving request will be answered.
 
 Rules: only `step` makes batches; only transitions in the table of `request` happen; the same calls
 give the same actions.
@@ -58,12 +59,13 @@ class Batcher:
     Args:
         policy: decides departure times and batch sizes.
         batch_max: largest batch in items, whatever the policy says.
-        queue_max: most requests waiting, interactive and background ones counted apart.
+        queue_max: most requests waiting; interactive and background requests are counted
+            separately.
         background_share: least share of the items sent for background requests while others wait.
-        shedding: whether what is predicted to be late is refused.
+        shedding: decides whether requests predicted to be late are refused.
         batch_bytes_max: largest batch in bytes; a single larger request travels alone.
-        fingerprint: equal for requests that are alike, such as one that is sent again.
-        upstreams: keeps the instances, of which there are none yet.
+        fingerprint: returns equal values for similar requests, such as one that is sent again.
+        upstreams: keeps the instances; still empty.
 
     Attributes:
         upstreams: the instances.
@@ -105,21 +107,21 @@ class Batcher:
 
     @property
     def queued(self) -> int:
-        """Requests waiting."""
+        """Number of requests waiting."""
         return self._queue.request_count
 
     @property
     def in_flight(self) -> int:
-        """Batches in flight."""
+        """Number of batches in flight."""
         return len(self._in_flight)
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is in flight."""
+        """Whether no request waits and no batch is in flight."""
         return not (self._queue.request_count or self._retries or self._in_flight)
 
     def admit(self, request: Request, now: float) -> Refusal | None:
-        """Take a request in, or say why not."""
+        """Admit a request to the queue, or return why it is refused."""
         refusal = self.admission.refusal(request, now)
         if refusal:
             advance(request, State.REFUSED)
@@ -131,7 +133,7 @@ class Batcher:
         return None
 
     def cancel(self, request: Request) -> None:
-        """The caller has left; does nothing if the request has come to its end already."""
+        """Cancel a request whose caller has left; do nothing if the request has already ended."""
         if request.state in TERMINAL:
             return
         waiting = request.state is State.QUEUED
@@ -140,7 +142,7 @@ class Batcher:
             self._queue.discard(request)
 
     def step(self, now: float) -> Actions:
-        """Close every batch that may leave now; drop what has expired."""
+        """Close every batch that may leave now; drop expired requests."""
         actions = Actions([], self._queue.expire(now))
         if self._in_flight.silent:
             actions.expired.extend(self._in_flight.expire(now))
@@ -157,11 +159,11 @@ class Batcher:
 
     @property
     def has_full_batch(self) -> bool:
-        """Whether a full batch waits, and an instance for it, so that it pays to `step` at once."""
+        """Whether a full batch waits and an instance can take it, so that `step` is due at once."""
         return self._has_capacity and self._queue.item_count >= self._batch_max
 
     def wake_at(self, now: float) -> float:
-        """When `step` must be called again if nothing happens before; ``inf`` if never."""
+        """Return when `step` must be called again without further events; ``inf`` if never."""
         wake = self._in_flight.expires_at
         if not (self._queue.request_count or self._retries):
             return wake
@@ -175,13 +177,13 @@ class Batcher:
     def finished(
         self, batch: Batch, failed: Sequence[bool], now: float, *, offends: bool = False
     ) -> list[Request]:
-        """The instance answered ``batch``, item by item.
+        """Handle the response of an instance to ``batch``, item by item.
 
         Args:
             batch: as it was sent.
             failed: for each member, whether the function failed on it.
-            now: when the answer came.
-            offends: it is one request, and its answer is what a batch with it fails for.
+            now: when the response came.
+            offends: whether it is a single request whose response makes a batch with it fail.
 
         Returns:
             The members whose callers still wait, each now DONE or FAILED.
@@ -205,10 +207,10 @@ class Batcher:
         return waiting
 
     def broken(self, batch: Batch, fault: Fault, now: float) -> list[Request]:
-        """The instance failed ``batch`` as a whole; its members are sent again, or have failed.
+        """Handle the failure of ``batch`` as a whole: its members are retried, or fail.
 
         Returns:
-            The members to tell, now FAILED; the others will be in a later batch.
+            The members to report, now FAILED; the others will be in a later batch.
         """
         self._batch_returned(batch, now)
         upstream = batch.upstream
@@ -239,15 +241,15 @@ class Batcher:
         version: int | None = None,
         variant_router: VariantRouter | None = None,
     ) -> None:
-        """Continue under another plan, losing nothing.
+        """Continue under another plan without losing requests.
 
         Args:
-            policy: decides from now on, also for requests that wait.
-            routes: by application; ``*`` is every one without its own. Applications without any
-                go anywhere.
+            policy: decides from now on, also for waiting requests.
+            routes: by application; ``*`` is every application without its own. Applications without
+                any can use every instance.
             upstreams: the instances from now on; those that stay must be the same objects.
-            version: of the plan; batches carry it.
-            variant_router: chooses for requests with a demand; None: the plan has no variants.
+            version: version of the plan, recorded in batches.
+            variant_router: chooses for requests with a demand; None if the plan has no variants.
         """
         self.upstreams.keep(upstreams)
         for upstream in upstreams:
@@ -263,13 +265,13 @@ class Batcher:
         self._reroute_retries()
 
     def extend_deadlines(self, until: Callable[[Request], float]) -> None:
-        """No instance is left: waiting requests may be answered late, but not after ``until``."""
+        """Extend the deadlines of waiting requests to ``until``, as no instance is left."""
         for request in self._queue.clear():
             request.extend_deadline(until(request))
             self._enqueue(request)
 
     def give_up(self) -> GivenUp:
-        """The function cannot be started: fail whatever waits, and return it."""
+        """Fail and return all waiting requests, as the function cannot be started."""
         given_up = GivenUp(list(self._queue.clear()), self._retries.requests)
         for request in (*given_up.unsent, *given_up.retried):
             advance(request, State.FAILED)
@@ -277,15 +279,15 @@ class Batcher:
         return given_up
 
     def drain(self) -> None:
-        """From now on whatever waits leaves as soon as an instance is free, full or not."""
+        """Let waiting requests leave as soon as an instance is free, in full batches or not."""
         self._draining = True
 
     def mark_silent(self, upstream: Upstream, *, silent: bool) -> None:
-        """Note whether an instance is silent: requests that it holds expire while it is."""
+        """Record whether an instance is silent; requests that it holds expire while it is."""
         (self._in_flight.silent.add if silent else self._in_flight.silent.discard)(upstream)
 
     def changed(self) -> None:
-        """Note that an instance can be reached, cannot be reached any more, or is free."""
+        """Note that an instance became reachable, unreachable or free."""
         self.finish_predictor.invalidate()
         self._has_capacity = True
 
@@ -299,13 +301,13 @@ class Batcher:
         self._queue.push(request)
 
     def _reroute_retries(self) -> None:
-        """Route requests of failed batches as the current plan says."""
+        """Route requests of failed batches according to the current plan."""
         for request in self._retries.requests:
             request.route = self._routing.route(request)
         self._retries.split_by_route()
 
     def _close_next(self, now: float, actions: Actions) -> bool:
-        """Close one batch, if one may leave."""
+        """Close one batch if one may leave; return whether one did."""
         for group in self._queue.groups_in_order():
             route = group.route
             upstream = self.upstreams.next_free(route, now)
@@ -406,7 +408,7 @@ class Batcher:
     def _fail(
         self, batch: Batch, members: list[Request], fault: Fault, now: float
     ) -> list[Request]:
-        """Nothing is left to try for these: they have failed."""
+        """Fail ``members``, for which no retry is left, and return all requests that failed."""
         split_from = batch.split_from
         if len(batch.requests) == 1 and fault is not Fault.UNSENT:
             fingerprint = self._fingerprint(batch.requests[0])

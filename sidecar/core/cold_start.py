@@ -1,8 +1,8 @@
-"""Lets requests wait that arrive while the function has no instance, until one has started.
+"""Lets requests that arrive while the function has no instance wait until one has started.
 
-A start takes longer than most objectives: to hold it against requests would refuse every one that
-wakes a function. As at the gateway, they are answered when an instance is there, and count as late.
-A caller's own limit, ``X-Timeout``, still holds.
+A start takes longer than most objectives: applying the objective would refuse every request that
+wakes a function. As at the gateway, such requests are answered once an instance is ready, and count
+as late. A caller's own limit, ``X-Timeout``, still holds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ColdStart:
     """Extends the deadlines of requests while no instance can be reached.
 
     Args:
-        batcher: Has the requests that wait.
+        batcher: Holds the waiting requests.
         instances: Iterated whenever instances have changed.
-        timeout_s: How long the caller of a request waits.
+        timeout_s: Returns how long the caller of a request waits.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ColdStart:
         self._cold = True
 
     def instances_changed(self) -> None:
-        """Note that instances have come or gone."""
+        """Note that instances were added or removed, or came up or went down."""
         cold = not any(instance.up for instance in self._instances)
         if cold and not self._cold:
             self._batcher.extend_deadlines(self._until)

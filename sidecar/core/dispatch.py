@@ -5,18 +5,18 @@ Theory of operation
 Instances pull: a free instance takes a batch as soon as one may leave. A route says which classes
 of instances may take an application's requests, and in which proportion. Among the free instances
 the next batch goes to the class furthest behind its share (weighted deficit), and within the class
-to the instance that was sent the fewest items. So one instance's batch is filled before the next
-one's is begun, and the plan's proportions hold. A batch never waits for its proportion: where one
-class is busy and another is not, it goes to the free one.
+to the instance that was sent the fewest items. So the batch of one instance is filled before that
+of the next is started, and the plan's proportions hold. A batch never waits for its proportion: if
+one class is busy and another is not, it goes to the free one.
 
-An instance holds one batch. A second is pipelined behind it only when that is full and the function
-is fast, so that the gap between two batches is not lost; a batch is never made smaller for it. An
-instance that reports a concurrency above 1 forms batches itself: it is sent whatever waits, in as
-many batches as it takes.
+An instance holds one batch. A second is pipelined behind it only if it is full and the function is
+fast, so that the gap between two batches is not lost; a batch is never made smaller for it. An
+instance that reports a concurrency above 1 forms batches itself: it is sent all waiting requests,
+in as many batches as it takes.
 
 Outlier ejection: an instance that fails batch after batch while others do not is ejected. It gets
-no batch for a while, then one to prove itself. One that hangs is ejected at once. An instance that
-cannot be reached is another matter, and reported from outside (`up`); when it is back it was
+no batch for a while, then one on probation. An instance that hangs is ejected at once. An
+unreachable instance is handled separately, and reported from outside (`up`); when it is back it was
 restarted, and is not on probation.
 
 Addresses and connections belong to `sidecar.runtime`; this module only counts.
@@ -45,19 +45,19 @@ class Route:
     """The instances that may take some applications' requests.
 
     Attributes:
-        weights: planned share by class of instances; None: any instance.
-        items_sent: by class.
+        weights: planned share by class of instances; None if any instance may take them.
+        items_sent: items sent by class.
     """
 
     weights: Mapping[str, float] | None = None
     items_sent: dict[str, float] = field(default_factory=dict)
 
     def admits(self, upstream: Upstream) -> bool:
-        """Whether ``upstream`` may take this route's requests."""
+        """Return whether ``upstream`` may take this route's requests."""
         return self.weights is None or self.weights.get(upstream.instance_class, 0.0) > 0
 
     def precedence(self, upstream: Upstream) -> tuple[bool, float, float]:
-        """Sort key: the instance furthest behind its share first, overloaded ones last."""
+        """Return a sort key: the instance furthest behind its share first, overloaded ones last."""
         if self.weights is None:
             return upstream.overloaded, 0.0, upstream.items_sent
         name = upstream.instance_class
@@ -77,18 +77,18 @@ class Upstream:
         batch_max: largest batch that it takes, in items.
         instance_class: the plan's class that it belongs to; empty without a plan.
         up: whether it can be reached at all.
-        concurrency: batches that it works on at the same time, whatever their order.
-        exclusive: it gets no further batch before its batches are back, whatever its concurrency:
-            the next may kill it.
+        concurrency: batches that it executes at the same time, in any order.
+        exclusive: whether it gets no further batch before its batches are back, whatever its
+            concurrency, because the next may kill it.
         in_flight: batches that it holds.
         last_returned: when it last gave a batch back.
-        items_sent: in all batches.
-        exec_time: what is known of its execution times; shared by the instances of a class.
+        items_sent: items in all batches sent to it.
+        exec_time: model of its execution times; shared by the instances of a class.
         ejected_until: it gets no batch before this time.
-        overloaded: it gets a batch only where no other instance is free.
-        interfered: its neighbours slow it down; it gets no batch while other instances are well.
-        variant: of the model, where that has several.
-        pipelines: it may hold a second batch while it works on its first.
+        overloaded: it gets a batch only if no other instance is free.
+        interfered: slowed down by its neighbours; it gets no batch while other instances are well.
+        variant: variant of the model, if that has several.
+        pipelines: whether it may hold a second batch while it executes its first.
     """
 
     name: str
@@ -110,24 +110,24 @@ class Upstream:
     _ejections: int = 0
 
     def available(self, now: float) -> bool:
-        """Whether it may be sent batches at all."""
+        """Return whether it may be sent batches at all."""
         return self.up and self.ejected_until <= now and not self.interfered
 
     @property
     def free(self) -> bool:
-        """Whether it would begin with another batch now."""
+        """Whether it would start another batch now."""
         return self.in_flight < (1 if self.exclusive else self.concurrency)
 
     @property
     def pipelined(self) -> bool:
-        """Whether it may get a second batch behind its first: the gap between two would count."""
+        """Whether it may get a second batch behind its first, as a gap between them matters."""
         serial = self.pipelines and self.concurrency == 1 and self.exec_time.settled
         return serial and self.exec_time.mean(self.batch_max) < _FAST_S
 
     def batch_limit(self, queued_items: int) -> int:
-        """The largest batch to send it while so many items wait.
+        """Return the largest batch to send it while ``queued_items`` wait.
 
-        An instance that works on several batches gets small ones: each is answered when done.
+        An instance that executes several batches gets small ones: each is answered when done.
         """
         capacity = self.concurrency - self.in_flight
         return (
@@ -135,7 +135,7 @@ class Upstream:
         )
 
     def batch_sent(self, items: int, route: Route) -> None:
-        """Count a batch that it has just been sent."""
+        """Count a batch that was just sent to it."""
         self.in_flight += 1
         self.items_sent += items
         if route.weights is not None:
@@ -143,22 +143,25 @@ class Upstream:
             route.items_sent[name] = route.items_sent.get(name, 0.0) + items
 
     def succeeded(self) -> None:
-        """It answered a batch: earlier failures are forgotten."""
+        """Forget earlier failures, as it answered a batch."""
         self._failures = self._ejections = 0
 
     def failed(self, now: float, *, has_alternative: bool) -> None:
-        """It failed a batch as a whole; ``has_alternative``: others can continue without it."""
+        """Count a batch that it failed as a whole; eject it if failures repeat.
+
+        It is ejected only if ``has_alternative``, so that others can continue without it.
+        """
         self._failures += 1
         if self._failures >= _FAILURES_MAX and has_alternative:
             self._eject(now)
 
     def hung(self, now: float) -> None:
-        """It did not answer a batch in time, and may well be busy with it still."""
+        """Eject it, as it did not answer a batch in time and may still be busy with it."""
         if self.ejected_until <= now:
             self._eject(now)
 
     def came_up(self) -> None:
-        """Note that it can be reached again."""
+        """Note that it can be reached again, and end its ejection."""
         self.up = True
         self.ejected_until = 0.0
 
@@ -180,17 +183,20 @@ class Upstreams:
         return iter(self._by_name.values())
 
     def add(self, upstream: Upstream) -> None:
-        """Add an instance, or replace the one of that name; it is credited the others' share."""
+        """Add an instance, or replace the one of that name.
+
+        Its count of items sent starts at the lowest count of the others.
+        """
         others = [other.items_sent for other in self if other.name != upstream.name]
         upstream.items_sent = min(others, default=0.0)
         self._by_name[upstream.name] = upstream
 
     def keep(self, upstreams: Collection[Upstream]) -> None:
-        """Send batches to no others; batches that those have in flight still come back."""
+        """Drop all other instances; batches that those have in flight still come back."""
         self._by_name = {u.name: u for u in self if u in upstreams}
 
     def next_free(self, route: Route, now: float) -> Upstream | None:
-        """The free instance that ``route`` admits and that comes first, or None."""
+        """Return the free instance of ``route`` with the highest precedence; None if none."""
         chosen: Upstream | None = None
         for upstream in self._by_name.values():
             if not (upstream.free and upstream.available(now) and route.admits(upstream)):
@@ -200,11 +206,11 @@ class Upstreams:
         return chosen
 
     def has_idle(self, now: float) -> bool:
-        """Whether any instance would begin with another batch now."""
+        """Return whether any instance would start another batch now."""
         return any(upstream.free and upstream.available(now) for upstream in self)
 
     def has_capacity(self, now: float) -> bool:
-        """Whether any instance would take a full batch now."""
+        """Return whether any instance would take a full batch now."""
         for upstream in self._by_name.values():
             batches_max = 2 if upstream.pipelined else upstream.concurrency
             if upstream.in_flight < batches_max and upstream.available(now):
@@ -212,7 +218,7 @@ class Upstreams:
         return False
 
     def next_to_pipeline(self, route: Route, queued_items: int, now: float) -> Upstream | None:
-        """A fast instance with one batch, for which the waiting items are another full one."""
+        """Return a fast instance with one batch if ``queued_items`` fill another; else None."""
         for upstream in self._by_name.values():
             if (
                 upstream.in_flight == 1
@@ -225,7 +231,7 @@ class Upstreams:
         return None
 
     def has_alternative(self, upstream: Upstream, now: float) -> bool:
-        """Whether another instance of its class could continue without ``upstream``."""
+        """Return whether another instance of its class could continue without ``upstream``."""
         return any(
             other is not upstream
             and other.instance_class == upstream.instance_class
@@ -234,6 +240,6 @@ class Upstreams:
         )
 
     def next_ejection_ends(self, now: float) -> float:
-        """When the next ejected instance is tried again; ``inf`` if none is ejected."""
+        """Return when the next ejected instance is tried again; ``inf`` if none is ejected."""
         times = [u.ejected_until for u in self if u.up and u.ejected_until > now]
         return min(times, default=float("inf"))

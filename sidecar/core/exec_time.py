@@ -4,9 +4,9 @@ The model is a line, ``base + per_item * size``, fitted by least squares with ex
 forgetting, plus a multiple of the mean absolute residual as a bound: serving times are close to
 linear in the batch (Clipper, NSDI'17, section 4.3.1; Nexus, SOSP'19, section 2.2), and a line can
 be extrapolated to sizes not seen yet. A single outlier (a page fault, a neighbour) is clipped, so
-that it moves the fit only if it keeps coming. If deviations of one sign add up (a one-sided
-cumulative sum on each side, Page 1954), the past no longer describes the function and most of it
-is forgotten at once.
+that it moves the fit only if it recurs. If deviations of one sign add up (a one-sided cumulative
+sum on each side, Page 1954), the past no longer describes the function and most of it is forgotten
+at once.
 
 Failed batches are not counted: how long a crash takes says nothing about a success.
 """
@@ -28,8 +28,8 @@ class ExecTime:
     """The execution time of a batch as a line over its size, with an error bound.
 
     Attributes:
-        drifts: how often the speed has changed for good.
-        has_settled: `settled` once was true: after a drift an estimate is better than none.
+        drifts: number of permanent changes in speed.
+        has_settled: whether `settled` was ever true; after a drift an estimate is better than none.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class ExecTime:
 
     @property
     def settled(self) -> bool:
-        """Whether enough was observed to give up requests by it: first batches are slow."""
+        """Whether enough was observed to give up requests based on it: first batches are slow."""
         return self._samples >= _SETTLED_SAMPLES
 
     def observe(self, size: int, exec_s: float) -> None:
@@ -81,18 +81,18 @@ class ExecTime:
         self._xy = _DECAY * self._xy + size * exec_s
 
     def line(self) -> tuple[float, float]:
-        """Base and per-item seconds of the fit; ``(0, 0)`` while nothing is known."""
+        """Return base and per-item seconds of the fit; ``(0, 0)`` while nothing is known."""
         if not self.known:
             return 0.0, 0.0
         base = max(0.0, self._fit(0))  # a rounding error may leave it a hair below
         return base, self._fit(1) - base
 
     def mean(self, size: int) -> float:
-        """Expected seconds for a batch of ``size``; 0 while nothing is known."""
+        """Return the expected seconds for a batch of ``size``; 0 while nothing is known."""
         return self._fit(size) if self.known else 0.0
 
     def bound(self, size: int) -> float:
-        """Seconds that a batch of ``size`` rarely exceeds; 0 while nothing is known."""
+        """Return the seconds that a batch of ``size`` rarely exceeds; 0 while nothing is known."""
         return self._fit(size) + _BOUND_RESIDUALS * self._residual if self.known else 0.0
 
     def _detect_drift(self, deviation: float, unit: float) -> None:

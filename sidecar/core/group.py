@@ -1,17 +1,17 @@
-"""A group: waiting requests that may share a batch, of one compat key and one route.
+"""A group: waiting requests of one compat key and one route, which may share a batch.
 
 Theory of operation
 -------------------
-A group is two first-in, first-out lanes: interactive requests, and background ones. A cancelled
-request stays in its lane and is skipped when its turn comes.
+A group has two first-in, first-out lanes: one for interactive and one for background requests. A
+cancelled request stays in its lane and is skipped when its turn comes.
 
 The earliest departure time and deadline are kept as lower bounds, updated on arrival and recomputed
 only when time reaches them, so that the common case (all due at once, or all deadlines equal) costs
-nothing. While later requests have later deadlines, as with one objective for all, expired ones are
-looked for at the head of a lane alone: under overload some expire all the time, and hundreds wait
+nothing. While later requests have later deadlines, as with one objective for all, expired requests
+are searched at the head of a lane only: under overload some expire all the time, and hundreds wait
 behind them.
 
-Other groups are not known here, nor when a batch is closed.
+A group knows nothing of other groups, nor of when a batch is closed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Group:
     """Requests of one compat key and route.
 
     Args:
-        background_share: between the two lanes, of this group and all others.
+        background_share: share between the two lanes, of this group and all others.
 
     Attributes:
-        request_count: how many wait.
-        item_count: how many items they carry together.
+        request_count: number of waiting requests.
+        item_count: number of items in them.
     """
 
     __slots__ = (
@@ -75,22 +75,22 @@ class Group:
         self.item_count += request.item_count
 
     def discard(self, request: Request) -> None:
-        """Count out ``request``, which is not QUEUED any more; it stays in its lane."""
+        """Subtract ``request``, no longer QUEUED, from the counts; it stays in its lane."""
         self.request_count -= 1
         self.item_count -= request.item_count
 
     @property
     def has_interactive(self) -> bool:
-        """Whether interactive requests are among those that wait."""
+        """Whether any waiting request is interactive."""
         return _head(self._interactive) is not None
 
     @property
     def route(self) -> Route:
-        """Where its requests may go."""
+        """Route of its requests."""
         return self.oldest().route
 
     def oldest(self) -> Request:
-        """The request that has waited longest; there must be one."""
+        """Return the request that has waited longest; there must be one."""
         oldest, background = _head(self._interactive), _head(self._background)
         if oldest is None or (background is not None and background.id < oldest.id):
             oldest = background
@@ -98,11 +98,11 @@ class Group:
         return oldest
 
     def first(self, items_max: int) -> list[Request]:
-        """The next requests with at most ``items_max`` items, in order; at least one."""
+        """Return the next requests with at most ``items_max`` items, in order; at least one."""
         return self._next(items_max, math.inf)
 
     def take(self, items_max: int, bytes_max: float = math.inf) -> list[Request]:
-        """Remove and return, as BATCHED, the next that fit in ``items_max`` and ``bytes_max``.
+        """Remove the next requests within ``items_max`` and ``bytes_max``; return them as BATCHED.
 
         At least one is taken, however large it is.
         """
@@ -114,7 +114,7 @@ class Group:
         return taken
 
     def departs_at(self, now: float) -> float:
-        """The earliest departure time: exact once it has come, else possibly too early."""
+        """Return the earliest departure time: exact once it has come, else possibly too early."""
         if self._departs_after <= now:
             if self.oldest().depart <= now:
                 return now
@@ -122,7 +122,7 @@ class Group:
         return self._departs_after
 
     def past_deadline(self, now: float) -> list[Request]:
-        """Requests whose deadline has passed."""
+        """Return the requests whose deadline has passed."""
         if not self._deadlines_in_order:
             return [request for request in self if request.deadline <= now]
         return [
@@ -133,12 +133,12 @@ class Group:
         ]
 
     def last_deadline(self) -> float:
-        """The deadline of the request that arrived last."""
+        """Return the later deadline of the last requests in the lanes; ``-inf`` if empty."""
         lanes = (self._interactive, self._background)
         return max([lane[-1].deadline for lane in lanes if lane], default=-math.inf)
 
     def first_deadline(self) -> float:
-        """The earliest deadline."""
+        """Return the earliest deadline; ``inf`` if no request waits."""
         if not self._deadlines_in_order:
             return min((request.deadline for request in self), default=math.inf)
         heads = (_head(self._interactive), _head(self._background))
@@ -170,7 +170,7 @@ class Group:
 
 
 def _head(lane: deque[Request]) -> Request | None:
-    """The first of ``lane`` that still waits, None if there is none."""
+    """Return the first request of ``lane`` that still waits; None if there is none."""
     while lane and lane[0].state is not State.QUEUED:
         lane.popleft()
     return lane[0] if lane else None

@@ -1,10 +1,10 @@
-"""Keeps the batches in flight: execution times, when instances will be free, what is to blame.
+"""Keeps the batches in flight: execution times, when instances will be free, and which to blame.
 
-An instance works through its batches in order. So a pipelined batch begins when the one before it
+An instance works through its batches in order. So a pipelined batch starts when the one before it
 has come back, and if the instance dies or hangs, only the first of its batches can be the cause.
-An instance with a concurrency above 1 has worked on each of them since it was sent, and any can be
-the cause of a death. Of a hang it is the batch that was not answered in time: the others are not to
-blame for how the instance ends, which is killed for it.
+An instance with a concurrency above 1 works on each batch from when it was sent, and any of them
+can be the cause of a death. The cause of a hang is the batch that was not answered in time: the
+instance is killed for it, and the other batches are not to blame for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class InFlight:
     """Batches that were sent and have not come back.
 
     Attributes:
-        last_exec_s: execution time of the one that came back last.
+        last_exec_s: execution time of the batch that came back last.
         silent: instances that answer no probes.
     """
 
@@ -48,13 +48,13 @@ class InFlight:
         return iter(self._batches.values())
 
     def add(self, batch: Batch) -> None:
-        """``batch`` is sent; its first member's route is that of all members."""
+        """Add ``batch``, which is sent; the route of its first member is that of all members."""
         self._batches[batch.id] = batch
         self._by_upstream.setdefault(batch.upstream, []).append(batch)
         batch.upstream.batch_sent(batch.item_count, batch.requests[0].route)
 
     def remove(self, batch: Batch, now: float) -> None:
-        """``batch`` came back, well or not; measures its execution."""
+        """Remove ``batch``, which came back, successful or not, and measure its execution."""
         upstream = batch.upstream
         serial = upstream.concurrency == 1
         began = max(batch.sent, upstream.last_returned) if serial else batch.sent
@@ -69,7 +69,7 @@ class InFlight:
             del self._by_upstream[upstream]
 
     def free_at(self, upstream: Upstream, now: float) -> float:
-        """When ``upstream``, which is not free, is expected to begin with another batch."""
+        """Return when ``upstream``, which is not free, is expected to start another batch."""
         mean, batches = upstream.exec_time.mean, self._batches_of(upstream)
         if upstream.concurrency > 1:
             ends = [batch.starts + mean(batch.item_count) for batch in batches]
@@ -80,9 +80,9 @@ class InFlight:
         return end
 
     def attribute(self, batch: Batch, fault: Fault) -> Fault:
-        """The fault that ``batch``, just removed, is charged with when its instance died or hung.
+        """Return the fault charged to ``batch``, just removed, whose instance died or hung.
 
-        Its own, or UNSENT if another batch of the instance is to blame.
+        Its own fault, or UNSENT if another batch of the instance is to blame.
         """
         others = self._batches_of(batch.upstream)
         if batch.upstream.concurrency == 1:
@@ -97,13 +97,13 @@ class InFlight:
 
     @property
     def expires_at(self) -> float:
-        """The earliest deadline of requests with silent instances; ``inf`` if there is none."""
+        """Earliest deadline of requests with silent instances; ``inf`` if there are none."""
         if not self.silent:
             return math.inf
         return min((r.deadline for r in self._with_silent_instances()), default=math.inf)
 
     def expire(self, now: float) -> list[Request]:
-        """Requests with silent instances and past their deadlines, now EXPIRED."""
+        """Expire requests with silent instances whose deadline has passed; return them."""
         late = [request for request in self._with_silent_instances() if request.deadline <= now]
         for request in late:
             advance(request, State.EXPIRED)

@@ -1,6 +1,6 @@
 """Counts a sidecar's load for the scaler: arrivals, idle times, executions.
 
-Counting happens on the request path, so it is plain additions; `take` starts again.
+Counting happens on the request path, so it is plain additions; `take` starts a new sample.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["AppLoad", "Executions", "Load", "LoadSample"]
 
 @dataclass(slots=True)
 class AppLoad:
-    """An application's requests, and the times between them."""
+    """Number of requests of an application, and the times between them."""
 
     arrivals: int = 0
     gaps: Spread = field(default_factory=dict)
@@ -38,17 +38,17 @@ class Executions:
 
 @dataclass(slots=True)
 class LoadSample:
-    """What was counted from one report to the next.
+    """Load counted between two reports.
 
     Attributes:
         period_s: Length of that time.
-        surging: More requests came than the reports before lead to expect.
+        surging: Whether more requests came than earlier reports suggest.
         apps: Arrivals by application.
         classes: Executions by class of instances.
         instances: Executions by instance.
-        idle: Times with nothing to do, each until a request came.
-        late: Answers that came after they were due.
-        latency: Times from arrival to answer.
+        idle: Idle times, each until the next request.
+        late: Number of responses that came after they were due.
+        latency: Times from arrival to response.
     """
 
     period_s: float = 0.0
@@ -65,10 +65,10 @@ class Load:
     """Counts the load.
 
     Args:
-        now: Seconds, on the axis of requests.
+        now: Seconds, on the same axis as requests.
 
     Attributes:
-        on_surge: Called when so much comes that a report should be made now.
+        on_surge: Called when a surge of requests should be reported at once.
     """
 
     __slots__ = ("_idle_since", "_last_arrival", "_sample", "_since", "_surge", "on_surge")
@@ -101,7 +101,7 @@ class Load:
             self.on_surge()
 
     def executed(self, batch: Batch, now: float, *, idle: bool) -> None:
-        """Count a batch that came back; ``idle``: nothing waits or is executed any more."""
+        """Count a batch that came back; ``idle`` if nothing waits or is in flight any more."""
         sample = self._sample
         for executions in (
             sample.classes.setdefault(batch.instance_class, Executions()),
@@ -119,16 +119,16 @@ class Load:
             self._idle_since = now
 
     def became_idle(self, now: float) -> None:
-        """Note that nothing waits or runs any more: all requests were cancelled or refused."""
+        """Note that nothing waits or runs any more, as all requests were cancelled or refused."""
         if self._idle_since is None:
             self._idle_since = now
 
     def idle_s(self, now: float) -> float | None:
-        """For how long there has been nothing to do; None while there is something."""
+        """Return the seconds of idle time so far; None while requests wait or run."""
         return None if self._idle_since is None else max(0.0, now - self._idle_since)
 
     def take(self, now: float) -> LoadSample:
-        """What was counted since the last time."""
+        """Return the load counted since the last call, and start a new sample."""
         sample, self._sample = self._sample, LoadSample()
         sample.period_s, self._since = max(0.0, now - self._since), now
         sample.surging = self._surge.reported(now)

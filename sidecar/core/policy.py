@@ -4,8 +4,8 @@ A batch leaves when an instance can take it and it is full, or the departure tim
 come, or the sidecar drains. A policy chooses departure times and sizes only; the batcher
 keeps the queue, the clock and the guarantees (limits, compat keys, deadlines) in any case.
 
-Writing one: a class with a frozen dataclass ``Params``, constructed with it, and the three
-methods of `BatchPolicy`. Policies are deterministic: same calls, same answers.
+A policy is a class with a frozen dataclass ``Params``, constructed with an object of it, and the
+three methods of `BatchPolicy`. Policies are deterministic: same calls, same results.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Waiting:
     """What a policy sees when an instance could take a batch.
 
     Attributes:
-        now: when the instance can begin with the batch; seconds, monotonic.
+        now: when the instance can start the batch; seconds, monotonic.
         count: items of the waiting requests of one compat key, at least 1. Most requests have
             one item.
         limit: largest batch that the instance and the settings allow, in items, at least 1.
-        exec_time: what is known of the execution time by batch size.
-        first: ``first(n)`` gives the next of them that have at most n items together, in order: one
-            at least, however many items it has.
+        exec_time: model of the execution time by batch size.
+        first: ``first(n)`` returns the next requests with at most n items together, in order; at
+            least one, however many items it has.
     """
 
     now: float
@@ -44,12 +44,12 @@ class Waiting:
 
 
 class Decision(NamedTuple):
-    """How many leave together.
+    """Number of items that leave together, and of requests given up first.
 
     Attributes:
         size: items that should leave together, 1 to the limit. If fewer wait, and none is
             due, the batcher waits for more.
-        late: how many of the next requests to give up first, because they would be answered too
+        late: number of the next requests to give up first, because they would be answered too
             late and their places save others. Requests without a deadline are not counted and stay.
     """
 
@@ -64,7 +64,7 @@ class Executed:
     Attributes:
         size: items in it.
         exec_s: seconds from when the instance was free for it to its response.
-        now: when the answer came.
+        now: when the response came.
     """
 
     size: int
@@ -76,13 +76,13 @@ class BatchPolicy(Protocol):
     """Decides when batches leave and how large they are."""
 
     def depart(self, request: Request) -> float:
-        """The latest time at which ``request`` should leave, asked once, on admission.
+        """Return the latest time at which ``request`` should leave; called once, on admission.
 
         A time not later than the request's arrival means: as soon as an instance is free.
         """
 
     def decide(self, waiting: Waiting) -> Decision:
-        """How many should leave together now."""
+        """Return how many items should leave together now."""
 
     def observe(self, executed: Executed) -> None:
         """Learn from a batch that was executed."""

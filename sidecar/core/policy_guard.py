@@ -1,8 +1,8 @@
 """Replaces a batch policy that fails, so that requests continue.
 
-The first time a policy raises, or returns something that is no time or no size, a fallback replaces
-it for good; the request it failed on is not lost. The reason is logged once and counted: a sidecar
-that silently ran another policy would mislead.
+The first time a policy raises, or returns an invalid time or size, a fallback replaces it
+permanently; the request on which it failed is not lost. The reason is logged once and counted: a
+sidecar that silently ran another policy would mislead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class PolicyGuard:
 
     Args:
         policy: the policy to run.
-        fallback: what takes over.
-        report: called once, with the reason, when it does.
+        fallback: the policy that replaces it.
+        report: called once, with the reason, when the fallback takes over.
 
     Attributes:
         failure: the reason; empty while the policy runs.
@@ -44,7 +44,7 @@ class PolicyGuard:
         self.failure = ""
 
     def depart(self, request: Request) -> float:
-        """The latest departure time of ``request``."""
+        """Return the latest departure time of ``request``."""
         try:
             depart: Any = self._policy.depart(request)
             if isinstance(depart, (float, int)) and depart >= _EARLIEST:  # NaN is not
@@ -56,7 +56,7 @@ class PolicyGuard:
             return self._fallback.depart(request)
 
     def decide(self, waiting: Waiting) -> Decision:
-        """How many may leave now."""
+        """Return how many items may leave now."""
         try:
             decision: Any = self._policy.decide(waiting)
             size, late = decision

@@ -1,7 +1,7 @@
-"""The queue of one function: groups of waiting requests, and what is counted over all.
+"""The queue of one function: groups of waiting requests, and the counts over all of them.
 
 Requests that may share a batch form a group (`group`); a group is kept while it has requests.
-The first deadline of all is kept as a lower bound, and recomputed only when time reaches it.
+The earliest deadline of all is kept as a lower bound, and recomputed only when time reaches it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Queue:
     """All groups, and the number of requests in them.
 
     Args:
-        background_share: least share of the items sent that are background requests' while
+        background_share: least share of the items sent for background requests while
             interactive ones wait too.
 
     Attributes:
-        request_count: requests waiting.
-        item_count: items that they carry together.
+        request_count: number of waiting requests.
+        item_count: number of items in them.
     """
 
     __slots__ = (
@@ -62,11 +62,11 @@ class Queue:
 
     @property
     def interactive_count(self) -> int:
-        """Interactive requests waiting."""
+        """Number of interactive requests waiting."""
         return self.request_count - self._background_requests
 
     def count_of_class(self, request: Request) -> int:
-        """How many requests wait that are interactive, or background, as ``request`` is."""
+        """Return how many requests of the class of ``request``, interactive or background, wait."""
         background = self._background_requests
         return background if request.background else self.request_count - background
 
@@ -92,7 +92,7 @@ class Queue:
         return waiting
 
     def discard(self, request: Request) -> None:
-        """Count out a request that is not QUEUED any more; it is skipped from now on."""
+        """Subtract a request that is not QUEUED any more from the counts; it is skipped later."""
         self._count(request, -1)
         group = self._groups[request.route, request.key]
         group.discard(request)
@@ -100,10 +100,10 @@ class Queue:
             del self._groups[request.route, request.key]
 
     def groups_in_order(self) -> list[Group]:
-        """The groups in the order in which they may leave.
+        """Return the groups in the order in which they may leave.
 
-        The one with the oldest request first. Groups of background requests alone come behind the
-        others, or before them while the background is short of its share.
+        The group with the oldest request comes first. Groups with background requests only come
+        after the others, or before them while background requests are short of their share.
         """
         groups = list(self._groups.values())
         if len(groups) > 1:
@@ -140,8 +140,8 @@ class Queue:
     def give_up_for_others(self, group: Group, size: int, ends: float) -> list[Request]:
         """Remove and return, as EXPIRED, the next requests whose deadline is before ``ends``.
 
-        Only while others take their places: ``size`` items still leave. None is given up if the
-        last to arrive would be late, too.
+        Requests are given up only while others take their places, so that ``size`` items still
+        leave. None is given up if the last to arrive would be late, too.
         """
         given_up: list[Request] = []
         spare_items = group.item_count - size
@@ -173,7 +173,7 @@ class Queue:
 
     @property
     def expires_at(self) -> float:
-        """No request expires before this time."""
+        """Time before which no request expires."""
         return self._expires_after
 
     def __iter__(self) -> Iterator[Request]:

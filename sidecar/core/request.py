@@ -1,23 +1,23 @@
-"""A request as the core knows it, and the states that it goes through.
+"""A request as the core sees it, and the states that it goes through.
 
 Theory of operation
 -------------------
-A request is NEW until the batcher admits it. Admitted, it is QUEUED among requests of the same
-compat key. When a batch closes, its members become BATCHED, and IN_FLIGHT when an instance takes
-the batch. A batch that failed as a whole may be divided to find the offender, or sent to another
+A request is NEW until the batcher admits it. It is then QUEUED among requests of the same compat
+key. When a batch closes, its members become BATCHED, and IN_FLIGHT when an instance takes the
+batch. A batch that failed as a whole may be divided to find the offender, or sent to another
 instance; its members then go back to BATCHED. Every request ends in exactly one terminal state:
 
     DONE       answered by the function
     FAILED     the function failed on it, alone or because nothing was left to divide
     EXPIRED    its deadline passed before an instance took it, between two attempts, or in an
-               instance that gives no sign of life
+               instance that answers no probes
     REFUSED    never admitted: queue full, its deadline passed on arrival, predicted to be late
     CANCELLED  the caller left
 
-Rules: a state changes through `advance` alone; a terminal state never changes, and a request in
+Rules: a state changes only through `advance`; a terminal state never changes, and a request in
 one is left alone. An expired request is never sent to an instance.
 
-The payload is the runtime's, and opaque here.
+The payload belongs to the runtime, and is opaque here.
 """
 
 from __future__ import annotations
@@ -74,29 +74,30 @@ TERMINAL = frozenset(state for state, successors in TRANSITIONS.items() if not s
 
 
 class IllegalTransition(AssertionError):
-    """The core tried to move a request where the table does not allow it."""
+    """Raised when the core tries a state transition that the table does not allow."""
 
 
 class Request:
-    """A request, from its arrival to its answer.
+    """A request, from its arrival to its response.
 
     Attributes:
         id: unique within the sidecar, increasing in order of arrival.
         key: compat key; only requests of equal keys share a batch.
         arrived: when it was complete, monotonic seconds.
         deadline: when it has to be executed, same axis; ``inf`` if it has no deadline.
-        due: when its answer is late: later than the deadline by the time that the answer travels;
+        due: when its response is late: the deadline plus the time to send the response;
             `extend_deadline` does not change it.
         item_count: items that it carries, each of which the model counts as one.
-        size_bytes: how much of a message to an instance it takes.
-        background: it gets the places that others leave (`sidecar.core.background_share`).
+        size_bytes: its size in a message to an instance.
+        background: whether it gets only the places that others leave
+            (`sidecar.core.background_share`).
         app: name of the application it belongs to, ``*`` if none was named.
-        payload: what the runtime needs to send and answer it.
-        depart: latest departure time, which the policy sets on admission.
+        payload: data that the runtime needs to send and answer it.
+        depart: latest departure time, set by the policy on admission.
         predicted_finish: when it is answered, as predicted on admission; 0 without a prediction.
-        demand: what it requires of a model variant, if its variant is chosen by that; or None.
-        route: which instances may take it, set on admission.
-        state: changed by `advance` alone.
+        demand: requirements on the model variant, if they decide which is chosen; else None.
+        route: the instances that may take it, set on admission.
+        state: changed only by `advance`.
     """
 
     __slots__ = (
@@ -146,7 +147,7 @@ class Request:
         self.state = State.NEW
 
     def extend_deadline(self, until: float) -> None:
-        """It waits for an instance to start, and may be answered until then, late or not."""
+        """Extend the deadline to ``until``, late or not, as it waits for an instance to start."""
         self.deadline = max(self.deadline, until)
 
     def __repr__(self) -> str:
@@ -157,7 +158,7 @@ def advance(request: Request, state: State) -> None:
     """Move ``request`` to ``state``.
 
     Raises:
-        IllegalTransition: the table has no such arrow.
+        IllegalTransition: the table does not have this transition.
     """
     if state not in TRANSITIONS[request.state]:
         msg = f"request {request.id}: {request.state.value} -> {state.value}"

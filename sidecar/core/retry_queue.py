@@ -25,8 +25,8 @@ class Retry(NamedTuple):
         requests: at least one.
         attempt: how often they will have been sent together, from 1.
         split_from: the failed batch that they are a part of, if that was divided.
-        deaths: instances that died while they had the one request and nothing else. After the
-            first it gets an instance that has nothing else to do.
+        deaths: instances that died while they held only this one request. After the first death
+            it gets an instance that has nothing else to do.
     """
 
     requests: list[Request]
@@ -36,7 +36,7 @@ class Retry(NamedTuple):
 
 
 class RetryQueue:
-    """The retries that wait, first in, first out."""
+    """Waiting retries, first in, first out."""
 
     __slots__ = ("_retries",)
 
@@ -51,25 +51,25 @@ class RetryQueue:
 
     @property
     def requests(self) -> list[Request]:
-        """All requests in them that still wait."""
+        """All requests in the retries that still wait."""
         return [r for retry in self._retries for r in retry.requests if r.state is State.BATCHED]
 
     @property
     def expires_at(self) -> float:
-        """The earliest deadline among them; ``inf`` if there is none."""
+        """Earliest deadline of the waiting requests; ``inf`` if there are none."""
         return min((request.deadline for request in self.requests), default=math.inf)
 
     def add(self, retry: Retry) -> None:
-        """Append ``retry``; its requests are BATCHED from now on."""
+        """Append ``retry`` and mark its requests as BATCHED."""
         for request in retry.requests:
             advance(request, State.BATCHED)
         self._retries.append(retry)
 
     def take(self, retry: Retry, items_max: int) -> list[Retry]:
-        """Remove the first requests of ``retry`` that fit in ``items_max``, one at least.
+        """Remove the first requests of ``retry`` that fit in ``items_max``, at least one.
 
         Returns:
-            What was removed, and the rest, which continues to wait, if there is any.
+            The removed part, and the rest, which continues to wait, if any.
         """
         at, count = self._retries.index(retry), 1
         left = items_max - retry.requests[0].item_count
@@ -86,7 +86,7 @@ class RetryQueue:
         return taken
 
     def split_by_route(self) -> None:
-        """Split retries whose requests have different routes by now."""
+        """Split retries whose requests now have different routes."""
         split: deque[Retry] = deque()
         for retry in self._retries:
             by_route: dict[Route, list[Request]] = {}
@@ -96,17 +96,17 @@ class RetryQueue:
         self._retries = split
 
     def drop(self, split_from: SplitBatch) -> list[Request]:
-        """Remove what is left of a divided batch; return the requests that still wait."""
+        """Remove the rest of a divided batch; return its requests that still wait."""
         dropped = [retry for retry in self._retries if retry.split_from is split_from]
         self._retries = deque(r for r in self._retries if r.split_from is not split_from)
         return [r for retry in dropped for r in retry.requests if r.state is State.BATCHED]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all retries."""
         self._retries.clear()
 
     def expire(self, now: float) -> list[Request]:
-        """Drop cancelled requests; drop and return, as EXPIRED, those past their deadlines."""
+        """Drop cancelled requests; drop and return, as EXPIRED, those past their deadline."""
         late = [request for request in self.requests if request.deadline <= now]
         for request in late:
             advance(request, State.EXPIRED)

@@ -1,4 +1,4 @@
-"""Routes a request to the instances that may take it, by the current plan."""
+"""Routes a request to the instances that may take it, according to the current plan."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Routing(NamedTuple):
     """The routes of one plan.
 
     Attributes:
-        routes: by application; ``*`` is every one without its own. Applications without any go
-            anywhere.
-        version: of the plan; None without one.
-        variant_router: chooses for requests with a demand; None: the plan has no variants.
+        routes: by application; ``*`` is every application without its own. Applications without any
+            can use every instance.
+        version: version of the plan; None without a plan.
+        variant_router: chooses for requests with a demand; None if the plan has no variants.
     """
 
     routes: Mapping[str, Route]
@@ -32,7 +32,7 @@ class Routing(NamedTuple):
     variant_router: VariantRouter | None
 
     def route(self, request: Request) -> Route:
-        """Where ``request`` may go."""
+        """Return the route of ``request``."""
         if request.demand is not None:
             chosen = self.variant_router.route(request.demand) if self.variant_router else None
             # Where none fits any more it keeps its route: it did not ask for less.

@@ -1,15 +1,15 @@
-"""Detects that more requests arrive than the scaler knows of, beyond chance.
+"""Detects when more requests arrive than the scaler expects, beyond chance.
 
 Theory of operation
 -------------------
-A front reports its load at intervals, and the scaler plans for the rate reported. Arrivals between
-two reports are compared with it: what that rate leads to expect, plus five standard deviations of a
-Poisson count, plus a few, is no surge. One request more is, and the next report should be sent at
-once. The rate reported is the mean of some seconds; a surge begins it again.
+A front reports its load at intervals, and the scaler plans for the reported rate. Arrivals between
+two reports are compared with it: up to the expected count, plus five standard deviations of a
+Poisson count, plus a few, there is no surge. With one more request there is, and the next report
+should be sent at once. The reported rate is the mean over some seconds; a surge restarts the mean.
 
-Only a rise counts: noticing a fall late costs money, and no objective. Counting is on the request
-path, so the count is compared only where it can have reached the bound: the bound grows with time,
-so a count below it now cannot be a surge later.
+Only a rise counts: noticing a fall late costs money, but no objective. Counting happens on the
+request path, so the count is compared only once it can have reached the bound: the bound grows with
+time, so a count below it now cannot be a surge later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SurgeDetector:
 
     Args:
         now: Seconds, on any axis.
-        reported_rps: The rate that has been reported before.
+        reported_rps: The rate reported before.
 
     Attributes:
         reported_rps: The rate that the scaler knows from reports.
@@ -45,16 +45,16 @@ class SurgeDetector:
         self.reported_rps = reported_rps
 
     def arrived(self, now: float) -> bool:
-        """Count a request; whether it makes a surge, at most once from report to report."""
+        """Count a request; return True, at most once between two reports, if it makes a surge."""
         self._count += 1
         return self._count >= self._check_at and self._exceeds_bound(now)
 
     def add(self, count: int) -> None:
-        """Count requests without checking each."""
+        """Count requests without checking for a surge."""
         self._count += count
 
     def reported(self, now: float) -> bool:
-        """Start again, as the count is being reported; whether it is a surge."""
+        """Start a new count, as this one is being reported; return whether it is a surge."""
         period_s, count = now - self._since, self._count
         surge = count > self._bound(now)
         if period_s > 0:

@@ -3,7 +3,7 @@
 A plan lists the classes of instances that such requests may go to, each of one variant
 (`carpool.plan.OnOffer`), and the runtime reports the state of each instance. A choice is a route,
 so that requests for the same class share batches; within a class `dispatch` chooses the instance.
-What is chosen is at least as accurate as was asked, whether or not an instance of it runs: if no
+The chosen variant is at least as accurate as demanded, whether or not an instance of it runs; if no
 variant is, there is no route.
 """
 
@@ -28,7 +28,7 @@ _LABELS_MAX = 64  # demands that are counted apart; any more are counted togethe
 
 
 class VariantRouter:
-    """Chooses among the variants of one plan; a choice takes no longer where there are many.
+    """Chooses among the variants of one plan; choosing takes no longer if there are many.
 
     Args:
         offers: The classes to choose from.
@@ -53,15 +53,15 @@ class VariantRouter:
         self._chosen: dict[Demand, Profile | None] = {}  # while no state changes
 
     def offer(self, variant: str) -> OnOffer:
-        """The first class of ``variant``, for its figures."""
+        """Return the first class of ``variant``, for its figures."""
         return self.variants[variant][0]
 
     def is_running(self, variant: str) -> bool:
-        """Whether there is an instance of ``variant``, in whatever state."""
+        """Return whether there is an instance of ``variant``, in any state."""
         return variant in self._running
 
     def set_states(self, states: Mapping[tuple[str, str], State]) -> bool:
-        """Take over the states of all instances, by class and address; whether any changed."""
+        """Set the states of all instances, by class and address; return whether any changed."""
         if states == self._states:
             return False
         for key in self._states.keys() - states.keys():
@@ -75,7 +75,7 @@ class VariantRouter:
         return True
 
     def best_fit(self, demand: Demand) -> Profile | None:
-        """The class that INFaaS's Algorithm 1 chooses; None: none fits."""
+        """Return the class that INFaaS's Algorithm 1 chooses; None if no class fits."""
         if demand not in self._chosen:
             if len(self._chosen) >= _DEMANDS_MAX:
                 self._chosen.clear()
@@ -83,23 +83,23 @@ class VariantRouter:
         return self._chosen[demand]
 
     def closest(self, demand: Demand) -> Profile | None:
-        """The class that comes closest, where none fits."""
+        """Return the class that comes closest to ``demand``, for when none fits."""
         return self._selection.closest(demand.requirements)
 
     def would_fit(self, demand: Demand) -> OnOffer | None:
-        """The cheapest class that would fit if it ran, or were not overloaded."""
+        """Return the cheapest class that would fit if it ran or were not overloaded; else None."""
         profile = self._selection.would_fit(demand.requirements)
         return self._offers[profile.name] if profile else None
 
     def route(self, demand: Demand) -> Route | None:
-        """The route of a request with ``demand``; None: no class fits."""
+        """Return the route of a request with ``demand``; None if no class fits."""
         if demand.variant:
             return self._route(demand.variant)
         best = self.best_fit(demand)
         return self._route(best.name) if best else None
 
     def label(self, demand: Demand) -> str:
-        """The application that requests with ``demand`` are counted as."""
+        """Return the application name under which requests with ``demand`` are counted."""
         label = self._labels.get(demand)
         if label is None:
             if len(self._labels) >= _DEMANDS_MAX:
@@ -113,7 +113,7 @@ class VariantRouter:
         return label
 
     def _coarse(self, demand: Demand) -> Demand:
-        """``demand`` rounded to what makes a difference in the choice."""
+        """Return ``demand`` rounded so that only differences that affect the choice remain."""
         if demand.variant:
             return type(demand)(variant=demand.variant)
         snapped = self._selection.snapped(demand.requirements)
@@ -127,7 +127,7 @@ class VariantRouter:
             self._selection.note(name, address, state)
 
     def _route(self, name: str) -> Route | None:
-        """The route to a class, or to all classes of a variant."""
+        """Return the route to a class or to all classes of a variant; None if there is neither."""
         route = self._routes.get(name)
         if route is None:
             own = [offer.name for offer in self.variants.get(name, ())]

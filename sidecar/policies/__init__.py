@@ -1,1 +1,1 @@
-"""Batch policies, one a file, and how one is chosen. `carpool.plugins` lists the names."""
+"""Batch policies, one per file, and the choice of one. `carpool.plugins` lists the names."""

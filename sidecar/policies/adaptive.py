@@ -1,10 +1,10 @@
 """The batch size with the least mean completion time, learned without a profile or a window.
 
-A batch of n takes ``a + b n``. Serving m waiting requests in batches of n, their mean completion
-time is ``(m/n + 1)/2 * (a + b n)``, least at ``n = sqrt(m a / b)``: all together where
-weights dominate (a large), one after the other where arithmetic does (a small, where one large
-batch makes the first wait for the last and gains nothing). If that size is too small for the load,
-the queue grows and the size with it, until the two agree. Deadlines bound it as in `deadline`.
+A batch of n takes ``a + b n``. If m waiting requests are served in batches of n, their mean
+completion time is ``(m/n + 1)/2 * (a + b n)``, least at ``n = sqrt(m a / b)``: all together if
+weights dominate (a large), one after the other if arithmetic does (a small, where in one large
+batch the first waits for the last and nothing is gained). If that size is too small for the load,
+the queue grows and the size with it, until the two agree. Deadlines limit it as in `deadline`.
 
 The line and its error bound come from the execution times seen so far; when they drift, old ones
 are forgotten (`sidecar.core.exec_time`).
@@ -35,14 +35,14 @@ class Adaptive:
         """Parameters of `Adaptive`.
 
         Attributes:
-            explore: every so many batches one is sent in another size, while sizes seen so far
-                are too alike to tell what an item costs; 0: never.
+            explore: number of batches after which one is sent in another size, while the sizes seen
+                so far are too similar to tell what an item costs; 0: never.
         """
 
         explore: int = 16
 
         def __post_init__(self) -> None:
-            """Refuse what can never work.
+            """Check the parameters.
 
             Raises:
                 ConfigError: a negative interval.
@@ -58,16 +58,16 @@ class Adaptive:
         self._batches = 0
 
     def depart(self, request: Request) -> float:
-        """At once."""
+        """Return the arrival time, so that the request leaves as soon as an instance is free."""
         return request.arrived
 
     def decide(self, waiting: Waiting) -> Decision:
-        """The size with the least mean completion time, if the deadlines allow it."""
+        """Return the size with the least mean completion time, if the deadlines allow it."""
         allowed = self._deadline.decide(waiting)
         return Decision(max(1, min(allowed.size, self._best_size(waiting))), allowed.late)
 
     def observe(self, executed: Executed) -> None:
-        """Count; the batcher keeps the execution times."""
+        """Count the batch; the batcher keeps the execution times."""
         del executed
         self._batches += 1
 

@@ -18,7 +18,7 @@ __all__ = ["build_policy"]
 
 
 def build_policy(settings: FunctionSettings) -> BatchPolicy:
-    """The batch policy that ``settings`` name, with their parameters.
+    """Return the batch policy that ``settings`` name, with their parameters.
 
     Raises:
         ConfigError: unknown policy, parameters that it does not take, a window given twice or to a
@@ -38,7 +38,7 @@ def build_policy(settings: FunctionSettings) -> BatchPolicy:
 
 
 def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str, Any]:
-    """The parameters given, with the window of ``batch.wait`` among them."""
+    """Return the parameters given, including the window of ``batch.wait``."""
     if settings.batch_wait_s is None:
         return settings.batch_params
     problems = Problems()

@@ -1,16 +1,16 @@
-"""SLO-aware batching: when an instance is free, as many requests as their deadlines allow.
+"""SLO-aware batching: when an instance is free, send as many requests as their deadlines allow.
 
-A request never waits for others: while the instance is busy a queue forms by itself, and when it
-frees, the largest prefix of the queue leaves whose execution is expected to end before the
+A request never waits for others: while the instance is busy a queue forms by itself, and when it is
+free again, the largest prefix of the queue leaves whose execution is expected to end before the
 tightest deadline in it. Batches grow with load and shrink to one without it, with no window to
 tune (compare the pull of Triton's and TEI's batchers, and Clipper's SLO-bound sizes, NSDI'17).
 
-Under overload a strict prefix rule collapses: the oldest are always nearly late, force a batch of
-one or two, and the queue behind them grows late as well. So when the rest could not make it in
-the following batch, the oldest, which cannot be saved, are given up and the size is chosen that
-completes the most requests in time per second of execution (Nexus, SOSP'19, section 6.3, drops
-early for the same reason). No request is given up unless another is saved by it, nor for
-a cautious estimate: sizes are kept safe by the bound of the execution time, requests are given up
+Under overload a strict prefix rule collapses: the oldest requests are always nearly late, force a
+batch of one or two, and the queue behind them grows late as well. So if the rest could not be in
+time in the following batch, the oldest, which cannot be saved, are given up and the size is chosen
+that completes the most requests in time per second of execution (Nexus, SOSP'19, section 6.3, drops
+early for the same reason). No request is given up unless another is saved by it, nor because of a
+cautious estimate: sizes are kept safe by the bound of the execution time, requests are given up
 by its mean.
 """
 
@@ -38,17 +38,17 @@ class Deadline:
 
     @dataclass(frozen=True, slots=True)
     class Params:
-        """No parameters: the SLO and the largest batch are settings of the function."""
+        """Empty: the SLO and the largest batch are settings of the function."""
 
     def __init__(self, params: Params) -> None:
         del params
 
     def depart(self, request: Request) -> float:
-        """At once."""
+        """Return the arrival time, so that the request leaves as soon as an instance is free."""
         return request.arrived
 
     def decide(self, waiting: Waiting) -> Decision:
-        """The largest safe prefix, or under overload the batch that saves the most."""
+        """Return the largest safe prefix, or under overload the batch that saves the most."""
         everything = Decision(waiting.limit)
         if not waiting.exec_time.settled:
             return everything
@@ -63,11 +63,11 @@ class Deadline:
         return _most_saved(waiting)
 
     def observe(self, executed: Executed) -> None:
-        """Nothing to learn; the batcher keeps the execution times."""
+        """Do nothing; the batcher keeps the execution times."""
 
 
 def _largest_safe(waiting: Waiting, requests: Sequence[Request]) -> int:
-    """The most items that can leave together and all be in time; 0 if none can."""
+    """Return the most items that can leave together and all be in time; 0 if none can."""
     safe = items = 0
     tightest = math.inf
     for request in requests:
@@ -80,7 +80,7 @@ def _largest_safe(waiting: Waiting, requests: Sequence[Request]) -> int:
 
 
 def _rest_is_safe(waiting: Waiting, taken: int) -> bool:
-    """Whether those left behind by a batch of ``taken`` can make it in the batch after it."""
+    """Return whether the requests left by a batch of ``taken`` can be in time in the next batch."""
     gone = len(waiting.first(taken))
     size = min(waiting.count - taken, waiting.limit)
     rest = waiting.first(taken + size)[gone:]
@@ -89,9 +89,10 @@ def _rest_is_safe(waiting: Waiting, taken: int) -> bool:
 
 
 def _most_saved(waiting: Waiting) -> Decision:
-    """The batch that completes the most requests in time per second; all if none can be saved.
+    """Return the batch that completes the most in time per second; all if none can be saved.
 
-    Only the part of a long queue that decides is read: to about a batch behind the last late one.
+    Only the relevant part of a long queue is read: up to about a batch behind the last late
+    request.
     """
     items, best = min(waiting.count, waiting.limit), None
     while best is None:
@@ -101,7 +102,7 @@ def _most_saved(waiting: Waiting) -> Decision:
 
 
 def _best_of(waiting: Waiting, first: Sequence[Request], *, whole_queue: bool) -> Decision | None:
-    """`_most_saved` among the ``first`` of the queue; None if those behind them matter, too."""
+    """Return `_most_saved` among ``first``; None if the requests behind them matter, too."""
     now, exec_time = waiting.now, waiting.exec_time
     requests = [request for request in first if request.deadline < math.inf]
     ends = list(
@@ -123,5 +124,5 @@ def _best_of(waiting: Waiting, first: Sequence[Request], *, whole_queue: bool) -
 
 
 def _sizes(largest: int) -> list[int]:
-    """Powers of two, and the largest: the rate is flat in between."""
+    """Return the powers of two below ``largest``, and ``largest``: the rate is flat in between."""
     return [*(1 << power for power in range(largest.bit_length()) if 1 << power < largest), largest]

@@ -1,6 +1,6 @@
-"""A fixed size and window: leave when full, or when the oldest has waited long enough.
+"""A fixed size and window: leave when full, or when the oldest request has waited long enough.
 
-What most servers call dynamic batching. The window counts from each request's arrival, so the
+Most servers call this dynamic batching. The window counts from each request's arrival, so the
 oldest decides: ``min(a_i) + T`` in the notation of BATCH (SC'20, section 3). With several sizes
 the largest that can be filled leaves, as with Triton's preferred batch sizes.
 """
@@ -26,7 +26,7 @@ class FixedWindow:
 
     Attributes:
         knobs: other servers' names for its parameters.
-        largest: the largest batch that it means to send; 0: as many as the settings allow.
+        largest: largest batch that it sends; 0: as many as the settings allow.
     """
 
     knobs = KNOBS
@@ -36,8 +36,8 @@ class FixedWindow:
         """Parameters of `FixedWindow`.
 
         Attributes:
-            size: requests in a full batch (B), or a list of sizes to leave at once with; 0: as many
-                as the settings allow.
+            size: requests in a full batch (B), or a list of sizes that leave at once; 0: as many as
+                the settings allow.
             wait_s: longest wait of a request in seconds (T).
         """
 
@@ -45,7 +45,7 @@ class FixedWindow:
         wait_s: float = 0.01
 
         def __post_init__(self) -> None:
-            """Refuse what can never work.
+            """Check the parameters.
 
             Raises:
                 ConfigError: a negative size or wait.
@@ -65,11 +65,11 @@ class FixedWindow:
         self._wait_s = params.wait_s
 
     def depart(self, request: Request) -> float:
-        """When the window of this request closes."""
+        """Return when the window of this request closes."""
         return request.arrived + self._wait_s
 
     def decide(self, waiting: Waiting) -> Decision:
-        """The largest size that is there and, when a window has closed, up to the largest."""
+        """Return the largest size that can be filled; the largest of all once a window closed."""
         size = min(self.largest or waiting.limit, waiting.limit)
         filled = [smaller for smaller in self._smaller if smaller <= waiting.count < size]
         if filled and self.depart(waiting.first(1)[0]) > waiting.now:
@@ -77,4 +77,4 @@ class FixedWindow:
         return Decision(size)
 
     def observe(self, executed: Executed) -> None:
-        """Nothing to learn."""
+        """Do nothing; there is nothing to learn."""

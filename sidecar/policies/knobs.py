@@ -1,8 +1,8 @@
-"""Triton's and TensorFlow Serving's names for what `fixed` does, and for what is set elsewhere.
+"""Triton's and TensorFlow Serving's names for parameters of `fixed` and for settings elsewhere.
 
-Names as in Triton's model configuration (``max_batch_size`` and ``dynamic_batching``) and in
-TensorFlow Serving's batching parameters file. A knob that is left out has the default of `fixed`,
-not the other server's: those two do not wait unless configured to.
+Names are those of Triton's model configuration (``max_batch_size`` and ``dynamic_batching``) and
+of TensorFlow Serving's batching parameters file. A knob that is left out has the default of
+`fixed`, not the other server's: those two do not wait unless configured to.
 """
 
 from __future__ import annotations

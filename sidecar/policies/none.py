@@ -19,19 +19,19 @@ class NoBatching:
 
     @dataclass(frozen=True, slots=True)
     class Params:
-        """No parameters."""
+        """Empty: the policy has no parameters."""
 
     def __init__(self, params: Params) -> None:
         del params
 
     def depart(self, request: Request) -> float:
-        """At once."""
+        """Return the arrival time, so that the request leaves as soon as an instance is free."""
         return request.arrived
 
     def decide(self, waiting: Waiting) -> Decision:
-        """One."""
+        """Return a size of one."""
         del waiting
         return Decision(1)
 
     def observe(self, executed: Executed) -> None:
-        """Nothing to learn."""
+        """Do nothing; there is nothing to learn."""

@@ -1,9 +1,9 @@
 """The batch policy of a plan: full batches of each instance's planned size, and a longest wait.
 
-The wait belongs to the application, so that a batch leaves at the earliest departure time in it:
-``min(a_i + T_i)`` (HarmonyBatch, IWQoS'24, section III). It is in force while there is a plan, and
-cannot be chosen by name. The routes of a plan are translated here too, so that a sidecar and a
-simulation read it alike.
+The wait belongs to the application, so a batch leaves at the earliest departure time in it:
+``min(a_i + T_i)`` (HarmonyBatch, IWQoS'24, section III). The policy is in force while there is a
+plan, and cannot be chosen by name. The routes of a plan are translated here too, so that sidecar
+and simulator interpret it alike.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Planned:
         """Parameters of `Planned`.
 
         Attributes:
-            max_wait_s: longest wait in seconds by application; ``*`` is every other one.
+            max_wait_s: longest wait in seconds by application; ``*`` is every other application.
         """
 
         max_wait_s: Mapping[str, float]
@@ -42,24 +42,24 @@ class Planned:
         self._others_s = params.max_wait_s.get("*", 0.0)
 
     def depart(self, request: Request) -> float:
-        """When the application's longest wait is over."""
+        """Return when the longest wait of the request's application is over."""
         return request.arrived + self._max_wait_s.get(request.app, self._others_s)
 
     def decide(self, waiting: Waiting) -> Decision:
-        """A full batch of the instance."""
+        """Return the size of a full batch of the instance."""
         return Decision(waiting.limit)
 
     def observe(self, executed: Executed) -> None:
-        """Nothing to learn; the scaler does."""
+        """Do nothing; the scaler learns instead."""
 
 
 def policy_of(plan: Plan) -> Planned:
-    """The batch policy that ``plan`` brings along."""
+    """Return the batch policy of ``plan``."""
     return Planned(Planned.Params({route.app: route.max_wait_s for route in plan.routes}))
 
 
 def routes_of(plan: Plan) -> dict[str, Route]:
-    """A route for each application; those with the same shares have one, so they share batches."""
+    """Return a route for each application; equal shares give one route, so they share batches."""
     shared: dict[tuple[tuple[str, float], ...], Route] = {}
     return {
         route.app: shared.setdefault(tuple(sorted(route.weights.items())), Route(route.weights))

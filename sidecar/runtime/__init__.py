@@ -1,5 +1,5 @@
-"""What surrounds the core: sockets, processes, the clock, metrics. It decides nothing of batches.
+"""The surroundings of the core: sockets, processes, the clock, metrics; no batching decisions.
 
-``handler_liveness`` finds out that a handler hangs and has it restarted, by ``handler_process``;
-``readiness`` says whether the sidecar as a whole takes requests.
+``handler_liveness`` detects a hanging handler, and ``handler_process`` restarts it; ``readiness``
+tells whether the sidecar as a whole takes requests.
 """

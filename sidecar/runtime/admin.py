@@ -1,12 +1,12 @@
 """The admin API for operators: the plan in force, the last batches, the instances.
 
-It has an address of its own, because the gateway shows what the main one answers to all its
-callers. A loopback address or a Unix socket needs no token; any other does.
+It has an address of its own, because the gateway shows the responses of the main one to all
+callers. A loopback address or a Unix socket needs no token; any other address does.
 
     GET /v1/plan               the plan in force, or null
     PUT /v1/plan               {"plan": PLAN, "instances": {CLASS: [ADDRESS, ...]}}
     GET /v1/batches?limit=100  the last batches, latest first (`sidecar.runtime.recent_batches`)
-    GET /v1/instances          the instances, and what is known of them
+    GET /v1/instances          the instances, and their state
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Admin:
     """The HTTP application of the admin API.
 
     Args:
-        function: name that a plan must be for; empty: any.
-        token: what callers must present as a bearer token; empty: nothing.
+        function: name that a plan must be for; empty if any.
+        token: bearer token that callers must present; empty if none.
         upstreams: the instances and the plan.
         recent: the last batches.
         changed: called after a plan has come into force.
@@ -113,10 +113,10 @@ _BODY = rules.record({"plan": rules.anything, "instances": _ADDRESSES}, frozense
 
 
 def _proposal(body: bytes) -> tuple[Plan, dict[str, list[str]] | None]:
-    """The plan and the addresses that ``body`` proposes.
+    """Return the plan and the addresses that ``body`` proposes.
 
     Raises:
-        ConfigError: everything that is wrong with it, each with its path.
+        ConfigError: all problems found, each with its path.
     """
     problems = Problems()
     try:

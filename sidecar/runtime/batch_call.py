@@ -27,10 +27,10 @@ _REASON_BYTES = 500
 
 
 class AnswerHead(NamedTuple):
-    """An answer's content type and other headers, ready to be sent.
+    """Content type and other headers of a response, ready to be sent.
 
     Attributes:
-        length: what HEAD is told, where the body did not come; as of `Exchange.reply`.
+        length: content length for HEAD, if the body was not sent; as in `Exchange.reply`.
     """
 
     content_type: str
@@ -39,10 +39,10 @@ class AnswerHead(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The answers to a batch, in the order of its requests, and its padded and useful elements.
+    """The responses to a batch, in the order of its requests, and its padded and useful elements.
 
     Attributes:
-        offends: the batch is one request, and the answer is what a batch with it fails for.
+        offends: whether the batch is a single request whose response makes a batch with it fail.
     """
 
     statuses: tuple[int, ...]
@@ -57,8 +57,8 @@ class BatchCall:
 
     Args:
         batch: as the batcher closed it.
-        instance: where it goes.
-        context: headers by which it is traced.
+        instance: the instance that takes it.
+        context: headers for tracing.
     """
 
     repeatable = True  # also if the connection breaks once it was sent
@@ -80,14 +80,14 @@ class BatchCall:
         self._pending = instance.pool.begin("POST", "/", headers, message)
 
     async def answers(self, timeout_s: float) -> Answers:
-        """Wait for the answers.
+        """Wait for the responses.
 
         Args:
-            timeout_s: how long the function may take.
+            timeout_s: time limit of the function.
 
         Raises:
-            FunctionFault: no answer, or not one for each member.
-            DeadlineMissed: not within ``timeout_s``.
+            FunctionFault: no response, or not one for each member.
+            DeadlineMissed: no response within ``timeout_s``.
         """
         response = await answered(self._pending, timeout_s, "the function")
         return _answers(response, self._ids)
@@ -95,10 +95,10 @@ class BatchCall:
 
 @SmallCache
 def _answer_head(head: bytes) -> AnswerHead:
-    """The content type and the other headers of an answer; cached, as they repeat.
+    """Parse the content type and other headers of a response; cached, as they repeat.
 
     Raises:
-        WireError: it is none, or too large for the servers on the way to the caller.
+        WireError: ill-formed, or too large for the servers on the way to the caller.
     """
     if len(head) > _HEAD_BYTES:
         msg = f"the head of an answer has {len(head)} bytes, expected at most {_HEAD_BYTES}"
@@ -140,7 +140,7 @@ def _answers(response: Response, ids: list[int]) -> Answers:
 def _checked_one_by_one(
     columns: wire.AnswerColumns,
 ) -> tuple[tuple[int, ...], list[AnswerHead], list[memoryview]]:
-    """The columns, with a failure in place of every answer that may not go back to a caller."""
+    """Return the columns, with a failure in place of each response that cannot be passed on."""
     checked = [
         _checked(status, head, body)
         for status, head, body in zip(columns.statuses, columns.heads, columns.bodies, strict=True)
@@ -168,6 +168,6 @@ def _status(status: int) -> int:
 
 
 def _padding(header: bytes | None) -> tuple[int, int]:
-    """``PADDED/USEFUL``, as a handler with ragged inputs reports it."""
+    """Parse ``PADDED/USEFUL``, as reported by a handler with ragged inputs; zeros if absent."""
     padded, _, useful = (header or b"").partition(b"/")
     return (int(padded), int(useful)) if padded.isdigit() and useful.isdigit() else (0, 0)

@@ -1,13 +1,14 @@
 """The loop that drives the batcher: events in, actions out, one step per event-loop iteration.
 
 Every event marks the batcher dirty; one `step` runs at the end of the same event-loop iteration,
-so that every request that was readable in it can join the batch. Only a batch that is full already
+so that every request that was readable in it can join the batch. Only a batch that is already full
 leaves at once. There is no timer while nothing waits, and no task per request: one per batch.
 
-When thousands of sockets are readable, an iteration takes long, and what it reads has waited in its
-socket for up to the length of the one before, half of it on average. That wait counts against a
-request's deadline, or a sidecar that cannot keep up would take every request for fresh; but no more
-of it than half of the objective, or after a long stall every request would be late for ever.
+When thousands of sockets are readable, an iteration takes long, and its requests have waited in
+their sockets for up to the length of the previous iteration, half of it on average. That wait
+counts against a request's deadline; otherwise an overloaded sidecar would take every request for
+fresh. At most half of the objective is counted; otherwise after a long stall every request would
+be late forever.
 """
 
 from __future__ import annotations
@@ -59,20 +60,20 @@ class BatchLoop:
     Args:
         batcher: the core.
         ingress: reads exchanges.
-        metrics: counts.
-        recent: remembers batches.
+        metrics: counts requests and batches.
+        recent: keeps the last batches.
         upstreams: the instances.
-        exec_timeout_s: how long one batch may take.
+        exec_timeout_s: time limit of one batch.
 
     Attributes:
         readiness: answers probes, and callers while the function cannot be started.
         load: counts the load for a scaler; None without one.
-        front: reports to the scaler and follows its plans; None where this is no front.
-        cold_start: holds requests while no instance can be reached; None where they are not held.
+        front: reports to the scaler and follows its plans; None if this is not a front.
+        cold_start: holds requests while no instance can be reached; None if they are not held.
         on_starving: called when requests wait and no instance can be reached any more.
-        compression: compresses answers; None: none are.
-        relay: passes whole batches of a front on to the handler; None where there is no front.
-        streams: passes on requests whose answers are streamed; None: there are none.
+        compression: compresses responses; None if they are not compressed.
+        relay: passes whole batches of a front on to the handler; None if there is no front.
+        streams: passes on requests whose responses are streamed; None if there are none.
     """
 
     def __init__(
@@ -112,16 +113,16 @@ class BatchLoop:
 
     @property
     def tracing(self) -> Tracing | None:
-        """What traces some requests; None: none are."""
+        """Tracing of requests; None if none are traced."""
         return self._ingress.tracing
 
     def shed_early(self, server: Server, objective_s: float, batch_max: int) -> None:
-        """Park unparsed what ``server`` reads while more arrives than can be served in time.
+        """Park requests to ``server`` unparsed while more arrive than can be served in time.
 
         Args:
-            server: whose application this is.
+            server: the server of this application.
             objective_s: the longest objective of the function.
-            batch_max: how many requests fill a batch.
+            batch_max: number of requests in a full batch.
         """
         self._objective_s, loop = objective_s, self._loop
 
@@ -134,7 +135,7 @@ class BatchLoop:
         )
 
     def changed(self) -> None:
-        """Note that an instance came up or went down, the plan changed, or the function fails."""
+        """Note that instances came up or went down, the plan changed, or the function fails."""
         self._batcher.changed()
         if self.cold_start:
             self.cold_start.instances_changed()
@@ -147,13 +148,13 @@ class BatchLoop:
         self.step_soon()
 
     def drain(self) -> None:
-        """Not ready any more; let what waits leave at once."""
+        """Stop being ready, and let waiting requests leave at once."""
         self.readiness.draining = True
         self._batcher.drain()
         self.step_soon()
 
     def __call__(self, exchange: Exchange) -> None:
-        """The HTTP application."""
+        """Handle an exchange: answer it, queue it, stream it or refuse it."""
         target = exchange.target
         if target.startswith("/_/") or target == "/metrics" or exchange.method == "OPTIONS":
             self.readiness.answer(exchange)
@@ -188,7 +189,7 @@ class BatchLoop:
             self.step_now()
 
     def _pass_by(self, request: Request, objection: CarpoolError | None) -> None:
-        """Have a request streamed, or refuse it for an objection."""
+        """Stream a request, or refuse it if there is an objection."""
         if objection is None:
             self.stream(request)
             return
@@ -197,7 +198,7 @@ class BatchLoop:
         request.payload.exchange.fail(objection)
 
     def stream(self, request: Request) -> None:
-        """Have a request answered piece by piece, past the batches."""
+        """Stream the response to a request in pieces, bypassing the batches."""
         assert self.streams is not None  # noqa: S101 - an instance has said that it streams
         try:
             self.streams.begin(request)
@@ -207,7 +208,7 @@ class BatchLoop:
             request.payload.exchange.fail(error)
 
     def _choose_variant(self, request: Request) -> CarpoolError | None:
-        """Choose the variants that may serve a request; the error if none can."""
+        """Choose the variants that may serve a request; return an error if none can."""
         began = time.perf_counter()
         variant_routing.settle_demand(request, self._upstreams, planned=self.front is not None)
         demand, variant_router = request.demand, self._upstreams.variant_router
@@ -234,12 +235,12 @@ class BatchLoop:
         return answer
 
     def _refuses(self, waited_s: float) -> bool:
-        """Whether an interactive request would be refused now that was parked for ``waited_s``."""
+        """Return whether an interactive request parked for ``waited_s`` would be refused now."""
         left_s = (self._objective_s - self._unread_s - waited_s) * (1 - RETURN_SHARE)
         return self._batcher.admission.would_refuse(left_s, self._now())
 
     def _refuse_unparsed(self) -> errors.Answer | None:
-        """Count a parked request that is refused; the answer, None if it must pass."""
+        """Count a refused parked request and return the response; None if it must pass."""
         if self.streams and self.streams.rule and self.streams.rule.paths:
             return None  # it may be one that is streamed, which waits for no batch
         now = self._now()
@@ -269,7 +270,7 @@ class BatchLoop:
     # -- stepping ---------------------------------------------------------------------------
 
     def step_soon(self, since: float | None = None) -> None:
-        """Something happened, in the event-loop iteration that began at ``since``."""
+        """Schedule a step for the end of the event-loop iteration, which began at ``since``."""
         if not self._stepping:
             self._stepping = True
             self._loop.call_soon(self._end_of_iteration)
@@ -292,7 +293,7 @@ class BatchLoop:
                 self.on_starving()
 
     def step_now(self) -> None:
-        """Do what the batcher wants done at this moment."""
+        """Step the batcher now, and carry out its actions."""
         now = self._now()
         actions = self._batcher.step(now)
         for batch in actions.send:
@@ -303,7 +304,7 @@ class BatchLoop:
         self._arm(self._batcher.wake_at(now))
 
     def _arm(self, wake_at: float) -> None:
-        """Keep one timer; one that fires too early costs less than re-arming it every step."""
+        """Arm the timer; firing too early costs less than re-arming it every step."""
         if wake_at >= self._wake_at:
             return
         if self._timer:

@@ -1,7 +1,7 @@
-"""Reads the parameters of an Open Inference Protocol body; the tensors are passed over.
+"""Reads the parameters of an Open Inference Protocol body; the tensors are skipped.
 
-A compressed body is decoded for that, but no more than four mebibytes of it, as all other requests
-wait meanwhile. In a larger one no parameters are found, unless binary tensors are what makes it so.
+A compressed body is decoded for this, but at most four mebibytes of it, as all other requests wait
+meanwhile. In a larger body no parameters are found, unless its size is due to binary tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIGITS_MAX = 19  # of a length; what is longer is not one of a body
 
 
 class _Body(msgspec.Struct):
-    """An inference request, of which nothing else is decoded."""
+    """An inference request, of which only the parameters are decoded."""
 
     parameters: dict[str, Any] = {}
 
@@ -35,12 +35,12 @@ _DECODER = msgspec.json.Decoder(_Body)
 
 
 def plain(body: bytes, coding: bytes, json_length: bytes) -> bytes:
-    """A body as it was before it was encoded, as far as its parameters may be in it.
+    """Return a body without its content coding, up to the part that may have the parameters.
 
     Args:
-        body: As it was sent; what is not in a known coding stays so.
-        coding: Its ``Content-Encoding``; empty: none.
-        json_length: How many bytes of it are JSON once it is decoded, in digits; empty: all.
+        body: As it was sent; returned unchanged if its coding is unknown.
+        coding: Its ``Content-Encoding``; empty if none.
+        json_length: Number of bytes of JSON in the decoded body, in digits; empty if all.
     """
     window = _WINDOWS.get(coding.strip().lower())
     if window is None:
@@ -54,12 +54,12 @@ def plain(body: bytes, coding: bytes, json_length: bytes) -> bytes:
 
 
 def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
-    """The parameters of a request; empty where there are none, or ``mark`` is nowhere in the body.
+    """Return the parameters of a request. Empty if it has none, or ``mark`` is not in the body.
 
     Args:
-        body: As it was before it was encoded.
-        json_length: How many bytes of it are JSON, in digits; empty: all.
-        mark: What is looked for first, as decoding costs more.
+        body: Without content coding.
+        json_length: Number of bytes of JSON in it, in digits; empty if all.
+        mark: Text to search first, as decoding costs more.
     """
     text = body[: _length(json_length)]
     if mark not in text:
@@ -71,10 +71,10 @@ def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
 
 
 def timeout_s(body: bytes, json_length: bytes) -> float:
-    """By when a request says it is worth nothing any more: Triton's parameter, in microseconds.
+    """Return Triton's parameter ``timeout``, given in microseconds, in seconds; ``inf`` if none.
 
     Raises:
-        BadRequest: it is no number of microseconds.
+        BadRequest: not a number of microseconds.
     """
     timeout_us = read(body, json_length, _TIMEOUT).get("timeout", 0)
     if type(timeout_us) is not int or not 0 <= timeout_us <= _TIMEOUT_MAX_US:
@@ -84,5 +84,5 @@ def timeout_s(body: bytes, json_length: bytes) -> float:
 
 
 def _length(digits: bytes) -> int | None:
-    """How many bytes are JSON; None: all of them, or nobody has said a length that there can be."""
+    """Return the number of bytes of JSON; None if all are, or the length is not valid."""
     return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else None

@@ -1,7 +1,7 @@
-"""Compresses answers for callers that accept it, on other threads where that takes long.
+"""Compresses responses for callers that accept it, on other threads if that takes long.
 
-Only answers of the handler are compressed: errors are short. Content that is compressed already, as
-images are, is passed on as it is.
+Only responses of the handler are compressed: errors are short. Content that is already compressed,
+such as images, is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AS_THEY_ARE = frozenset(("content-encoding", "content-range"))
 
 
 def accepted(value: bytes | None) -> str:
-    """The coding to use for a caller that sent this ``Accept-Encoding``; empty: none."""
+    """Return the coding for a caller that sent this ``Accept-Encoding``. Empty if none."""
     weights = dict(_weight(part) for part in (value or b"").decode("latin-1").lower().split(","))
     anything = weights.get("*", 0.0)
     for coding in _WINDOW_BITS:
@@ -40,16 +40,16 @@ def accepted(value: bytes | None) -> str:
 
 
 def compress(body: bytes | memoryview, coding: str) -> bytes:
-    """``body`` in that coding."""
+    """Return ``body`` compressed with ``coding``."""
     made = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS[coding])
     return made.compress(body) + made.flush()
 
 
 class Compression:
-    """Answers exchanges whose answers may be compressed.
+    """Replies to exchanges whose responses may be compressed.
 
     Args:
-        from_bytes: the size from which they are.
+        from_bytes: smallest size that is compressed.
     """
 
     def __init__(self, from_bytes: int) -> None:
@@ -58,7 +58,7 @@ class Compression:
 
     @classmethod
     def of(cls, from_bytes: int) -> Self | None:
-        """That of answers from this size on; None for 0, which is no size."""
+        """Return a compression of responses from this size on; None if ``from_bytes`` is 0."""
         return cls(from_bytes) if from_bytes else None
 
     def replies(
@@ -70,10 +70,10 @@ class Compression:
         headers: Headers,
         length: int | None = None,
     ) -> bool:
-        """Answer now or soon, if that is for the compression to do; whether it is.
+        """Reply now or soon if the response may be compressed; return whether it may.
 
-        HEAD is told what GET is, except for the length of what is not compressed for it;
-        ``length``: as of `Exchange.reply`.
+        HEAD gets the same headers as GET, except for the length of a body that is not compressed
+        for it; ``length`` is as in `Exchange.reply`.
         """
         head = exchange.method == "HEAD"
         size = len(body) if length is None else length
@@ -110,13 +110,13 @@ class Compression:
 
 
 def _weak(header: tuple[str, str]) -> tuple[str, str]:
-    """A header of an answer whose bytes are others now: its tag is no strong one any more."""
+    """Return a header of a response that gets compressed: a strong ``ETag`` becomes weak."""
     name, value = header
     return (name, f"W/{value}") if name == "etag" and value.startswith('"') else header
 
 
 def _weight(part: str) -> tuple[str, float]:
-    """A coding and how much it is wanted; what cannot be read is not."""
+    """Return a coding and its weight; 0 if the weight cannot be read."""
     coding, _, weight = part.strip().partition(";")
     text = weight.strip().removeprefix("q=")
     try:

@@ -1,8 +1,8 @@
-"""Which web pages of other origins may call a function: what browsers ask, and are told.
+"""Cross-origin requests: which web pages of other origins may call a function.
 
-A page's browser asks before it sends what a form could not, by ``OPTIONS`` (a preflight), and shows
-the page no answer that does not name its origin. Credentials are never allowed: functions know
-none.
+A browser first asks by ``OPTIONS`` (a preflight) before it sends a page's request that a form could
+not send, and shows the page no response that does not name its origin. Credentials are never
+allowed: functions know none.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _REMEMBERED_S = 7200  # the longest that browsers agree on
 
 
 def around(app: Application, origins: Collection[str]) -> Application:
-    """``app`` for pages of these origins, too, such as ``https://app.example.com``; ``*``: all."""
+    """Return ``app`` open to these origins, such as ``https://app.example.com``; ``*`` for all."""
     return Cors(app, origins) if origins else app
 
 
 class Cors:
-    """Answers preflights itself, and has other answers name the origin.
+    """Answers preflights itself, and adds the origin to other responses.
 
     Args:
-        app: what answers everything else.
-        origins: that may call.
+        app: application that answers all other requests.
+        origins: origins that may call it.
     """
 
     def __init__(self, app: Application, origins: Collection[str]) -> None:
@@ -44,7 +44,7 @@ class Cors:
         self._origins = {origin.encode("latin-1", "replace") for origin in origins}
 
     def __call__(self, exchange: Exchange) -> None:
-        """The HTTP application."""
+        """Answer a preflight, or pass the exchange on to the application."""
         own = exchange.target.startswith("/_/") or exchange.target == "/metrics"  # for no page
         if not own and exchange.method == "OPTIONS" and exchange.header(_ASKED_METHOD) is not None:
             self._preflight(exchange)
@@ -54,7 +54,7 @@ class Cors:
         self._app(exchange)
 
     def _admit(self, exchange: Exchange) -> bool:
-        """Have whatever is answered say whether its page may read it; whether it may."""
+        """Add headers that say whether the page may read the response; return whether it may."""
         if _ANY in self._origins:
             origin, varies = _ANY, _NOTHING
         else:

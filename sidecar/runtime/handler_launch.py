@@ -1,4 +1,4 @@
-"""How the function's process is started: behind of-watchdog where that is installed, else alone.
+"""How the function's process is started: behind of-watchdog if that is installed, else alone.
 
 The watchdog starts the handler (``fprocess``) itself, with the same environment and in the same
 process group, and both end together.
@@ -32,16 +32,16 @@ _NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writ
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to start.
+    """The process to start.
 
     Attributes:
         argv: the command.
         env: its environment.
         address: where it takes batches.
-        key: what a batch must show there; a secret.
-        scratch: a folder made for it, removed when it is stopped; where it says that it is ready.
-        port: of loopback, which nobody may have when it starts: another's server there would be
-            taken for it; 0: none.
+        key: secret that a batch must present to it.
+        scratch: a folder made for it, removed when it is stopped; it has the socket for readiness.
+        port: loopback port that must be free when it starts, as another server there would be
+            mistaken for it; 0 if none.
     """
 
     argv: tuple[str, ...]
@@ -53,11 +53,11 @@ class Launch:
 
     @property
     def notices(self) -> str:
-        """The socket on which it says that it is ready; empty if there is none."""
+        """Socket on which the process says that it is ready. Empty if there is none."""
         return self.env.get(ready_notice.VARIABLE, "") if self.scratch else ""
 
     def start_early(self) -> EarlyStart | None:
-        """Start it now; None if that is not possible, as the supervisor is to find and report."""
+        """Start the process now; return None if that fails, for the supervisor to report."""
         if self.port and not is_free(self.port):
             return None
         try:
@@ -71,11 +71,11 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
 
     Args:
         options: of the sidecar.
-        env: what the process gets beside what is said here.
-        plain: it is a server that knows nothing of Carpool, and listens at ``PORT``.
+        env: environment of the process, to which variables are added.
+        plain: whether it is a server that knows nothing of Carpool, and listens at ``PORT``.
 
     Raises:
-        ConfigError: no ``fprocess``, or the watchdog is demanded and missing.
+        ConfigError: no ``fprocess``, or the watchdog is required and missing.
     """
     if not options.fprocess:
         problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
@@ -105,10 +105,10 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
 
 
 def _defaults(options: Options) -> dict[str, str]:
-    """A model is called as its function; limits suit those of the sidecar.
+    """Return defaults for the handler: a model named like its function, and matching limits.
 
-    The handler must take what the sidecar may send, bodies and a MiB for their heads, and must not
-    answer more than the sidecar takes.
+    The handler must take all that the sidecar may send, bodies and a MiB for their heads, and must
+    not send responses larger than the sidecar takes.
     """
     named = {"model_name": options.function} if options.function else {}
     return named | {

@@ -1,13 +1,13 @@
 """Watches a handler that a sidecar sends batches to: whether it is ready, and whether it hangs.
 
-An instance is up when ``GET /_/ready`` answers 200, and down as soon as a batch cannot be
-delivered or a probe is not answered. A handler answers probes while its model computes, unless that
-keeps the interpreter busy; so while it has a batch, a probe is given as long as batches take.
+An instance is up when ``GET /_/ready`` returns 200, and down as soon as a batch cannot be delivered
+or a probe is not answered. A handler answers probes while its model computes, unless that keeps the
+interpreter busy; so while it holds a batch, the time limit of a probe includes that of a batch.
 
 An instance hangs if it has not answered a batch within ``exec_timeout``, or has answered no probe
-for some time without having a batch. If its process is a child of this sidecar, it gets no further
-batch from then on, and is restarted when the others that it holds have come back, or after a grace
-period. If not, `sidecar.core.dispatch` ejects it. Nothing here decides what is sent where.
+for some time without holding a batch. If its process is a child of this sidecar, it gets no further
+batch from then on, and is restarted when its other batches have come back, or after a grace period.
+If not, `sidecar.core.dispatch` ejects it. This module does not decide what is sent where.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance
 
 
 class ProbedInstance:
-    """One instance: connections to it, and what its probes tell.
+    """One instance: connections to it, and its state as found by probes.
 
     Args:
-        upstream: what the core knows of it; its name is the address.
+        upstream: the instance as the core sees it; its name is the address.
         on_change: called with the instance when it came up, went down or fell silent.
-        answer_bytes: largest answer that is taken from it.
-        key: what has to be presented with each batch; empty: nothing.
+        answer_bytes: largest response accepted from it.
+        key: secret to present with each batch; empty if none.
         probe: how it says that it is up, if it knows nothing of Carpool.
 
     Attributes:
-        headers: of every batch's POST.
+        headers: headers of every batch's POST.
         reason: why it is not up.
         since: when it was added.
-        silent: it has answered probes before, and not the last one.
-        relayed: batches that it holds for other sidecars.
-        streams: how many it holds.
-        streaming: the connections for them; batches have others.
-        stream_rule: which requests it streams; None: none.
+        silent: whether the last probe was not answered, although earlier ones were.
+        relayed: number of batches that it holds for other sidecars.
+        streams: number of streams that it holds.
+        streaming: connections for streams; batches have others.
+        stream_rule: which requests it streams; None if none.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class ProbedInstance:
     def restart_with(
         self, restart: Callable[[str], None], silence_max_s: float, runs: Callable[[], bool]
     ) -> None:
-        """Its process is a child: ``restart``, given the reason, ends it and starts it again.
+        """Set how to restart it, if its process is a child; ``restart`` is given the reason.
 
         Args:
-            restart: may be called again until `ended`.
-            silence_max_s: how long it may answer no probe while it has no batch.
-            runs: whether there is a process; while not, whatever answers at its address is another.
+            restart: ends and starts the process; may be called again until `ended`.
+            silence_max_s: how long it may leave probes unanswered while it holds no batch.
+            runs: whether the process exists; if not, another server answers at its address.
         """
         self._restart, self._silence_max_s, self._runs = restart, silence_max_s, runs
 
@@ -112,20 +112,20 @@ class ProbedInstance:
         self._task = self._loop.create_task(self._probe_forever())
 
     def probe_soon(self) -> None:
-        """Probe it now rather than after the pause: it may have become ready."""
+        """Probe it now rather than after the pause, as it may have become ready."""
         self._wake.set()
 
     def answered(self, exec_s: float) -> None:
-        """It answered a batch after so many seconds."""
+        """Note that it answered a batch after ``exec_s`` seconds."""
         self._longest_s = max(exec_s, _LONGEST_DECAY * self._longest_s)
 
     def unreachable(self, reason: str) -> None:
-        """It did not take a batch: down until it answers a probe."""
+        """Mark it as down until it answers a probe, as it did not take a batch."""
         self._set_state(up=False, reason=reason, silent=self.silent)
         self._wake.set()
 
     def hung(self, reason: str) -> None:
-        """It did not answer a batch in time: restart it if it is a child, else probe it at once."""
+        """Restart it if it is a child, else probe it at once, as a batch timed out."""
         self.reason = reason
         self._wake.set()
         if self._restart and self._hung_at is None:
@@ -134,7 +134,7 @@ class ProbedInstance:
             self._end_hung()
 
     def ended(self, reason: str) -> None:
-        """Its process has ended, and another will be started."""
+        """Note that its process has ended; another will be started."""
         self._hung_at = None
         self._silence = Silence()
         self._longest_s = 0.0
@@ -184,7 +184,7 @@ class ProbedInstance:
             self.hung(f"it has answered no probe for {self._silence_max_s:g} s")
 
     async def _probe(self) -> tuple[bool, str, bool]:
-        """Whether it is ready, why not, and whether it answered at all."""
+        """Return whether it is ready, why not, and whether it answered at all."""
         timeout_s = _PROBE_TIMEOUT_S + (self._longest_s if self._batches_held else 0.0)
         foreign = self._foreign_probe
         path = foreign.path if foreign else "/_/ready"
@@ -208,11 +208,11 @@ class ProbedInstance:
 
     @property
     def _batches_held(self) -> int:
-        """Batches and streams that it has."""
+        """Number of batches and streams that it holds."""
         return self.upstream.in_flight + self.relayed + self.streams
 
     def _end_hung(self) -> None:
-        """Restart it, unless it may still answer other batches."""
+        """Restart it, unless it holds other batches that it may still answer."""
         assert self._hung_at is not None  # noqa: S101 - it hangs
         if self._restart and not (
             self._batches_held and self._loop.time() < self._hung_at + _GRACE_S
@@ -230,5 +230,5 @@ class ProbedInstance:
 
 
 def _concurrency(header: bytes | None) -> int:
-    """How many batches a ready instance says it works on at once: one if it says nothing."""
+    """Return how many batches a ready instance says it executes at once; 1 if it says nothing."""
     return min(max(1, int(header)), _CONNECTIONS - 1) if header and header.isdigit() else 1

@@ -1,7 +1,7 @@
-"""The function's process beside the sidecar, of-watchdog or the handler: kept running.
+"""Keeps the function's process beside the sidecar, of-watchdog or the handler, running.
 
-Its error output is relayed. When it dies it is started again after a pause; when it hangs it is
-killed first, with whatever it has started.
+Its error output is relayed. If it dies it is started again after a pause; if it hangs it is killed
+first, with all processes that it has started.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class HandlerProcess:
     """Keeps the function's process running.
 
     Args:
-        launch: what to start.
-        on_exit: called each time it ends, and told why: ``died`` or ``hung``; None: what `observe`
-            is given is.
+        launch: the process to start.
+        on_exit: called each time it ends, with the reason: ``died`` or ``hung``; None to use the
+            one given to `observe`.
         started: its first run, if that has begun already.
     """
 
@@ -73,22 +73,22 @@ class HandlerProcess:
 
     @property
     def address(self) -> str:
-        """Where it takes batches."""
+        """Address where it takes batches."""
         return self._launch.address
 
     @property
     def key(self) -> str:
-        """What a batch must show there."""
+        """Secret that a batch must present."""
         return self._launch.key
 
     @property
     def pid(self) -> int:
-        """Of the process that runs; 0 while none does."""
+        """Process ID; 0 while none runs."""
         return self._process.pid
 
     @property
     def failing(self) -> str:
-        """Why it does not start, once it has died several times in a row; else empty."""
+        """Why it does not start, once it has died several times in a row. Empty otherwise."""
         if self._deaths < _FAILED_STARTS:
             return ""
         if self._short_of_memory:
@@ -97,12 +97,12 @@ class HandlerProcess:
         return last[-1] if last else "it exits without a message"
 
     def became_ready(self) -> None:
-        """The process answers: what it died of before is history."""
+        """Note that the process answers, and forget its earlier deaths."""
         self._deaths = 0
         self._supervisor.became_ready()
 
     def kill_hung(self, reason: str) -> None:
-        """Kill what there is of it now, to be started again: it hangs, and why that is thought."""
+        """Kill the process and its group, as it hangs for ``reason``; it is started again."""
         self._hung = reason
         self._process.kill_group()
 
@@ -115,18 +115,18 @@ class HandlerProcess:
         self._supervisor.start()
 
     def observe(self, on_exit: Callable[[str], None], on_ready: Callable[[], None]) -> None:
-        """Call these from now on, the first for earlier ends as well.
+        """Set the callbacks; ``on_exit`` is also called for earlier ends.
 
         Args:
-            on_exit: as at the beginning.
-            on_ready: called when the process says by itself that it is ready, if it does.
+            on_exit: as in the constructor.
+            on_ready: called when the process itself says that it is ready, if it does.
         """
         self._on_exit, self._on_ready = on_exit, on_ready
         for reason in self._ends:
             on_exit(reason)
 
     async def stop(self, grace_s: float) -> None:
-        """End it: SIGTERM, after ``grace_s`` SIGKILL to it and all that it has started."""
+        """End it with SIGTERM, and after ``grace_s`` with SIGKILL to all that it started."""
         await self._supervisor.stop(grace_s)
         if self._started:  # it is to end before its first run was taken over
             self._started.end()
@@ -140,11 +140,11 @@ class HandlerProcess:
         self._on_ready()
 
     async def _run(self) -> str:
-        """One run, from its start to its end; what became of it."""
+        """Run the process from start to end; return how it ended."""
         return await self._start() or await self._ended()
 
     async def _start(self) -> str:
-        """Start it; why that is not possible, else empty."""
+        """Start it; return why that is not possible. Empty if it was started."""
         launch, started = self._launch, self._started
         self._started = None
         self._killed_before = self._place.killed_for_memory()
@@ -163,7 +163,7 @@ class HandlerProcess:
         return ""
 
     async def _ended(self) -> str:
-        """Wait for its end; what became of it."""
+        """Wait for its end; return how it ended."""
         how = exit_status.in_words(await self._process.ended())
         # Whichever of its processes was killed, this one has ended with it.
         self._short_of_memory = self._place.killed_for_memory() > self._killed_before
@@ -184,12 +184,12 @@ class HandlerProcess:
         log.warning("the function's process %s; next in %.1f s", outcome, pause_s)
 
     def _end_rest(self) -> None:
-        """End what it has started in sessions of their own."""
+        """End processes that it has started in other sessions."""
         if self._launch.key:
             leftovers.end_marked(f"handler_key={self._launch.key}")
 
     async def _relay(self, output: asyncio.StreamReader) -> None:
-        """Pass its error output on, and remember the end of it."""
+        """Write its error output to this process's, and keep the last part of it."""
         while data := await output.read(65536):
             data = _PROBED_EARLY.sub(b"", data)
             self._tail = (self._tail + data)[-_TAIL_BYTES:]

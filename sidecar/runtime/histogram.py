@@ -1,4 +1,4 @@
-"""A histogram as Prometheus has it, counted on the path of requests: plain additions."""
+"""A Prometheus histogram, counted on the request path with plain additions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Histogram"]
 
 
 class Histogram:
-    """Counts by bucket; ``bounds`` are upper bounds, inclusive."""
+    """Counts by bucket; ``bounds`` are inclusive upper bounds."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -27,7 +27,7 @@ class Histogram:
         self._sum += value
 
     def cumulative(self) -> tuple[list[tuple[str, float]], float]:
-        """Prometheus's form: the count up to each bound, and the sum."""
+        """Return Prometheus's form: the count up to each bound, and the sum."""
         total, buckets = 0, []
         for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
             total += count

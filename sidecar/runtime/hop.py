@@ -1,4 +1,4 @@
-"""The answer of an instance to one request, or why there is none."""
+"""Waits for the response of an instance to one request, or raises why there is none."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _GATEWAY_TIMEOUT = 504
 
 
 async def answered(pending: PendingRequest, timeout_s: float, who: str) -> Response:
-    """Wait for the answer.
+    """Wait for the response.
 
     Args:
-        pending: what was sent.
-        timeout_s: how long the instance may take; ``inf``: as long as it likes.
-        who: has to answer, for messages.
+        pending: the request that was sent.
+        timeout_s: time limit of the instance; ``inf`` if none.
+        who: name of the responder, for messages.
 
     Raises:
-        DeadlineMissed: not within ``timeout_s``, or the watchdog's own limit.
-        AnswerTooLarge: it is larger than the instance's pool takes.
-        ConnectionFailed: none came, or the watchdog answered as the handler died or was not there.
+        DeadlineMissed: no response within ``timeout_s``, or within the watchdog's own limit.
+        AnswerTooLarge: it is larger than the instance's pool accepts.
+        ConnectionFailed: no response, or the watchdog's, as the handler died or was not running.
     """
     try:
         response = await pending.response(timeout_s if timeout_s < math.inf else None)
@@ -47,6 +47,6 @@ async def answered(pending: PendingRequest, timeout_s: float, who: str) -> Respo
 
 
 def says_handler_hung(response: Response) -> bool:
-    """Whether the watchdog, or a sidecar, answered that the handler exceeded its time limit."""
+    """Return whether a watchdog or sidecar reports that the handler exceeded its time limit."""
     internal = response.header(b"x-openfaas-internal")
     return response.status == _GATEWAY_TIMEOUT and internal is not None

@@ -1,12 +1,12 @@
 """Turns HTTP exchanges into requests of the core: compat key, deadline, and the head to pass on.
 
 The budget of a request is the objective of the function (or of the application that the request
-names), less the time that has passed already, and never longer than the caller's own ``X-Timeout``
+names), less the time that has already passed, and never longer than the caller's own ``X-Timeout``
 or Triton's parameter ``timeout``.
 Time has passed since the gateway's stamp (a hint: clocks differ, so only a plausible stamp counts),
 or at least while the request was unread in its socket. Background requests, those of
-``X-Carpool-Class: batch``, have no objective, only the limit that they bring. A small share of the
-budget is reserved for sending the answer back: the deadline is that much earlier.
+``X-Carpool-Class: batch``, have no objective, only their own limit. A small share of the budget is
+reserved for sending the response: the deadline is that much earlier.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _Pairs = list[tuple[bytes, bytes]]
 
 
 class Template(NamedTuple):
-    """What requests with the same target and the same repeated headers share; computed once."""
+    """The values that requests with the same target and repeated headers share; computed once."""
 
     key: tuple[str, str, bytes]
     head: bytes
@@ -84,7 +84,7 @@ class Template(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """A request's payload: how to answer it, and the head that travels with its body."""
+    """A request's payload: how to answer it, and the head that is sent with its body."""
 
     exchange: Exchange
     head: bytes
@@ -96,7 +96,7 @@ class Payload(NamedTuple):
 
 
 def fingerprint(request: Request) -> int:
-    """Equal for a request that a caller sends again: of method, target and body."""
+    """Return a hash of method, target and body, equal for a request that is sent again."""
     exchange = request.payload.exchange
     return hash((exchange.method, exchange.target, exchange.body))
 
@@ -105,10 +105,10 @@ class Ingress:
     """Reads exchanges of one function.
 
     Args:
-        settings: the function's; objective and applications are used.
+        settings: settings of the function; objective and applications are used.
         wall_clock: seconds since the epoch, to compare with the gateway's stamp.
         backoff: knows which requests are not merged for a while.
-        tracing: traces some; None: none are.
+        tracing: traces some requests; None if none are traced.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ class Ingress:
         self._ids = 0
 
     def read(self, exchange: Exchange, unread_s: float = 0.0) -> Request:
-        """The request that ``exchange`` carries.
+        """Return the request that ``exchange`` carries.
 
         Args:
             exchange: as it was read.
-            unread_s: how long it may have lain in its socket before.
+            unread_s: how long it may have been in its socket before.
 
         Raises:
             BadRequest: an ill-formed ``X-Timeout`` or demand, an unknown application or
@@ -195,14 +195,14 @@ class Ingress:
         return request
 
     def _mergeable(self, exchange: Exchange, template: Template) -> Mergeable | None:
-        """What can be merged of a request; None: it travels alone."""
+        """Return the mergeable content of a request; None if it must be sent alone."""
         if self._form is None or exchange.method != "POST" or template.coding:
             return None
         message = Message(exchange.body, template.json_length)
         return self._form.read(exchange.target, message, self._merged_max)
 
     def _merge_key(self, template: Template, mergeable: Mergeable | None, now: float) -> Hashable:
-        """Requests with the same one become one: all that the server sees of them agrees."""
+        """Return a key; requests with equal keys can be merged, as they agree in all else."""
         if mergeable and mergeable.item_count <= self._merged_max:
             key = template.agreed, mergeable.agreement
             if not self._backoff.travels_alone(key, now):
@@ -212,7 +212,7 @@ class Ingress:
     def _new_template(
         self, method: str, target: str, headers: tuple[tuple[bytes, bytes], ...]
     ) -> Template:
-        """One that was not there, remembered unless it is large."""
+        """Make a template, and store it unless it is large."""
         template = self._template(method, target, headers)
         if len(target) + sum(len(v) for _, v in headers) <= _TEMPLATE_BYTES_MAX:
             if len(self._templates) >= _TEMPLATES_MAX:
@@ -249,7 +249,7 @@ class Ingress:
         )
 
     def _complete(self, demand: Demand | None, app: str, objective_s: float) -> Demand | None:
-        """A demand with what its application requires, and an objective.
+        """Return a demand completed with the requirements and objective of its application.
 
         A latency that the request names replaces the objective, even if it is longer.
         """
@@ -281,7 +281,7 @@ def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _background(klass: bytes) -> bool:
-    """Whether a request of this class gets only the places that others leave."""
+    """Return whether a request of this class gets only the places that others leave."""
     if klass not in _CLASSES:
         msg = f"X-Carpool-Class = {klass[:80].decode('latin-1')!r}: expected interactive or batch"
         raise BadRequest(msg)
@@ -289,7 +289,7 @@ def _background(klass: bytes) -> bool:
 
 
 def _timeout_s(text: str) -> float:
-    """The caller's limit; like the watchdog we let it shorten ours, and ignore zero or less."""
+    """Parse the caller's limit in seconds; ``inf`` for zero or less, as in the watchdog."""
     try:
         timeout_s = durations.parse(text)
     except ValueError as error:

@@ -2,8 +2,8 @@
 
 The model counts items, not requests: a body with eight rows counts as eight in a batch. The
 Open Inference Protocol has the number in a shape near the beginning, the v1 protocol in its
-brackets; any other body is one item. It is an estimate for filling batches, made at the cost of a
-search: the handler decodes, and never runs more rows at once than the largest batch.
+brackets; any other body is one item. It is a cheap estimate for filling batches, found by
+searching: the handler decodes, and never runs more rows at once than the largest batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEAD_BYTES = 4096  # where the first shape is looked for; before it there are n
 
 
 def count_items(target: str, body: bytes) -> int:
-    """Items in the request; 1 where nothing says otherwise.
+    """Return the number of items in the request; 1 if it cannot be found.
 
     Args:
         target: path and query of the request.

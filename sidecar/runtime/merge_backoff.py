@@ -1,10 +1,10 @@
-"""Stops merging requests for a while where merging is in vain.
+"""Stops merging requests for a while if merging is in vain.
 
-A merged request may fail although each of its requests succeeds alone: the answer has a NaN, which
-is no JSON, or a list that cannot be divided. Dividing finds no offender then, and every further
-merged request would be sent in vain, too. So after some that were, requests like these travel
-alone: for five seconds, then twice as long each time, up to a minute. One merged request that is
-answered ends it.
+A merged request may fail although each of its requests succeeds alone: the response has a NaN,
+which is not JSON, or a list that cannot be divided. Dividing the batch then finds no offender, and
+every further merged request would also be in vain. So after some of these, similar requests are
+sent alone: for five seconds, then twice as long each time, up to a minute. One successful response
+to a merged request ends this.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ class _Row:
 
 
 class MergeBackoff:
-    """Counts merged requests that were sent in vain, by the key that their requests share."""
+    """Counts merged requests that were sent in vain, by the key that their parts share."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[int, _Row] = OrderedDict()  # by hash: keys may be large
 
     def travels_alone(self, key: Hashable, now: float) -> bool:
-        """Whether requests with this key are not merged now."""
+        """Return whether requests with this key are not merged now."""
         if not self._rows:
             return False
         row = self._rows.get(hash(key))
         return row is not None and now < row.until
 
     def answered(self, batch: Batch, now: float, *, offends: bool) -> None:
-        """The server answered ``batch``, so that it need not be divided.
+        """Note that the server answered ``batch``, so that it need not be divided.
 
         Args:
             batch: as it was sent.
             now: seconds, monotonic.
-            offends: it is one request, and the answer is an error.
+            offends: whether it is a single request and the response is an error.
         """
         split, key = batch.split_from, hash(batch.requests[0].key)
         if split is None:

@@ -1,7 +1,7 @@
-"""Sends one batch to a server that knows nothing of Carpool, as the one request that it merges to.
+"""Sends one batch, merged into one request, to a server that knows nothing of Carpool.
 
-A request that is alone travels as it came, and its answer goes back as it is, whatever it says. An
-error in answer to several is nobody's: the batch has failed, and is divided.
+A single request is sent as it came, and its response is returned unchanged, whatever it is. An
+error in response to several belongs to none of them: the batch has failed, and is divided.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class MergedCall:
     """One batch that is being sent: at once, if a connection is idle.
 
     Args:
-        batch: of requests that can be merged and agree in all else, or one of any kind.
-        instance: where it goes.
-        form: of requests that can be merged.
-        context: headers by which it is traced.
+        batch: requests that can be merged and agree in all else, or one of any kind.
+        instance: the instance that takes it.
+        form: form of the requests that can be merged.
+        context: headers for tracing.
 
     Attributes:
-        repeatable: it has no effect, as far as one can tell, and may be sent again.
+        repeatable: whether it presumably has no side effects, and may be sent again.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class MergedCall:
         self._pending = instance.pool.begin(exchange.method, exchange.target, headers, message.body)
 
     async def answers(self, timeout_s: float) -> Answers:
-        """As `BatchCall.answers`."""
+        """Wait for the responses, as `BatchCall.answers` does."""
         response = await answered(self._pending, timeout_s, "the server")
         return self._as_it_is(response) if self._alone else self._divided(response)
 

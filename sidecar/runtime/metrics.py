@@ -1,7 +1,7 @@
 """The sidecar's metrics. Names and label sets are closed: everything exported is listed here.
 
 Counting happens on the request path, so it is plain additions; Prometheus objects are made only
-when they are asked for.
+on request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FAILED_FROM = 500  # an answer's status from which the function has failed
 
 
 class Observer(Protocol):
-    """Is told how requests end."""
+    """Interface of objects that are told how requests end."""
 
     def ended(
         self,
@@ -60,14 +60,14 @@ class Observer(Protocol):
         now: float,
         batch: Batch | None = None,
     ) -> None:
-        """A request came to its end.
+        """Handle the end of a request.
 
         Args:
             request: the request.
             outcome: as in ``batch_outcomes_total``.
-            status: of its answer; None: its caller has left.
+            status: status of its response; None if its caller has left.
             now: monotonic seconds.
-            batch: in which it was answered; None: the handler did not answer it.
+            batch: the batch in which it was answered; None if the handler did not answer it.
         """
 
 
@@ -75,9 +75,9 @@ class Metrics(Collector):
     """The counters of one sidecar; `render` gives Prometheus's text format.
 
     Args:
-        settings: the function's; None: it has neither applications nor objectives.
-        observers: are told how requests end.
-        tracing: is told how those end that are traced.
+        settings: settings of the function; None if it has no applications and objectives.
+        observers: told how requests end.
+        tracing: told how traced requests end.
     """
 
     def __init__(
@@ -113,15 +113,15 @@ class Metrics(Collector):
         self._batcher = batcher
 
     def watch_server(self, server: Server) -> None:
-        """Read from ``server`` what it holds, and which connections it had to close."""
+        """Read held bytes and closed connections from ``server``."""
         self._server = server
 
     def watch_sync(self, refused: Callable[[], dict[str, int]]) -> None:
-        """Ask ``refused`` which answers of the scaler were not followed, by reason."""
+        """Read the number of refused responses of the scaler, by reason, from ``refused``."""
         self._refused_plans = refused
 
     def watch_streams(self, count: Callable[[], tuple[int, int]]) -> None:
-        """Ask ``count`` how many streams there are, and how many requests wait for one."""
+        """Read the number of streams, and of requests waiting for one, from ``count``."""
         self._streams = count
 
     def answered(self, request: Request, status: int, batch: Batch, now: float) -> None:
@@ -135,7 +135,7 @@ class Metrics(Collector):
             self._tracing.ended(request, outcome, status, now, batch)
 
     def streams(self, request: Request, status: int, now: float) -> None:
-        """Count a request whose answer has begun, past the batches; its time is that until now."""
+        """Count a request whose streamed response has begun; its time is measured until now."""
         failed = status >= _FAILED_FROM
         self._ended("failed" if failed else "done")
         outcome = self._outcomes.answered(request, now, failed=failed)
@@ -149,12 +149,12 @@ class Metrics(Collector):
         self.streams_ended[how] = self.streams_ended.get(how, 0) + 1
 
     def unanswered(self, request: Request, state: str, status: int | None, now: float) -> None:
-        """Count a request that came to an end without an answer of the handler's.
+        """Count a request that ended without a response from the handler.
 
         Args:
             request: the request.
             state: how it ended.
-            status: of its answer; None: its caller has left.
+            status: status of its response; None if its caller has left.
             now: monotonic seconds.
         """
         self._ended(state)
@@ -165,11 +165,11 @@ class Metrics(Collector):
             self._tracing.ended(request, state, status, now)
 
     def refused(self, reason: str) -> None:
-        """Count a request by why it was not admitted, beside `unanswered`."""
+        """Count a request by the reason for its refusal, in addition to `unanswered`."""
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
 
     def refused_unparsed(self, reason: str) -> None:
-        """Count a request that was refused before anything was known of it."""
+        """Count a request that was refused before it was parsed."""
         self.refused(reason)
         self._ended("refused")
         self._outcomes.ended(OTHERS, "refused")
@@ -178,7 +178,7 @@ class Metrics(Collector):
         self.requests[state] = self.requests.get(state, 0) + 1
 
     def batch_closed(self, reason: str) -> None:
-        """Count a batch by the reason it closed for."""
+        """Count a batch by the reason why it closed."""
         self.closed[reason] = self.closed.get(reason, 0) + 1
 
     def restarted(self, reason: str) -> None:
@@ -192,11 +192,11 @@ class Metrics(Collector):
             self.elements["useful"] = self.elements.get("useful", 0) + useful
 
     def render(self) -> bytes:
-        """Everything in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """The families of `render`, as prometheus_client asks for them."""
+        """Yield the metric families of `render` for prometheus_client."""
         yield _histogram(
             "batch_wait_seconds", "Time a request waited before its batch left", self.wait
         )

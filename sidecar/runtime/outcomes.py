@@ -1,9 +1,9 @@
-"""How requests ended, by application: how long they took, and whether they kept their objective.
+"""How requests ended, by application: how long they took, and whether they met their objective.
 
-A request's time is from the gateway's stamp, where there is one, to its answer: what its caller has
-waited, but for the network. Applications are those of the function's settings; a request that names
-another one, or none, is one of ``*``, so that callers cannot make up series. Background requests
-have no objective to keep, and are counted apart from all applications.
+A request's time is from the gateway's stamp, if there is one, to its response: the time that its
+caller has waited, without the network. Applications are those of the function's settings; a request
+that names another one, or none, counts as ``*``, so that callers cannot create series. Background
+requests have no objective, and are counted separately from all applications.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class _Application:
 
 
 class Outcomes:
-    """Counts requests of a function.
+    """Counts the requests of a function by outcome.
 
     Args:
-        settings: the function's; None: it has neither applications nor objectives.
+        settings: settings of the function; None if it has no applications and objectives.
     """
 
     def __init__(self, settings: FunctionSettings | None) -> None:
@@ -57,7 +57,10 @@ class Outcomes:
         self._background = _Application()
 
     def answered(self, request: Request, now: float, *, failed: bool) -> str:
-        """The handler answered ``request``; ``failed``: with an error of its own. The outcome."""
+        """Count ``request``, which the handler answered; return its outcome.
+
+        It counts as failed if ``failed``: the handler answered with an error of its own.
+        """
         app = self._of(request.app, background=request.background)
         app.seconds.observe(now - request.arrived + request.payload.spent_s)
         outcome = "failed" if failed else "late" if now > request.due else "in_time"
@@ -65,11 +68,11 @@ class Outcomes:
         return outcome
 
     def ended(self, app: str, outcome: str, *, background: bool = False) -> None:
-        """A request of the application ended without an answer of the handler's."""
+        """Count a request of the application that ended without a response from the handler."""
         self._of(app, background=background).counts[outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """The families, as prometheus_client asks for them."""
+        """Yield the metric families for prometheus_client."""
         seconds = HistogramMetricFamily(
             "batch_request_seconds",
             "From the gateway's stamp, or arrival, to the handler's answer",

@@ -1,6 +1,6 @@
-"""Health, readiness and metrics: the sidecar's answers about itself.
+"""Health, readiness and metrics: the sidecar's responses about itself.
 
-Probes are answered at once and never wait in the queue. Answering changes nothing.
+Probes are answered at once and never wait in the queue. Answering has no side effects.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ALLOWED = (("allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
 
 
 class Readiness:
-    """Answers ``/_/health``, ``/_/ready``, ``/_/calls``, ``/metrics``, and what methods there are.
+    """Answers ``/_/health``, ``/_/ready``, ``/_/calls``, ``/metrics``, and ``OPTIONS``.
 
     Args:
         upstreams: the instances.
-        metrics: what was counted.
+        metrics: the metrics to show.
 
     Attributes:
-        draining: the sidecar is about to stop.
+        draining: whether the sidecar is about to stop.
         failing: returns why the function cannot be started; empty while it can.
-        front_not_ready: returns why a front is not ready yet; None where this is no front.
+        front_not_ready: returns why a front is not ready yet; None if this is not a front.
     """
 
     def __init__(self, upstreams: FunctionUpstreams, metrics: Metrics) -> None:
@@ -46,10 +46,10 @@ class Readiness:
         self.front_not_ready: Callable[[], str] | None = None
 
     def answer(self, exchange: Exchange) -> None:
-        """Answer a request that is for the sidecar itself.
+        """Answer a request to the sidecar itself.
 
         Raises:
-            NotFound: there is nothing of that name.
+            NotFound: unknown path.
         """
         path = exchange.path
         if exchange.method == "OPTIONS":  # a model knows nothing of methods
@@ -80,12 +80,12 @@ class Readiness:
             raise NotFound(msg)
 
     def tell_if_ready(self) -> None:
-        """Let the one that started this sidecar know, so that it need not wait for its probes."""
+        """If ready, notify the process that started this sidecar, so that it need not probe."""
         if not self._not_ready():
             ready_notice.tell()
 
     def does_not_start(self) -> Overloaded:
-        """The error that callers get while the function is failing."""
+        """Return the error that callers get while the function cannot be started."""
         return Overloaded(f"the function does not start: {self.failing()}", retry_after_s=1.0)
 
     def _not_ready(self) -> str:

@@ -1,4 +1,4 @@
-"""A ring buffer of the last batches, with why each closed, for operators.
+"""A ring buffer of the last batches, and why each closed, for operators.
 
 Entries keep ids and figures, never a request's body, so that its size is bounded whatever callers
 send.
@@ -21,7 +21,7 @@ SIZE = 1024  # batches remembered
 
 
 class _Entry(NamedTuple):
-    """One batch that came back, as `RecentBatches.last` spells it out."""
+    """One batch that came back; `RecentBatches.last` shows its fields."""
 
     ended_at: float
     plan_version: int | None
@@ -40,7 +40,7 @@ class _Entry(NamedTuple):
 
 
 class RecentBatches:
-    """Remembers the last batches.
+    """Keeps the last batches.
 
     Args:
         wall_clock: seconds since the epoch.
@@ -51,7 +51,7 @@ class RecentBatches:
         self._wall_clock = wall_clock
 
     def record(self, batch: Batch, outcome: str) -> None:
-        """Remember ``batch``, which has just come back: ``answered``, or how it failed."""
+        """Record ``batch``, which has just come back: ``answered``, or how it failed."""
         requests = [(r.id, r.payload.call_id, r.app, r.arrived) for r in batch.requests]
         self._entries.append(
             _Entry(
@@ -73,7 +73,7 @@ class RecentBatches:
         )
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """The last ``count`` batches, latest first, as JSON has them."""
+        """Return the last ``count`` batches for JSON, latest first."""
         return [_to_dict(entry) for entry in islice(reversed(self._entries), count)]
 
 

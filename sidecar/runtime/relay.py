@@ -1,10 +1,10 @@
 """Passes whole batches that a front has formed on to this sidecar's own handler.
 
-Batches are passed on unchanged, past the queue, as the front has scheduled them already. Only a
-front of this function may send them: it presents a key that is derived from the token both have.
-Answers go back unchanged, too. If the handler closes the connection, so does the relay, and the
-front sees the same as at the handler itself. If the front disconnects, the handler goes on with the
-batch, and is still restarted if it hangs; a stream is closed.
+Batches are passed on unchanged, bypassing the queue, as the front has already scheduled them. Only
+a front of this function may send them: it presents a key derived from the token that both have.
+Responses are returned unchanged, too. If the handler closes the connection, so does the relay, and
+the front sees the same as at the handler itself. If the front disconnects, the handler continues
+with the batch, and is still restarted if it hangs; a stream is closed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Relay:
 
     Args:
         local: The instance beside this sidecar.
-        exec_timeout_s: How long one batch may take.
-        key: What a batch must present; empty: nothing.
+        exec_timeout_s: Time limit of one batch.
+        key: Secret that a batch must present; empty if none.
     """
 
     def __init__(self, local: ProbedInstance, exec_timeout_s: float, key: str) -> None:
@@ -56,7 +56,7 @@ class Relay:
         self._tasks = TaskSet()
 
     def accepts(self, exchange: Exchange) -> bool:
-        """Pass ``exchange`` on, or refuse it, if it is a whole batch; False if it is not one."""
+        """Pass ``exchange`` on, or refuse it, if it is a whole batch; return False if it is not."""
         if exchange.target != "/" or exchange.header(b"content-type") != _BATCH:
             return False
         if not hmac.compare_digest(exchange.header(_KEY) or b"", self._key):
@@ -118,7 +118,7 @@ class Relay:
             local.relayed -= 1
 
     async def _stream(self, exchange: Exchange) -> None:
-        """Pass a stream on; the front, which decides on deadlines, leaves if one has passed."""
+        """Pass a stream on; the front enforces deadlines and disconnects if it takes too long."""
         local = self._local
         local.streams += 1
         headers = local.headers + STREAMED

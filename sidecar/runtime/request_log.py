@@ -1,4 +1,4 @@
-"""A line of the log for each request, or for each that was not answered well."""
+"""Logs a line for each request, or for each that failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RequestLog:
     """Logs how requests end.
 
     Args:
-        all_requests: those that are answered well, too.
+        all_requests: whether to log successful requests, too.
     """
 
     def __init__(self, *, all_requests: bool) -> None:
@@ -30,7 +30,7 @@ class RequestLog:
 
     @classmethod
     def of(cls, which: str) -> Self | None:
-        """The log of ``all`` requests, or of ``failed`` ones; None if it is ``off``."""
+        """Return the log of ``all`` requests, or of ``failed`` ones; None if it is ``off``."""
         return None if which == "off" else cls(all_requests=which == "all")
 
     def ended(
@@ -41,7 +41,7 @@ class RequestLog:
         now: float,
         batch: Batch | None = None,
     ) -> None:
-        """Log it, if it is to be; as `Observer.ended`."""
+        """Log the end of a request, unless it is left out; as `Observer.ended`."""
         if status is not None and status < self._lowest:
             return
         payload = request.payload

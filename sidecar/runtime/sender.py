@@ -1,7 +1,7 @@
 """Sends batches to their instances, and answers each request in them.
 
-There is one task for each batch, and none for a request. What a failed batch means for its requests
-is decided in the core, and so is when batches leave.
+There is one task for each batch, and none for a request. The core decides when batches leave, and
+what a failed batch means for its requests.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _FAILED_FROM = 500  # an item's status from which it counts as failed by the fun
 
 
 class Driver(Protocol):
-    """The batch loop, as the sender needs it: it makes the batcher step."""
+    """The batch loop as the sender uses it: it makes the batcher step."""
 
     compression: Compression | None
     load: Load | None
 
     @property
     def tracing(self) -> Tracing | None:
-        """What traces some requests; None: none are."""
+        """Tracing of requests; None if none are traced."""
 
     def stream(self, request: Request) -> None:
-        """Have a request answered piece by piece, past the batches."""
+        """Stream the response to a request in pieces, bypassing the batches."""
 
     def step_now(self) -> None:
         """Let the batcher step at once."""
@@ -69,9 +69,9 @@ class Sender:
         driver: makes the batcher step.
         batcher: the core.
         upstreams: the instances.
-        metrics: counts.
-        recent: remembers batches.
-        exec_timeout_s: how long one batch may take; ``inf``: as long as it likes.
+        metrics: counts requests and batches.
+        recent: keeps the last batches.
+        exec_timeout_s: time limit of one batch; ``inf`` if none.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Sender:
         self._tasks = TaskSet()
 
     def begin(self, batch: Batch) -> None:
-        """Send ``batch`` now; its members are answered when the instance has."""
+        """Send ``batch`` now; its members are answered once the instance has responded."""
         instance = self._upstreams.of(batch.upstream)
         form, tracing = self._upstreams.form, self._driver.tracing
         context = tracing.sent(batch) if tracing else ()
@@ -112,7 +112,7 @@ class Sender:
         state: str,
         headers: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Answer ``requests`` with ``error``, and count them under the terminal state ``state``."""
+        """Answer ``requests`` with ``error``, and count them in the terminal state ``state``."""
         status, body, own = errors.answer(error)
         own, now = (*headers, *own), self._now()
         for request in requests:
@@ -198,7 +198,7 @@ class Sender:
 
 
 def _explanation(batch: Batch, request: Request) -> list[tuple[str, str]]:
-    """Headers about the batch of a request, for a caller that sent ``X-Carpool-Explain``."""
+    """Return headers about a request's batch, for a caller that sent ``X-Carpool-Explain``."""
     facts = {
         "batch": len(batch.requests),
         "closed": batch.close_reason.value,
@@ -211,7 +211,7 @@ def _explanation(batch: Batch, request: Request) -> list[tuple[str, str]]:
 
 
 def _fault(error: CarpoolError, *, repeatable: bool) -> Fault:
-    """What an error of a call says about the batch; what was ANSWERED alone is not repeated."""
+    """Return the fault of a batch for an error of its call; ANSWERED alone is not repeated."""
     if isinstance(error, ConnectionFailed):
         sent = Fault.DIED if repeatable else Fault.ANSWERED
         return sent if error.sent else Fault.UNSENT

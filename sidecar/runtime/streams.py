@@ -1,10 +1,10 @@
-"""Passes on, past the batches, requests whose answers the handler streams.
+"""Passes on requests whose responses the handler streams, bypassing the batches.
 
-Such a request is a batch of one whose answer is plain HTTP, in pieces. It goes to the instance with
-the fewest streams that has a place for another one, or waits for its turn. Its deadline is that of
-the first piece, with which the head of the answer comes; then `exec_timeout` holds from piece to
-piece, no faster than the caller reads. A caller that leaves closes the connection to the handler,
-which closes the author's generator.
+Such a request is a batch of one whose response is plain HTTP, in pieces. It goes to the available
+instance with the fewest streams, or waits for its turn. Its deadline is that of the first piece,
+with which the head of the response comes; then `exec_timeout` applies from piece to piece, no
+faster than the caller reads. A caller that leaves closes the connection to the handler, which
+closes the author's generator.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _OURS = wire.FRAMING | {"content-type", "date", wire.STREAM_HEADER}
 
 
 class Cut(CarpoolError):
-    """A stream broke off after its beginning.
+    """Raised when a stream broke off after its beginning.
 
     Attributes:
-        hung: as no piece came in time.
+        hung: whether no piece came in time.
     """
 
     def __init__(self, message: str, *, hung: bool) -> None:
@@ -66,14 +66,14 @@ class Streams:
 
     Args:
         upstreams: the instances.
-        metrics: counts.
-        readiness: says why the function cannot be started.
+        metrics: counts requests and streams.
+        readiness: tells why the function cannot be started.
         at_once_max: most streams of one instance.
         waiting_max: most requests that wait for their turn.
-        pause_max_s: longest time between two pieces, and to the first; ``inf``: none.
+        pause_max_s: longest time between two pieces, and to the first; ``inf`` if unlimited.
 
     Attributes:
-        rule: which requests are streamed, as ready instances say; None: none.
+        rule: which requests are streamed, as ready instances say; None if none.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Streams:
         metrics.watch_streams(self._counts)
 
     def takes(self, exchange: Exchange) -> bool:
-        """Whether a request is streamed, and an instance is there that can."""
+        """Return whether a request is streamed, and an instance can stream it."""
         if self.rule is None or exchange.method == "HEAD":
             return False
         accept = (exchange.header(b"accept") or b"").decode("latin-1")
@@ -116,7 +116,7 @@ class Streams:
         """Pass a request on when its turn has come.
 
         Raises:
-            QueueFull: too many wait already.
+            QueueFull: too many requests wait already.
         """
         if len(self._waiting) >= self._waiting_max:
             msg = f"{len(self._waiting)} requests wait for a stream already"
@@ -155,7 +155,7 @@ class Streams:
         self._upstreams.close_departed()
 
     async def _answer(self, request: Request, begins: Callable[[int], None]) -> None:
-        """Have an instance answer; another one, where one has not begun."""
+        """Have an instance answer; try another one if it fails before it has begun."""
         for left in reversed(range(_TRIES)):
             try:
                 await self._answer_once(request, begins)
@@ -214,7 +214,7 @@ class Streams:
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[ProbedInstance]:
-        """Hold a place at an instance, when it is this request's turn."""
+        """Wait for this request's turn, and hold a place at an instance."""
         instance = None if self._waiting else self._free()
         if instance:
             instance.streams += 1
@@ -242,7 +242,7 @@ class Streams:
             raise
 
     def _fill_places(self) -> None:
-        """Give free places to those that have waited the longest."""
+        """Give free places to the requests that have waited longest."""
         waiting = self._waiting
         while waiting and (instance := self._free()):
             turn = waiting.popleft()
@@ -257,7 +257,7 @@ class Streams:
         self._fill_places()
 
     def _free(self) -> ProbedInstance | None:
-        """The instance with the fewest streams that has a place."""
+        """Return the instance with the fewest streams that has a place; None if there is none."""
         now = time.monotonic()
         able = [
             instance
@@ -276,7 +276,7 @@ class Streams:
 
 
 def _check(answer: StreamedResponse) -> None:
-    """Raise if the answer is not the handler's own: of-watchdog answers 200 without a handler."""
+    """Raise if the response is not the handler's: of-watchdog sends 200 without a handler."""
     if answer.header(wire.STREAM_HEADER.encode()) is None:
         loading = answer.status == 503  # noqa: PLR2004 - it has not begun
         msg = f"the function did not answer a request to stream (status {answer.status})"
@@ -284,20 +284,20 @@ def _check(answer: StreamedResponse) -> None:
 
 
 def decoded(answer: StreamedResponse) -> Headers:
-    """The headers of an answer as text."""
+    """Return the headers of a response as text."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers]
 
 
 async def pass_on(
     answer: StreamedResponse, exchange: Exchange, headers: Headers, pause_max_s: float
 ) -> None:
-    """Pass on an answer as it comes, no faster than it is read.
+    """Pass on a response as it comes, no faster than it is read.
 
     Args:
-        answer: has begun.
-        exchange: is answered.
-        headers: that are passed on.
-        pause_max_s: longest time between two pieces; ``inf``: none.
+        answer: the response, which has begun.
+        exchange: the exchange to answer.
+        headers: headers to pass on.
+        pause_max_s: longest time between two pieces; ``inf`` if unlimited.
 
     Raises:
         Cut: it broke off; its reader has been told.

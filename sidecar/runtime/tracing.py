@@ -1,11 +1,11 @@
 """Traces of requests, by OpenTelemetry: how long one waited, and in which batch it was executed.
 
-A request is traced if its ``traceparent`` says so, and of the others a share. Its span has a child
-for its wait, and a link to the span of its batch, which links to all its traced members. What the
-handler is passed as ``traceparent`` is the request's span; of several merged ones, the batch's.
+A request is traced if its ``traceparent`` says so; of requests without one a share is traced. Its
+span has a child for its wait, and a link to the span of its batch, which links to all its traced
+members. The handler gets the request's span as ``traceparent``; if several are merged, the batch's.
 
-Which requests are traced is decided first, and nothing is done for the others. Of those that are,
-only identifiers are made while they are under way. A span is made when it ends, of what is known
+Which requests are traced is decided first, and nothing is done for the others. While traced
+requests are in progress, only identifiers are made. A span is made when it ends, from what is known
 then, and handed to the SDK, which sends it: a tracer's own spans, which can be written to at any
 time from any thread, cost several times as much.
 """
@@ -61,12 +61,12 @@ class OpenSpan:
 
     Attributes:
         name: its name.
-        kind: what it is of.
+        kind: its role, such as server or client.
         context: its identifiers.
         parent: the span that it is a part of, if there is one.
         start: monotonic seconds.
-        links: spans that it belongs together with.
-        attributes: what is known of it.
+        links: related spans.
+        attributes: its attributes so far.
     """
 
     name: str
@@ -79,7 +79,7 @@ class OpenSpan:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Those that make it the parent of what is done elsewhere."""
+        """Headers that make it the parent of spans elsewhere."""
         ids = self.context
         parent = ("traceparent", f"00-{ids.trace_id:032x}-{ids.span_id:016x}-01")
         state = ids.trace_state
@@ -87,7 +87,7 @@ class OpenSpan:
 
 
 class _Source(Resource):
-    """What all spans are of. Its hash is asked for with each span that is sent: here, made once."""
+    """The resource of all spans. Its hash, needed for each span that is sent, is computed once."""
 
     def __init__(self, about: Resource) -> None:
         super().__init__(about.attributes, about.schema_url)
@@ -101,9 +101,9 @@ class Tracing:
     """Traces one sidecar's requests.
 
     Args:
-        endpoint: of a collector, to which spans are posted (OTLP over HTTP).
-        share: of the requests that bring no decision, traced.
-        function: its name.
+        endpoint: address of a collector, to which spans are posted (OTLP over HTTP).
+        share: share of requests to trace, among those that do not decide it themselves.
+        function: name of the function.
     """
 
     def __init__(self, endpoint: str, share: float, function: str) -> None:
@@ -117,12 +117,12 @@ class Tracing:
         self._batches: dict[int, OpenSpan] = {}
 
     def begin(self, exchange: Exchange, headers: Headers) -> tuple[OpenSpan | None, Headers]:
-        """The span of a request that has arrived; None: it is not traced.
+        """Return the span of a request that has arrived, None if it is not traced, and its headers.
 
         Args:
             exchange: the request.
-            headers: those of it that are passed on; they come back, of a request that is traced
-                with its span as the parent of what the handler does.
+            headers: headers to pass on; returned unchanged, or with the span of a traced request as
+                the parent of the handler's spans.
         """
         parent = None
         for name, _ in headers:
@@ -139,7 +139,7 @@ class Tracing:
         return span, [*kept, *((n.encode(), v.encode("latin-1")) for n, v in span.headers)]
 
     def sent(self, batch: Batch) -> tuple[tuple[str, str], ...]:
-        """A batch leaves; what its message says of the trace, if one of its members is traced."""
+        """Begin the span of a batch; return its headers. Empty if no member is traced."""
         if not self._open:
             return ()
         members = [request for request in batch.requests if request.payload.span is not None]
@@ -161,7 +161,7 @@ class Tracing:
         return span.headers
 
     def returned(self, batch: Batch, outcome: str, now: float) -> None:
-        """A batch is back: ``answered``, or how it failed."""
+        """End the span of a batch that came back: ``answered``, or how it failed."""
         span = self._batches.pop(batch.id, None)
         if span is None:
             return
@@ -179,7 +179,7 @@ class Tracing:
         now: float,
         batch: Batch | None = None,
     ) -> None:
-        """A request that is traced came to its end; as `RequestLog.ended`."""
+        """End the span of a traced request; as `RequestLog.ended`."""
         del batch
         span = request.payload.span
         self._open -= 1
@@ -193,7 +193,7 @@ class Tracing:
         self._end(span, now, "" if outcome in _FINE else outcome)
 
     def close(self) -> None:
-        """Send what was not sent yet; may take some seconds."""
+        """Send the remaining spans; may take some seconds."""
         self._processor.shutdown()  # type: ignore[no-untyped-call]
 
     def _child(self, name: str, parent: OpenSpan, start: float, end: float) -> None:
@@ -208,7 +208,7 @@ class Tracing:
         return OpenSpan(name, kind, context, parent, start)
 
     def _end(self, span: OpenSpan, now: float, fault: str = "") -> None:
-        """Hand a span over to be sent; ``fault``: how what it is of failed, if it did."""
+        """Hand a span over to be sent; ``fault`` is how its request or batch failed, if it did."""
         status = trace.Status(_ERROR, fault) if fault else _UNSET
         ended = ReadableSpan(
             span.name,
@@ -228,12 +228,12 @@ class Tracing:
 
 
 def _parent(headers: Headers) -> SpanContext | None:
-    """What the caller's headers say of its trace, if they can be read."""
+    """Return the caller's span from its headers; None if they cannot be read."""
     given = {n.decode(): v.decode("latin-1") for n, v in headers if n in _W3C_NAMES}
     parent = trace.get_current_span(_W3C.extract(given)).get_span_context()
     return parent if parent.is_valid else None
 
 
 def _ns(at: float) -> int:
-    """A monotonic time as nanoseconds since the epoch."""
+    """Convert a monotonic time to nanoseconds since the epoch."""
     return _BOOT_NS + int(at * 1e9)

@@ -2,10 +2,10 @@
 
 Without a plan all instances are alike and the function's own batch policy decides. A plan says
 which class each address belongs to, how large its batches are, which applications go there, and how
-long a request of each may wait. Plans replace each other under load: waiting requests go on under
-the new one, and an instance that is not in it any more finishes its batches and is closed. The
-scaler also reports which instances are overloaded or interfered with; that holds for a while, and
-then all are taken for well again.
+long a request of each may wait. Plans replace each other under load: waiting requests continue
+under the new one, and an instance that is no longer in it finishes its batches and is closed. The
+scaler also reports which instances are overloaded or interfered with; that holds for a while, after
+which all are considered well again.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class FunctionUpstreams:
     """Instances by address.
 
     Args:
-        batcher: the core, notified of every change.
-        answer_bytes: largest answer to a batch.
-        form: of the requests that are merged for instances which know nothing of Carpool; None:
-            they take batches.
+        batcher: the core, told of every change.
+        answer_bytes: largest response to a batch.
+        form: form of the requests that are merged for instances which know nothing of Carpool; None
+            if instances take batches.
 
     Attributes:
         backoff: knows which requests are not merged for a while.
-        key: what has to be presented with each batch; set before there is any instance.
+        key: secret to present with each batch; set before there is any instance.
         on_change: called with an instance that came up or went down.
         plan: the plan in force; None while the function's own policy decides.
-        variant_router: chooses among the plan's variants; None where it has none.
+        variant_router: chooses among the plan's variants; None if it has none.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class FunctionUpstreams:
         return len(self._by_address)
 
     def start(self, addresses: Iterable[str], batch_max: int) -> list[ProbedInstance]:
-        """Serve with the instances at ``addresses``, all alike."""
+        """Serve with the instances at ``addresses``, all alike, and return them."""
         exec_time = ExecTime()
         for name in addresses:
             upstream = Upstream(name, batch_max, exec_time=exec_time)
@@ -93,13 +93,13 @@ class FunctionUpstreams:
 
         Args:
             plan: newer than the one in force, or the same with other addresses.
-            addresses: of the ready instances, by class; None: those that are here already, which
-                a plan of one class may leave unsaid.
+            addresses: addresses of the ready instances, by class; None to keep the present
+                instances, which is possible if the plan has one class.
 
         Raises:
             Conflict: another plan is in force that is as new or newer.
-            ConfigError: addresses of a class that the plan does not have, or of two classes, or of
-                none where the plan has several.
+            ConfigError: addresses of a class that the plan does not have, or of two classes, or no
+                addresses although the plan has several classes.
         """
         if self.plan and plan.full_version <= self.plan.full_version and plan != self.plan:
             now = f"{self.plan.version} of term {self.plan.term}"
@@ -121,7 +121,7 @@ class FunctionUpstreams:
         self.close_departed()
 
     def set_conditions(self, conditions: Mapping[str, State]) -> None:
-        """Take over the scaler's view of the instances: these states, the others well."""
+        """Set the states of instances as the scaler sees them; all others are well."""
         if self._forget:
             self._forget.cancel()
             self._forget = None
@@ -134,7 +134,7 @@ class FunctionUpstreams:
             self._apply_conditions()
 
     def close_departed(self) -> None:
-        """Close the instances that left the plan and hold no batch any more."""
+        """Close the instances that left the plan and hold no more batches."""
         if self._leaving:
             for instance in [i for i in self._leaving if not i.upstream.in_flight + i.streams]:
                 instance.close()
@@ -142,7 +142,7 @@ class FunctionUpstreams:
                 self._leaving.remove(instance)
 
     def of(self, upstream: Upstream) -> ProbedInstance:
-        """The instance that ``upstream`` stands for, in the plan or about to leave."""
+        """Return the instance of ``upstream``, in the plan or about to leave."""
         instance = self._by_address.get(upstream.name)
         if instance and instance.upstream is upstream:
             return instance
@@ -174,7 +174,7 @@ class FunctionUpstreams:
         instance.watch()
 
     def _offer_variants(self, plan: Plan) -> None:
-        """Let requests choose among the variants of ``plan``, with the instances as they are."""
+        """Offer the variants of ``plan`` to requests, with the present states of instances."""
         if not plan.variants:
             self.variant_router = None
         elif self.variant_router is None or plan.variants != self._offered:
@@ -183,7 +183,7 @@ class FunctionUpstreams:
         self._apply_conditions(reroute=False)
 
     def _apply_conditions(self, *, reroute: bool = True) -> None:
-        """Note the instances' states; ``reroute`` the waiting requests if any has changed."""
+        """Set the states of instances; ``reroute`` waiting requests if any has changed."""
         by_class: defaultdict[str, list[Upstream]] = defaultdict(list)
         for instance in self:
             if instance.up:
@@ -206,14 +206,14 @@ class FunctionUpstreams:
 
 
 def _exec_time_key(instance_class: InstanceClass) -> InstanceClass:
-    """What determines an execution time: everything but how many there are."""
+    """Return what determines an execution time: everything but the number of replicas."""
     return replace(instance_class, replicas=0)
 
 
 def _members(
     plan: Plan, addresses: Mapping[str, Sequence[str]] | None, present: list[str]
 ) -> dict[str, InstanceClass]:
-    """The class of each address."""
+    """Return the class of each address."""
     classes = {instance_class.name: instance_class for instance_class in plan.classes}
     if addresses is None:
         if len(classes) != 1:

@@ -1,11 +1,11 @@
-"""Reads what a request demands of a variant: from headers, or parameters of the protocol.
+"""Reads a request's demand on the variant from headers, or parameters of the protocol.
 
     X-Carpool-Latency: 150ms      {"inputs": [...], "parameters": {"carpool_latency": "150ms",
     X-Carpool-Accuracy: 0.75                                       "carpool_accuracy": 0.75,
     X-Carpool-Cost: 2e-5                                           "carpool_cost": 2e-5}}
     X-Carpool-Variant: NAME       and "carpool_variant", or NAME as the version or model in the path
 
-Of several demands on one request the strictest counts. A request may demand nothing.
+Of several demands of one request the strictest counts. A request may demand nothing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _INFER = re.compile(r"/v2/models/([^/?]+)(?:/versions/([^/?]+))?/infer")
 
 
 def in_headers(headers: Iterable[tuple[bytes, bytes]]) -> Demand | None:
-    """What the headers of a request ask for, names in lower case; None: nothing.
+    """Return the demand in a request's headers, with names in lower case; None if there is none.
 
     Raises:
-        BadRequest: a value that cannot be meant, or two variants.
+        BadRequest: an invalid value, or two variants.
     """
     demand: Demand | None = None
     for name, value in headers:
@@ -51,14 +51,14 @@ def in_headers(headers: Iterable[tuple[bytes, bytes]]) -> Demand | None:
 
 
 def in_body(body: bytes, json_length: bytes) -> Demand | None:
-    """What the parameters of an inference request ask for; None: nothing.
+    """Return the demand in the parameters of an inference request; None if there is none.
 
     Args:
         body: As it was sent.
-        json_length: How many bytes of it are JSON, in digits; empty: all.
+        json_length: Number of bytes of JSON in it, in digits; empty if all.
 
     Raises:
-        BadRequest: a value that cannot be meant.
+        BadRequest: an invalid value.
     """
     parameters = body_parameters.read(body, json_length, _MARK)
     given = {w: parameters[_PARAMETER + w] for w in _WORDS if _PARAMETER + w in parameters}
@@ -66,13 +66,13 @@ def in_body(body: bytes, json_length: bytes) -> Demand | None:
 
 
 def names(target: str) -> tuple[str, str]:
-    """The model and the version that an inference request's path names; empty: none."""
+    """Return model and version in the path of an inference request. Empty if not named."""
     match = _INFER.match(target)
     return (match[1], match[2] or "") if match else ("", "")
 
 
 def stricter(one: Demand | None, other: Demand | None) -> Demand | None:
-    """What holds if both are asked for."""
+    """Return the demand that satisfies both."""
     if one is None or other is None:
         return one or other
     if one.variant and other.variant and one.variant != other.variant:

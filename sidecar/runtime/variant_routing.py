@@ -1,7 +1,7 @@
 """Demands of arriving requests: completed from their paths, or refused with a reason.
 
-The core chooses the variant (`sidecar.core.variant_routing`); here are the variants named in paths,
-and the errors where none can serve a request.
+The core chooses the variant (`sidecar.core.variant_routing`); this module handles variants named in
+paths, and the errors if none can serve a request.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _RETRY_S = 1.0
 
 
 def settle_demand(request: Request, upstreams: FunctionUpstreams, *, planned: bool) -> None:
-    """Settle the demand of ``request``, and the application that it is counted as.
+    """Settle the demand of ``request``, and the application under which it is counted.
 
     Args:
         request: As it was read.
         upstreams: Has the variant router.
-        planned: There is, or will be, a plan.
+        planned: Whether there is, or will be, a plan.
 
     Raises:
-        CarpoolError: an unknown variant, or a demand where there are no variants.
+        CarpoolError: an unknown variant, or a demand although there are no variants.
     """
     variant_router, demand = upstreams.variant_router, request.demand
     if variant_router is None:
@@ -63,7 +63,7 @@ def settle_demand(request: Request, upstreams: FunctionUpstreams, *, planned: bo
 
 
 def reason_unfit(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
-    """The error for a request with ``demand`` if no variant can serve it now; else None."""
+    """Return the error if no variant can serve a request with ``demand`` now; else None."""
     if demand.variant:
         return _reason_unavailable(demand, variant_router)
     if variant_router.best_fit(demand):
@@ -82,7 +82,7 @@ def reason_unfit(demand: Demand, variant_router: VariantRouter) -> CarpoolError 
 
 
 def _reason_unavailable(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
-    """Why the variant that was named cannot serve it; None: it can."""
+    """Return why the variant named in ``demand`` cannot serve it; None if it can."""
     named = variant_router.offer(demand.variant)
     if named.accuracy < demand.accuracy:
         return Unfit(f"{_figures(named)} was named, but {_asked(demand)} was required")

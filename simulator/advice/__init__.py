@@ -1,1 +1,1 @@
-"""Which policy and settings for a trace of one's own, what they cost and miss, how sure that is."""
+"""Recommend a policy and settings for a recorded trace, with cost, misses and confidence."""

@@ -1,4 +1,4 @@
-"""The advice: in words, as a table, as JSON, as labels for a stack file, as a scenario file."""
+"""Render the advice as text, table, JSON, stack-file labels and a scenario file."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _DIFFERENCE = 0.005
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found out.
+    """The result of `carpool advise`.
 
     Attributes:
-        question: What was asked.
-        policies: Parameters by name, of all that were simulated.
-        found: Results of each.
-        chosen: The one to use; None: every policy failed.
-        beside: The cost of each, times the chosen one's on the same parts.
-        unfinished: Policies for which there was no time.
-        parts: How many parts the chosen one was simulated on, and how long each is.
-        budget_s: The time that there was.
+        question: The trace, model, objective and prices that were asked about.
+        policies: Parameters of all simulated policies, by name.
+        found: Results of each policy.
+        chosen: The recommended policy; None if every policy failed.
+        beside: Each policy's cost relative to the chosen one's on the same parts.
+        unfinished: Policies that ran out of time.
+        parts: Number of parts the chosen policy was simulated on, and the length of each.
+        budget_s: Time budget.
     """
 
     question: Question
@@ -56,7 +56,7 @@ class Answer:
 
     @property
     def name(self) -> str:
-        """What the label says: the policy's own name where its settings are the defaults."""
+        """Value of the policy label: the policy's own name if its settings are the defaults."""
         assert self.chosen is not None  # noqa: S101  asked for only where there is one
         entry = self.policies[self.chosen.policy]
         kind = getattr(plugins.resolve("scale", entry["policy"]), "Params", None)
@@ -65,7 +65,7 @@ class Answer:
 
     @property
     def settings(self) -> FunctionSettings:
-        """Of the function."""
+        """Settings of the function."""
         function = self.question.function
         (app,) = function.apps
         apps = (App(app.name, app.slo_s, app.accuracy),) if app.accuracy else ()
@@ -79,7 +79,7 @@ class Answer:
         )
 
     def labels(self, *, annotations: bool = False) -> dict[str, str]:
-        """What differs from the defaults; or of that the annotations."""
+        """Return the labels that differ from the defaults, or the annotations among them."""
         settings = self.settings
         return {
             row.label: row.kind.write(value)
@@ -89,13 +89,13 @@ class Answer:
         }
 
     def stack(self) -> str:
-        """The lines for the function in a stack file."""
+        """Return the function's lines for a stack file."""
         texts = {"labels": self.labels(), "annotations": self.labels(annotations=True)}
         given = {key: value for key, value in texts.items() if value}
         return str(yaml.safe_dump(given, sort_keys=False, width=math.inf))
 
     def scenario(self) -> str:
-        """A scenario file for ``carpool simulate``, ``compare --live`` and the scaler."""
+        """Return a scenario file for ``carpool simulate``, ``compare --live`` and the scaler."""
         function, prices = self.question.function, self.question.prices
         (app,) = function.apps
         chosen = {self.name: dict(self.policies[self.chosen.policy])} if self.chosen else {}
@@ -127,7 +127,7 @@ class Answer:
         return str(yaml.safe_dump(document, sort_keys=False))
 
     def text(self) -> str:
-        """All of it for people; ends with the labels."""
+        """Return the whole advice as text, ending with the labels."""
         sections = [self._asked(), _filled(self._said()), self._table()]
         sections += [_filled(note) for note in self.notes()]
         if self.chosen:
@@ -135,7 +135,7 @@ class Answer:
         return "\n\n".join(section.rstrip("\n") for section in sections) + "\n"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, where what is no number is null."""
+        """Return the advice for JSON, with null in place of NaN and infinity."""
         question, function = self.question, self.question.function
         count, length_s = self.parts
         advice = None
@@ -169,7 +169,7 @@ class Answer:
         }
 
     def notes(self) -> list[str]:
-        """What limits the advice, and what failed, in sentences."""
+        """Return what limits the advice and what failed, as sentences."""
         said = list(self.question.notes)
         failed = [each for each in self.found.values() if each.failure]
         said += [f"{each.policy} failed: {each.failure}" for each in failed]
@@ -226,7 +226,7 @@ class Answer:
         return f"{missed}; {allowed}, so that is not certain."
 
     def _next(self, chosen: Verdict) -> list[str]:
-        """The other policies that meet the objective."""
+        """Return sentences on the other policies that meet the objective."""
         own = self.policies[chosen.policy]["policy"]
         others = [e for e in self._sorted() if self.policies[e.policy]["policy"] != own]
         meeting = [each for each in others if each.meets]
@@ -276,7 +276,7 @@ class Answer:
         }
 
     def _sorted(self) -> list[Verdict]:
-        """The chosen one, then those that meet the objective, the cheapest first; then the rest."""
+        """Return the chosen policy, then those that meet the objective by cost, then the rest."""
 
         def place(each: Verdict) -> tuple[bool, bool, bool, float]:
             if each.failure:

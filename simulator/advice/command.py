@@ -91,11 +91,11 @@ def advise(
     now: Callable[[], float],
     tell: Callable[[str], None],
 ) -> Answer:
-    """The advice, after about ``budget_s`` by the clock ``now`` at most.
+    """Return the advice, using about ``budget_s`` at most by the clock ``now``.
 
     Raises:
-        ConfigError: more requests come than can be simulated.
-        CarpoolError: the time is over before any policy has finished a part.
+        ConfigError: the trace has more requests than can be simulated.
+        CarpoolError: the time budget was used up before any policy finished a part.
     """
     for part in spread:
         check_load(question.scenario(part, policies), _INTERVAL_S)

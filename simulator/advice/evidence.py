@@ -1,7 +1,7 @@
-"""Simulates policies on parts of a trace, within a limit of time: the same requests for all.
+"""Simulate policies on parts of a trace within a time budget, with the same requests for each.
 
-A policy that takes more than its share of the time on the first part is left out. After that, a
-part that not all policies have finished when the time is over is not counted.
+A policy that takes more than its share of the budget on the first part is left out. After that, a
+part counts only if all remaining policies have finished it when the budget is used up.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["Evidence", "Gatherer"]
 
 
 class _Over(Exception):
-    """The time is."""
+    """Raised when the time budget is used up."""
 
 
 @dataclass
 class Evidence:
-    """Its results.
+    """Results of the simulated policies.
 
     Attributes:
-        rows: Of each policy the same parts, in the same order.
-        unfinished: Policies that did not finish one part in their time.
+        rows: For each policy, results of the same parts in the same order.
+        unfinished: Policies that did not finish one part in their share of the time.
     """
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
@@ -41,14 +41,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Gatherer:
-    """Simulates.
+    """Runs the simulations.
 
     Attributes:
-        question: What is asked.
-        policies: Parameters by name, as a scenario has them.
-        parts: Of the trace, in this order.
-        now: The time, in seconds.
-        tell: Is given a line as each run ends.
+        question: The trace, model, objective and prices.
+        policies: Policy parameters by name, as in a scenario.
+        parts: Parts of the trace, simulated in this order.
+        now: Clock, in seconds.
+        tell: Called with a line of text after each run.
     """
 
     question: Question
@@ -58,7 +58,7 @@ class Gatherer:
     tell: Callable[[str], None]
 
     def gather(self, policies: Sequence[str], until: float) -> Evidence:
-        """Each policy on as many parts as there is time for; ``until`` is a time of `now`.
+        """Simulate each policy on as many parts as fit before ``until``, a time of `now`.
 
         Raises:
             ConfigError: a policy that cannot be used.

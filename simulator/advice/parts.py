@@ -1,4 +1,4 @@
-"""Parts of a trace, spread over all of it, so that few of them stand for the whole."""
+"""Choose a few parts of a trace that are spread over all of it and so represent it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REQUESTS = 100_000  # in a part, on average: more tell little more
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a trace, and the seed of its requests."""
+    """A section of a trace and the seed of its requests."""
 
     start_s: float
     length_s: float
@@ -28,17 +28,17 @@ class Part:
 
     @property
     def name(self) -> str:
-        """As ``20m0s+1200s, seed 2``."""
+        """The part as text, such as ``20m0s+1200s, seed 2``."""
         start = durations.format(round(self.start_s))
         return f"{start}+{self.length_s:.0f}s, seed {self.seed}"
 
 
 def parts(trace: Trace, count: int, seed: int) -> Sequence[Part]:
-    """Up to ``count`` parts of equal length, each with its own seed.
+    """Return up to ``count`` parts of equal length, each with its own seed.
 
-    The trace is divided into as many stretches, and a part is drawn from each. A trace that is too
-    short for that is taken as a whole, again and again, with other seeds. The order is such that
-    the first few are spread over the whole, too.
+    The trace is divided into that many sections, and one part is drawn from each. A trace that is
+    too short for this is used as a whole several times, with different seeds. The order spreads
+    even the first few parts over the whole trace.
     """
     length_s = _length_s(trace, count)
     draw = random.Random(f"parts {seed}")  # noqa: S311  a sample, not a secret
@@ -52,7 +52,7 @@ def parts(trace: Trace, count: int, seed: int) -> Sequence[Part]:
 
 
 def cut(trace: Trace, part: Part) -> Trace:
-    """The part as its own trace, from 0."""
+    """Return the part as a trace that starts at 0."""
     first, last = part.start_s, part.start_s + part.length_s
     ends = [*trace.starts_s[1:], trace.end_s]
     steps = [
@@ -72,5 +72,5 @@ def _length_s(trace: Trace, count: int) -> float:
 
 
 def _reversed(number: int) -> int:
-    """Its bits in reverse order: 0, 4, 2, 6, 1 and so on."""
+    """Return the number with its bits in reverse order, as in 0, 4, 2, 6, 1."""
     return int(f"{number:016b}"[::-1], 2)

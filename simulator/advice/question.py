@@ -1,4 +1,4 @@
-"""What is asked: a trace, a model, an objective and prices, and the scenarios that follow."""
+"""The question: a trace, a model, an objective and prices, and the scenarios made from them."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ _USUAL_TIMES = 4.0  # the matrix's medium objective
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked.
+    """The trace, model, objective and prices to give advice on.
 
     Attributes:
-        trace: The whole of it.
-        trace_path: Where it was read.
-        scale: What its rates were multiplied by.
-        function: With its objective; its application has the whole trace.
-        model: The entry of the model in a scenario.
-        prices: What instances cost.
+        trace: The whole trace.
+        trace_path: File that the trace was read from.
+        scale: Factor applied to the trace's rates.
+        function: The function with its objective; its application receives the whole trace.
+        model: The model's entry in a scenario.
+        prices: Prices of instances.
     """
 
     trace: Trace
@@ -67,12 +67,12 @@ class Question:
 
     @property
     def allowed(self) -> float:
-        """The share of requests that may miss the objective."""
+        """Share of requests that may miss the objective."""
         return 1 - self.function.percentile
 
     @property
     def notes(self) -> list[str]:
-        """What limits the advice, in sentences."""
+        """Return the limits of the advice, as sentences."""
         steps = [b - a for a, b in zip(self.trace.starts_s, self.trace.starts_s[1:], strict=False)]
         longest_s = max(steps, default=0.0)
         if longest_s < _COARSE_S:
@@ -84,7 +84,7 @@ class Question:
         return [said]
 
     def scenario(self, part: Part, policies: Mapping[str, Mapping[str, Any]]) -> Scenario:
-        """One part of the trace, as every policy gets it."""
+        """Return the scenario of one part of the trace, the same for every policy."""
         (app,) = self.function.apps
         replayed = dataclasses.replace(app, arrivals=cut(self.trace, part))
         function = dataclasses.replace(self.function, apps=(replayed,))
@@ -101,10 +101,10 @@ class Question:
 
 
 def read_load(path: Path, scale: float) -> Trace:
-    """The trace of a file, in which some request comes.
+    """Read a trace file and scale its rates.
 
     Raises:
-        ConfigError: everything that is wrong with it.
+        ConfigError: everything that is wrong with the file, or it contains no request.
     """
     trace = read_trace(shipped.find_file(path), scale)
     if not trace.mean_rate > 0:
@@ -114,7 +114,7 @@ def read_load(path: Path, scale: float) -> Trace:
 
 
 def read_model(text: str, load_s: float) -> LatencyModel:
-    """The latency model of a file or a line.
+    """Read a latency model from a file or a line of text.
 
     Raises:
         ConfigError: it is none of `MODELS`, or everything that is wrong with the file.
@@ -139,7 +139,7 @@ def read_model(text: str, load_s: float) -> LatencyModel:
 
 
 def model_entry(text: str, load_s: float) -> dict[str, Any]:
-    """The same model as an entry of a scenario."""
+    """Return the same model as an entry of a scenario."""
     found = _LINE.fullmatch(text)
     if found and not Path(text).exists():
         base_ms, item_ms = (1000 * durations.parse(part.strip()) for part in found.groups())
@@ -150,7 +150,7 @@ def model_entry(text: str, load_s: float) -> dict[str, Any]:
 
 
 def gpu_gb(function: Function) -> float:
-    """Gigabytes of a whole GPU, where shares of it are sold by its memory; else 0."""
+    """Return the memory of a whole GPU in gigabytes if shares are sold by memory, else 0."""
     model = function.model
     if isinstance(model, VariantSet):
         return 0.0
@@ -159,10 +159,10 @@ def gpu_gb(function: Function) -> float:
 
 
 def with_objective(function: Function, slo_s: float | None) -> Function:
-    """The function with an objective that it can meet; None: four times its quickest answer.
+    """Return the function with a feasible objective; for None, four times its lowest latency.
 
     Raises:
-        ConfigError: no size of the model answers within the objective, or none is so accurate.
+        ConfigError: no size of the model answers within the objective, or none is accurate enough.
     """
     (app,) = function.apps
     model, problems = function.model, Problems()
@@ -198,7 +198,7 @@ def _line(text: str, load_s: float) -> Linear | None:
 
 
 def _kind(path: Path) -> str:
-    """The key under which a scenario names it."""
+    """Return the key under which a scenario refers to the file."""
     if path.suffix == ".json":
         problems = Problems()
         text = read_text(path, problems) or ""

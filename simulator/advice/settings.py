@@ -1,4 +1,4 @@
-"""Which policies are compared, and which settings of the best one are tried after that."""
+"""Policies to compare, and settings of the best one to try afterwards."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SETTINGS: dict[str, list[dict[str, Any]]] = {
 
 
 def candidates(named: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Parameters by name: of all built-in policies that scale, or of those that are named."""
+    """Return parameters by name, of all built-in policies that scale or of the named ones."""
     if not named:
         return {name: dict(given) for name, given in POLICIES.items()}
     return {name: dict(POLICIES.get(name, {"policy": name})) for name in named}
 
 
 def variations(name: str, policies: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Entries with other settings of one policy, under names that say them."""
+    """Return entries with other settings of one policy, under names that show the settings."""
     given = policies[name]
     return {
         "-".join([name, *(f"{key}-{value:g}" for key, value in other.items())]): {**given, **other}
@@ -38,5 +38,5 @@ def variations(name: str, policies: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def params(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry's parameters, less the name of the policy."""
+    """Return an entry's parameters without the policy's name."""
     return {key: value for key, value in entry.items() if key != "policy"}

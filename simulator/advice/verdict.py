@@ -1,8 +1,8 @@
-"""What the runs say: each policy's cost and misses with their intervals, and which to choose.
+"""Summarize the runs: each policy's cost and misses with intervals, and the policy to choose.
 
-Chosen is, of the policies that miss no more than the objective's percentile allows, the one that
-misses least among those within three percent of the cheapest. Where none does, it is the one that
-misses least.
+Among the policies that miss no more than the objective's percentile allows and cost at most three
+percent more than the cheapest of them, the one with the fewest misses is chosen. If no policy
+meets the objective, the one with the fewest misses is chosen.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ _UNKNOWN = Estimate(math.nan, math.nan)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One policy on the parts that were simulated.
+    """Results of one policy over the simulated parts.
 
     Attributes:
-        policy: Its name.
-        parts: How many.
-        cost_per_hour: Of the trace.
-        cost_per_1k: Of a thousand requests; NaN: none came.
-        over_bound: Cost, times the least that is possible; NaN: that is nothing.
-        missed: Share of requests.
-        allowed: The share that may be missed.
-        failure: What it did wrong where it could not plan at all, and nothing else is known then;
-            empty: nothing.
+        policy: Name of the policy.
+        parts: Number of parts.
+        cost_per_hour: Cost per hour of the trace.
+        cost_per_1k: Cost per thousand requests; NaN if there were none.
+        over_bound: Cost relative to the lower bound; NaN if the bound is zero.
+        missed: Share of requests that missed the objective.
+        allowed: Share of requests that may miss it.
+        failure: Why the policy could not plan; empty if it could.
     """
 
     policy: str
@@ -53,22 +52,22 @@ class Verdict:
 
     @property
     def meets(self) -> bool:
-        """Whether it misses no more than it may, on these parts."""
+        """Whether the misses on these parts are within the allowed share."""
         return not self.failure and self.missed.value <= self.allowed
 
     @property
     def surely(self) -> bool:
-        """Whether the interval of its misses says so, too."""
+        """Whether the whole confidence interval of the misses is within the allowed share."""
         return self.meets and self.missed.high <= self.allowed
 
 
 def verdicts(rows: Mapping[str, Sequence[Row]], allowed: float) -> dict[str, Verdict]:
-    """By policy, of those with a part at least."""
+    """Return the results by policy, for policies with at least one part."""
     return {policy: _verdict(policy, of, allowed) for policy, of in rows.items() if of}
 
 
 def best(found: Mapping[str, Verdict]) -> Verdict | None:
-    """The one to choose; None: all have failed."""
+    """Return the policy to choose, or None if all have failed."""
     usable = [each for each in found.values() if not each.failure]
     meeting = [each for each in usable if each.meets]
     if not meeting:
@@ -79,15 +78,15 @@ def best(found: Mapping[str, Verdict]) -> Verdict | None:
 
 
 def better(chosen: Verdict, other: Verdict, beside: Estimate) -> bool:
-    """Whether another setting is to be taken.
+    """Return whether to choose another setting instead.
 
-    It is where it alone meets the objective, or is better beyond what chance explains; on fewer
-    parts than the chosen one's nobody can tell.
+    It is chosen if it alone meets the objective, or if it is better by more than chance explains.
+    With fewer parts than the chosen one, the two cannot be compared.
 
     Args:
-        chosen: What would be taken without it.
-        other: With the other setting.
-        beside: The cost of the other one, times the chosen one's.
+        chosen: The best result so far.
+        other: The result with the other setting.
+        beside: The other one's cost relative to the chosen one's.
     """
     if other.failure or other.parts < chosen.parts:
         return False
@@ -97,7 +96,7 @@ def better(chosen: Verdict, other: Verdict, beside: Estimate) -> bool:
 
 
 def beside(row: Sequence[Row], other: Sequence[Row]) -> Estimate:
-    """The cost of one policy, times another one's on the same parts."""
+    """Return the cost of one policy relative to another's on the same parts."""
     costs = {each.cell: each.cost for each in other}
     common = [each for each in row if each.cell in costs]
     return ratio([each.cost for each in common], [costs[each.cell] for each in common])
@@ -121,10 +120,7 @@ def _verdict(policy: str, rows: Sequence[Row], allowed: float) -> Verdict:
 
 
 def _missed(missed: Sequence[float], requests: Sequence[float]) -> Estimate:
-    """The share missed; of none in n there may be three in n (Hanley and Lippman-Hand, 1983).
-
-    One part alone tells nothing of the others: its requests come from the same moments.
-    """
+    """Return the share missed; 0 of n is bounded by 3/n (Hanley and Lippman-Hand, 1983)."""
     if not sum(requests) or (len(requests) == 1 and not sum(missed)):
         return Estimate(0.0, math.nan)
     return ratio(missed, requests) if sum(missed) else Estimate(0.0, _NONE_SEEN / sum(requests))

@@ -1,1 +1,1 @@
-"""Policies on a matrix of loads, models, objectives and billing rules, beside a lower bound."""
+"""Compare policies over a matrix of loads, models, objectives and billing rules."""

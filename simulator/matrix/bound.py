@@ -1,27 +1,25 @@
-"""What no policy can serve a load for less than: a clairvoyant with honest batch fill.
+"""A lower bound on the cost of serving a load: a clairvoyant policy with honest batch fill.
 
-Theory of operation
--------------------
-The clairvoyant knows every request, starts and stops instances in no time and for nothing, and pays
-for an instance only while it executes. Then the bill is the sum over all batches of what their
-execution costs, under either billing rule; nothing else is left to save. Let ``c(k)`` be the least
-price of executing ``k`` requests together on any size of instance that takes no longer than the
-objective ``D``, and ``e(k)`` the least time. What the clairvoyant cannot do is batch requests that
-have not come yet: a batch starts after its last request came, so the first one's answer takes at
-least the span of the batch and ``e(k)``. A batch of two or more so has a span of at most ``D -
-e(2)``, as ``e`` does not fall with ``k``.
+Theory of operation ------------------- The clairvoyant knows every request, starts and stops
+instances instantly and for free, and pays for an instance only while it executes. The bill is then
+the sum over all batches of what their execution costs, under either billing rule. Let ``c(k)`` be
+the lowest price of executing ``k`` requests together on any instance size that takes no longer than
+the objective ``D``, and ``e(k)`` the shortest time. What the clairvoyant cannot do is batch
+requests that have not arrived yet: a batch starts after its last request has arrived, so the first
+request's response takes at least the span of the batch plus ``e(k)``. A batch of two or more
+therefore has a span of at most ``D - e(2)``, as ``e`` does not decrease with ``k``.
 
-With one limit to all spans an optimal division is into runs of successive requests: of two batches
-that overlap, the first ``k`` of all their requests and the rest are no wider than the one that was
-wider, and cost the same. So the bound is a shortest path over the requests in order:
+With one limit for all spans, an optimal division consists of runs of successive requests: of two
+batches that overlap, the first ``k`` of all their requests and the rest span no more than the wider
+of the two did, and cost the same. So the bound is a shortest path over the requests in order:
 
     f(j) = min over k of f(j - k) + c(k),  where requests j - k + 1 to j are within D - e(2) of one
                                             another, or k = 1
 
-It is not reachable in general: the price ``c(k)`` and the span may belong to different sizes, no
-instance is ever idle, and large batches get the span of small ones. It holds for policies that
-serve all requests in time; one that lets a share of them go can be cheaper by what those cost.
-Exact for models with one execution time for each batch, as tables and lines are.
+The bound cannot be reached in general: the price ``c(k)`` and the span may belong to different
+sizes, no instance is ever idle, and large batches get the span of small ones. It holds for policies
+that serve all requests in time; one that drops some requests can be cheaper by their cost. It is
+exact for models with one execution time per batch size, such as tables and lines.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _ROUNDING_S = 1e-9
 
 
 def lower_bound(scenario: Scenario) -> float:
-    """The least cost of serving all requests of a scenario in time, in its currency."""
+    """Return the lowest cost of serving all requests of a scenario in time, in its currency."""
     total, number = 0.0, 0
     for function in scenario.functions:
         for app in function.apps:
@@ -62,7 +60,7 @@ def lower_bound(scenario: Scenario) -> float:
 
 
 def quickest_s(function: Function) -> float:
-    """The least time in which any size of instance answers a request; infinite where none does."""
+    """Return the shortest latency of a request on any instance size; infinity if none fits."""
     return min(
         [
             exec_s
@@ -75,12 +73,12 @@ def quickest_s(function: Function) -> float:
 
 
 def division_cost(times: Times, costs: Times, window_s: float) -> float:
-    """The cheapest division of requests into batches.
+    """Return the cost of the cheapest division of requests into batches.
 
     Args:
-        times: Of the requests, ascending, shape (requests,).
-        costs: Of a batch of 1, 2 and so on, shape (largest batch,).
-        window_s: The first and the last request of a batch are at most so far apart.
+        times: Arrival times, ascending, shape (requests,).
+        costs: Cost of a batch of 1, 2 and so on, shape (largest batch,).
+        window_s: Longest time between the first and the last request of a batch.
     """
     earliest = np.searchsorted(times, times - window_s - _ROUNDING_S)
     number = np.arange(len(times))
@@ -97,7 +95,7 @@ def division_cost(times: Times, costs: Times, window_s: float) -> float:
 
 
 def _cheapest(scenario: Scenario, function: Function, app: App) -> tuple[Times, Times]:
-    """``c`` and ``e`` for batches from 1 on, as far as any size can serve them in time."""
+    """Return ``c`` and ``e`` for batches of 1 up to the largest that any size serves in time."""
     rule = billing(scenario.prices)
     costs = np.full(function.max_batch, math.inf)
     least_s = np.full(function.max_batch, math.inf)
@@ -117,7 +115,7 @@ def _cheapest(scenario: Scenario, function: Function, app: App) -> tuple[Times, 
 def _sizes(
     function: Function, app: App
 ) -> Iterator[tuple[LatencyModel, Resources, float, float, int]]:
-    """Every size of instance with the largest batch that it takes."""
+    """Yield every instance size with the largest batch it accepts."""
     for model in _models(function.model, app.accuracy):
         largest: dict[tuple[float, float], int] = {}
         for batch, cpu, gpu in model.configurations(function.max_batch):

@@ -1,4 +1,4 @@
-"""The cells of the matrix: models, loads, objectives and billing rules."""
+"""The cells of the matrix: combinations of models, loads, objectives and billing rules."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As ``bursty/gpu/tight/reserved``."""
+        """The name, such as ``bursty/gpu/tight/reserved``."""
         return f"{self.trace}/{self.model}/{self.objective}/{self.billing}"
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What cells are made of.
+    """Traces and models that cells are made from.
 
     Attributes:
-        traces: By name.
-        models: By name.
+        traces: Traces by name.
+        models: Models by name.
     """
 
     traces: Mapping[str, Maker]
     models: Mapping[str, Model]
 
     def cells(self, share: float = 1.0) -> list[Cell]:
-        """A share of all cells, in which traces, models, objectives and billing rules are even.
+        """Return a share of all cells, balanced over traces, models, objectives and billing rules.
 
-        The first sixth has every trace with every model once, with objectives and billing rules in
-        turn; each further sixth has them with others.
+        The first sixth contains every trace with every model once, with objectives and billing
+        rules in rotation; each further sixth combines them with other objectives and rules.
         """
         ordered = [
             ((objective - trace - model) % 3, (billing - trace - model // 2) % 2, cell)
@@ -81,7 +81,7 @@ class Catalogue:
         return [cell for *_, cell in ordered][: math.ceil(share * len(ordered) - 1e-9)]
 
     def scenario(self, cell: Cell, horizon_s: float, seed: int) -> Scenario:
-        """What is simulated; the same for every policy."""
+        """Return the scenario to simulate, the same for every policy."""
         model = self.models[cell.model]
         slo_s = model.single_s * OBJECTIVES[cell.objective]
         arrivals = self.traces[cell.trace](model.rate_rps, horizon_s, seed)
@@ -100,7 +100,7 @@ class Catalogue:
 
 
 def catalogue(data: Sequence[Path] = ()) -> Catalogue:
-    """Our own traces and models, and those of folders with ``traces/`` and ``profiles/``."""
+    """Return built-in traces and models, and those in ``traces/`` and ``profiles/`` of folders."""
     traces, models = dict(TRACES), dict(MODELS)
     for folder in data:
         traces |= measured_traces(folder / "traces")

@@ -36,12 +36,12 @@ _SHARE = 1 / 6
 
 
 def main(argv: list[str], prog: str = "carpool compare --matrix", out: Path | None = None) -> int:
-    """Run what is missing and print the standings.
+    """Simulate what is missing and print the results.
 
     Args:
         argv: Flags.
-        prog: What the user calls it.
-        out: The file of rows where none is named.
+        prog: Name of the command in messages.
+        out: Default path of the results file.
 
     Raises:
         ConfigError: flags, files or policies that cannot be used.
@@ -84,10 +84,10 @@ def main(argv: list[str], prog: str = "carpool compare --matrix", out: Path | No
 
 
 def _kept(rows: Rows, flags: argparse.Namespace) -> list[Row]:
-    """What the file has of the policies and parts that are named; of all where none is.
+    """Return the file's rows for the given policies and parts; for none given, all rows.
 
     Raises:
-        ConfigError: it has none of them.
+        ConfigError: the file has no such rows.
     """
     named = [(at, getattr(flags, part)) for at, part in enumerate(_PARTS) if getattr(flags, part)]
     found = [
@@ -124,10 +124,10 @@ def _tell(rows: Sequence[Row], *, as_json: bool) -> None:
 
 
 def _cells(known: Catalogue, flags: argparse.Namespace, share: float) -> list[Cell]:
-    """The share of all cells, of which those with the parts that are named.
+    """Return the given share of all cells, restricted to the named parts.
 
     Raises:
-        ConfigError: names that nothing has.
+        ConfigError: a name that does not exist.
     """
     problems = Problems()
     names: tuple[Collection[str], ...] = (known.traces, known.models, OBJECTIVES, BILLINGS)
@@ -145,7 +145,7 @@ def _cells(known: Catalogue, flags: argparse.Namespace, share: float) -> list[Ce
 
 
 def _seeds(text: str, problems: Problems) -> list[int]:
-    """``3``, ``1,4`` or ``1-3``."""
+    """Parse seeds such as ``3``, ``1,4`` or ``1-3``."""
     try:
         found: list[int] = []
         for part in text.split(","):

@@ -1,4 +1,4 @@
-"""The matrix as two heat maps: what each policy costs over the bound in each cell, and misses."""
+"""The matrix as two heat maps: each policy's cost over the bound per cell, and its misses."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MANY = 100  # from here on no decimals: they would be wider than a cell
 
 
 def maps(rows: Sequence[Row], *, short: bool = False) -> dict[str, HeatMap]:
-    """Both, by their titles; cells in the order in which they first come.
+    """Return both heat maps by title, with cells in order of first appearance.
 
     Args:
-        rows: Of one run.
-        short: Cells are named without their trace.
+        rows: Rows of one run.
+        short: Whether to leave the trace out of cell names.
     """
     found = outcomes(rows)
     policies = list(dict.fromkeys(row.policy for row in rows))

@@ -1,7 +1,7 @@
-"""Models of the matrix: tables where cores win and where GPUs do, a line, variants.
+"""Models of the matrix: tables that favour CPUs or GPUs, a linear model, and variants.
 
-They are stand-ins, plausible in size and shape and measured nowhere; `measured_models` reads what
-others have measured.
+They are synthetic, with plausible sizes and shapes but not measured; `measured_models` reads
+measured ones.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _MEASURED_RPS = 40.0
 
 @dataclass(frozen=True)
 class Model:
-    """A model and what it is asked.
+    """A model with its load and accuracy requirement.
 
     Attributes:
-        latency: How long its batches take.
-        single_s: A single request on a usual instance; objectives are multiples of it.
-        rate_rps: Mean rate of its load.
-        accuracy: The least accuracy that is asked for, where it has variants.
+        latency: Latency model.
+        single_s: Latency of one request on a typical instance; objectives are multiples of it.
+        rate_rps: Mean arrival rate.
+        accuracy: Minimum accuracy requested, for models with variants.
     """
 
     latency: LatencyModel
@@ -51,7 +51,7 @@ class Model:
 
 
 class _Times(NamedTuple):
-    """Milliseconds: fixed and for each item on two cores; with a GPU fixed, host and GPU."""
+    """Milliseconds: fixed and per item on two cores; with a GPU fixed, host and GPU."""
 
     cores_fixed: float
     cores_item: float
@@ -60,7 +60,7 @@ class _Times(NamedTuple):
     gpu_item: float
 
     def of(self, batch: int, cores: float, share: float) -> float:
-        """A batch on an instance."""
+        """Return the time of a batch on an instance."""
         if not share:
             return self.cores_fixed + self.cores_item * batch * math.pow(2 / cores, 0.8)
         return self.gpu_fixed + batch * (
@@ -82,7 +82,7 @@ def _table(times: _Times) -> Table:
 
 
 def _variants() -> VariantSet:
-    """Two architectures, each on cores and on a GPU; one is not accurate enough."""
+    """Return two architectures on CPU and on GPU each, one of which is not accurate enough."""
     shapes = (
         ("small-cores", 0.70, 2.0, 0.0, 4.0, 6.0),
         ("middle-cores", 0.78, 2.0, 0.0, 8.0, 22.0),
@@ -114,7 +114,7 @@ MODELS: dict[str, Model] = {
 
 
 def measured_models(folder: Path) -> dict[str, Model]:
-    """The tables ``*.csv`` of a folder by name.
+    """Return the tables ``*.csv`` of a folder, by name.
 
     Raises:
         ConfigError: what is wrong with one.

@@ -1,4 +1,4 @@
-"""The matrix as one HTML file that needs nothing else, and as a picture."""
+"""The matrix as a self-contained HTML file, and as a picture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ABOUT = (
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The whole file: all cells in one table, then heat maps of each trace."""
+    """Return the HTML file: a table over all cells, then heat maps for each trace."""
     cells, seeds = len({row.cell for row in rows}), len({row.seed for row in rows})
     traces = dict.fromkeys(row.cell.partition("/")[0] for row in rows)
     sections = "".join(
@@ -38,7 +38,7 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def picture(rows: Sequence[Row]) -> str:
-    """Both heat maps of all cells as an SVG file."""
+    """Return both heat maps of all cells as an SVG file."""
     return heat_map.picture([(_title(title), drawn) for title, drawn in maps(rows).items()])
 
 

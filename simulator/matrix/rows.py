@@ -1,4 +1,4 @@
-"""Results of cells, a JSON object a line, written at once: a run can be taken up again."""
+"""Results of cells, one JSON object per line, written immediately so that a run can be resumed."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["Row", "Rows"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy in one cell with one seed.
+    """Result of one policy in one cell with one seed.
 
     Attributes:
-        cell: Its name.
-        horizon_s: Seconds that were simulated.
-        seed: Of the requests.
-        policy: Its name.
-        requests: How many came.
-        cost: What the policy paid.
-        bound: What nobody can pay less than.
-        missed: Share of requests later than their objective, or not done.
-        mean_batch: Requests in a batch; None: none ran.
-        p99_ms: Of those done; None: there are none.
-        planning_ms: A round, mean.
-        cpu_s: What simulating it took.
-        failure: What the policy did wrong where nothing ran yet; empty: nothing. Such a row costs
-            nothing and misses everything.
+        cell: Name of the cell.
+        horizon_s: Simulated time, in seconds.
+        seed: Seed of the requests.
+        policy: Name of the policy.
+        requests: Number of requests.
+        cost: Cost under the policy.
+        bound: Lower bound of the cost.
+        missed: Share of requests that were late or not served.
+        mean_batch: Mean batch size; None if no batch ran.
+        p99_ms: 99th percentile latency of served requests; None if there were none.
+        planning_ms: Mean duration of a planning round.
+        cpu_s: CPU time of the simulation.
+        failure: Why the policy failed before anything ran; empty if it did not. Such a row has no
+            cost and misses every request.
     """
 
     cell: str
@@ -53,16 +53,16 @@ class Row:
 
     @property
     def over_bound(self) -> float:
-        """Cost, times the bound; infinite where a policy failed or nothing had to be paid."""
+        """Cost relative to the bound; infinity if the policy failed or the bound is zero."""
         nothing = self.failure or not (self.cost > 0 and self.bound > 0)
         return math.inf if nothing else self.cost / self.bound
 
 
 class Rows:
-    """The rows of a file, which are not made again.
+    """The rows of a results file, which are not computed again.
 
     Args:
-        path: Of the file; None: nothing is kept.
+        path: Path of the file; None to keep the rows in memory only.
 
     Raises:
         ConfigError: the file holds something else.
@@ -79,14 +79,14 @@ class Rows:
                 path.write_text(whole)
 
     def add(self, row: Row) -> None:
-        """Keep one more, in the file at once."""
+        """Add a row and append it to the file immediately."""
         self.all.append(row)
         if self._path is not None:
             with self._path.open("a") as file:
                 file.write(json.dumps(asdict(row), separators=(",", ":"), allow_nan=False) + "\n")
 
     def find(self, cell: str, horizon_s: float, seed: int) -> Sequence[Row]:
-        """Those of one cell and seed."""
+        """Return the rows of one cell and seed."""
         return [
             row
             for row in self.all

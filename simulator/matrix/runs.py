@@ -1,4 +1,4 @@
-"""Runs policies in cells: the same requests for all, one run after another, what is missing."""
+"""Simulate the policies in the cells that are missing, with the same requests for each policy."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["Runs", "simulate"]
 
 @dataclass(frozen=True)
 class Runs:
-    """What is to be run.
+    """The runs to make.
 
     Attributes:
-        catalogue: What cells are made of.
-        cells: In this order.
-        policies: By name, as in `simulator.matrix.cells.POLICIES` or of any origin.
-        seeds: Of the requests.
-        horizon_s: Simulated seconds of each.
+        catalogue: Traces and models.
+        cells: Cells, in this order.
+        policies: Names as in `simulator.matrix.cells.POLICIES`, or of other origins.
+        seeds: Seeds of the requests.
+        horizon_s: Simulated time of each run, in seconds.
     """
 
     catalogue: Catalogue
@@ -45,7 +45,7 @@ class Runs:
     horizon_s: float
 
     def run(self, rows: Rows, tell: Callable[[str], None]) -> None:
-        """Add the rows that are missing; all cells with the first seed come first.
+        """Add the missing rows, beginning with the first seed in all cells.
 
         Raises:
             ConfigError: a policy that cannot be used.
@@ -84,14 +84,15 @@ def simulate(
     bound: float,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Row:
-    """One policy in a cell, as `carpool simulate` runs it.
+    """Simulate one policy in a cell, as `carpool simulate` does.
 
     Args:
-        cell: Its name.
-        scenario: What is simulated.
-        policy: By name, as the scenario has it or of any origin.
-        bound: What nobody can pay less than.
-        progress: Told now and then how much is over, 0 to 1; what it raises ends the run.
+        cell: Name of the cell.
+        scenario: The scenario to simulate.
+        policy: Name of the policy, as in the scenario or of any origin.
+        bound: Lower bound of the cost.
+        progress: Called occasionally with the fraction done, 0 to 1; an exception it raises stops
+            the run.
 
     Raises:
         ConfigError: the policy cannot be used at all.

@@ -1,9 +1,9 @@
-"""The matrix in one table: what each policy costs and misses, beside the bound and the others.
+"""The matrix in one table: each policy's cost and misses, beside the bound and the other policies.
 
-Numbers of a cell are means over its seeds. Intervals are of 95 %, by Student's t over the seeds,
-each of which gives one number for the whole matrix; one seed gives none. A policy *holds* a cell
-where it misses no more than three percent of requests. One that fails in a cell before anything
-runs has no cost there and misses everything.
+Figures of a cell are means over its seeds. Intervals are 95 % by Student's t over the seeds, with
+one figure per seed for the whole matrix; a single seed has no interval. A policy *holds* a cell
+if it misses at most three percent of requests. One that fails in a cell before anything runs has
+no cost there and misses every request.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Outcome:
     """A policy in a cell: means over seeds.
 
     Attributes:
-        cost: What it paid; infinite where it failed.
-        over_bound: Cost, times the bound; infinite where it failed or nothing had to be paid.
+        cost: Cost; infinity if it failed.
+        over_bound: Cost relative to the bound; infinity if it failed or the bound is zero.
         missed: Share of requests missed.
     """
 
@@ -58,15 +58,15 @@ class Standing:
     """A policy over all cells.
 
     Attributes:
-        policy: Its name.
-        cells: How many it ran in.
-        over_bound, over_bound_interval: Cost over the bound, geometric mean, and half its interval;
-            NaN where one seed gives none.
-        missed, missed_interval: Share of requests missed, mean.
-        failed: Cells in which it failed with a seed, which are not in `over_bound`.
+        policy: Name of the policy.
+        cells: Number of cells it ran in.
+        over_bound, over_bound_interval: Geometric mean of cost over the bound, and half its
+            interval; NaN for a single seed.
+        missed, missed_interval: Mean share of requests missed, and half its interval.
+        failed: Cells in which it failed with some seed; they are not part of `over_bound`.
         held: Cells in which it misses at most 3 %.
-        cheapest: Cells in which it holds and nobody who holds is cheaper by more than 3 %.
-        dearer: Cells in which it costs over 1.05 times the cheapest other that holds.
+        cheapest: Cells it holds in which no other policy that holds is more than 3 % cheaper.
+        dearer: Cells in which it costs over 1.05 times the cheapest other policy that holds.
         misses_more: Cells in which it misses over 1 %, and more than another policy.
         kept: Cells in which it neither `misses_more` nor is `dearer`.
     """
@@ -86,13 +86,13 @@ class Standing:
 
 
 def standings(rows: Sequence[Row]) -> list[Standing]:
-    """One for each policy, in the order in which they first come."""
+    """Return one standing per policy, in order of first appearance."""
     found = outcomes(rows)
     return [_standing(policy, rows, found) for policy in dict.fromkeys(r.policy for r in rows)]
 
 
 def by_part(rows: Sequence[Row], part: int) -> Mapping[str, list[Standing]]:
-    """The standings among the cells with one trace (0), model (1), objective (2) or billing (3)."""
+    """Return standings per trace (0), model (1), objective (2) or billing rule (3)."""
     names = dict.fromkeys(row.cell.split("/")[part] for row in rows)
     return {
         name: standings([row for row in rows if row.cell.split("/")[part] == name])
@@ -101,14 +101,14 @@ def by_part(rows: Sequence[Row], part: int) -> Mapping[str, list[Standing]]:
 
 
 def table(found: Sequence[Standing]) -> str:
-    """Standings as a Markdown table."""
+    """Return standings as a Markdown table."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
     lines += [f"| {' | '.join(show(each) for show in COLUMNS.values())} |" for each in found]
     return "\n".join(lines) + "\n"
 
 
 def as_dict(standing: Standing) -> dict[str, Any]:
-    """For JSON, where what is no number is null."""
+    """Return a standing for JSON, with null in place of NaN and infinity."""
     values = {name: getattr(standing, name) for name in Standing.__slots__}
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -117,7 +117,7 @@ def as_dict(standing: Standing) -> dict[str, Any]:
 
 
 def outcomes(rows: Sequence[Row]) -> Mapping[str, Mapping[str, Outcome]]:
-    """By cell and policy, in the order in which they first come."""
+    """Return outcomes by cell and policy, in order of first appearance."""
     grouped: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         grouped.setdefault(row.cell, {}).setdefault(row.policy, []).append(row)
@@ -164,7 +164,7 @@ def _standing(
 
 
 def _cheapest(cell: Mapping[str, Outcome], but: str) -> float:
-    """The cost of the cheapest other policy that holds the cell; infinite where none does."""
+    """Return the cost of the cheapest other policy that holds the cell; infinity if none does."""
     holding = [one.cost for name, one in cell.items() if name != but and one.missed <= HELD]
     return min(holding, default=math.inf)
 
@@ -174,7 +174,7 @@ def _fewest(cell: Mapping[str, Outcome], but: str) -> float:
 
 
 def _geometric(values: Iterable[float]) -> float:
-    """Of those that are finite; infinite where none is."""
+    """Return the geometric mean of the finite values; infinity if there are none."""
     logs = [math.log(value) for value in values if value < math.inf]
     return math.exp(fmean(logs)) if logs else math.inf
 

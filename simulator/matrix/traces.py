@@ -1,7 +1,7 @@
-"""Loads that differ in what makes scaling hard, each with a mean rate that is given.
+"""Loads that are hard to scale for in different ways, each with a given mean rate.
 
-Days and weeks are scaled to the horizon; what instances have to be quick for, jumps and the gaps
-between bursts, is in seconds as in use. What is drawn depends on the seed alone.
+Days and weeks are compressed to the horizon. What instances must react to, such as jumps and gaps
+between bursts, has its real duration in seconds. A trace depends only on its seed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _HOUR_S, _HOURS, _DAYS_TIMES, _TIMER_SHARE = 20.0, 24, 4.0, 0.25
 
 
 def _steady(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
-    """A constant rate."""
+    """Return a constant rate."""
     del horizon_s, seed
     return Poisson(rate_rps)
 
 
 def _diurnal(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
-    """A day between two nights."""
+    """Return a day between two nights."""
     del seed
     times = _times(horizon_s)
     return _trace(
@@ -51,14 +51,14 @@ def _diurnal(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
 
 
 def _bursty(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
-    """An MMPP(2): some twenty seconds of little, and as many of much."""
+    """Return an MMPP(2) that is low for about twenty seconds and high for about twenty."""
     del horizon_s, seed
     low = 2 * rate_rps / (1 + _BURST_RATIO)
     return mmpp2([low, _BURST_RATIO * low], [_BURST_SWITCH, _BURST_SWITCH])
 
 
 def _on_off(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
-    """A constant rate for minutes, and nothing for minutes."""
+    """Return a rate that is constant for minutes, then zero for minutes."""
     draw = random.Random(f"on-off {seed}")  # noqa: S311  a load, not a secret
     weights: list[float] = []
     while len(weights) < len(_times(horizon_s)):
@@ -67,7 +67,7 @@ def _on_off(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
 
 
 def _flash_crowd(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
-    """A calm load that jumps to many times as much within a second or two, and ebbs away."""
+    """Return a calm load that jumps to many times its rate within seconds and then decays."""
     starts = list(_starts(_CROWD_GAP_S, horizon_s, f"flash crowd {seed}"))
     weights = [
         1.0
@@ -79,7 +79,7 @@ def _flash_crowd(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess
 
 
 def _sporadic(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
-    """Nothing, and now and then a burst of less than a minute."""
+    """Return no load except for occasional bursts of less than a minute."""
     draw = random.Random(f"lengths {seed}")  # noqa: S311
     weights = [0.0] * len(_times(horizon_s))
     for start in _starts(_SPORADIC_GAP_S, horizon_s, f"sporadic {seed}"):
@@ -89,7 +89,7 @@ def _sporadic(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
 
 
 def _timers(rate_rps: float, horizon_s: float, seed: int) -> ArrivalProcess:
-    """Calls on every full hour, many more of them once a day; an hour lasts twenty seconds."""
+    """Return calls on every full hour, many more once a day; an hour lasts twenty seconds."""
     del seed
     weights = [
         0.0 if at % _HOUR_S >= _STEP_S else (1.0 if at // _HOUR_S % _HOURS else _DAYS_TIMES)
@@ -110,7 +110,7 @@ TRACES: dict[str, Maker] = {
 
 
 def measured_traces(folder: Path) -> dict[str, Maker]:
-    """The traces ``*.csv`` of a folder by name: of each the stretch that changes the most.
+    """Return the most variable section of each trace ``*.csv`` in a folder, by name.
 
     Raises:
         ConfigError: what is wrong with one.
@@ -139,7 +139,7 @@ def _check(path: Path, rates_rps: Sequence[float]) -> None:
 
 
 def _liveliest(trace: Trace, horizon_s: float) -> float:
-    """Where the stretch of this length begins in which the rate changes, or else is, the most."""
+    """Return where the section of this length with the largest changes, or else rate, begins."""
     starts = [at for at in trace.starts_s if at + horizon_s <= trace.end_s] or [0.0]
 
     def changed(start_s: float) -> tuple[float, float]:
@@ -158,7 +158,7 @@ def _times(horizon_s: float) -> Sequence[float]:
 
 
 def _starts(mean_gap_s: float, horizon_s: float, seed: str) -> Iterator[float]:
-    """Random times, at least one of them: a quarter of a gap apart and more."""
+    """Yield at least one random time, with gaps of a quarter of the mean gap or more."""
     draw = random.Random(seed)  # noqa: S311
     at_s = min(draw.uniform(0.25, 0.75) * mean_gap_s, horizon_s / 2)
     while at_s < horizon_s:
@@ -167,7 +167,7 @@ def _starts(mean_gap_s: float, horizon_s: float, seed: str) -> Iterator[float]:
 
 
 def _trace(weights: Sequence[float], rate_rps: float) -> Trace:
-    """A rate in proportion to the weights, one a step, with this mean."""
+    """Return a trace with this mean rate, proportional to the weights, one per step."""
     scale = rate_rps * len(weights) / sum(weights)
     starts = tuple(number * _STEP_S for number in range(len(weights)))
     return Trace(starts, tuple(scale * weight for weight in weights), len(weights) * _STEP_S)

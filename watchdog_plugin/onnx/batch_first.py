@@ -1,8 +1,8 @@
 """Runs a model whose batch is not the first axis as if it were.
 
-Recurrent models, for one, often have the shape (steps, batch, features). The axis is declared for
-each input and output whose batch is another one than the first; callers and everything above give
-and get tensors with the batch in front.
+Recurrent models, for example, often have the shape (steps, batch, features). The axis is declared
+for each input and output whose batch axis is not the first; callers pass and receive tensors with
+the batch axis first.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class Session(Protocol):
     """A model that can be run.
 
     Attributes:
-        signature: its inputs and outputs.
-        provider: what of the runtime's it runs on.
+        signature: Its inputs and outputs.
+        provider: Execution provider of the runtime that it runs on.
     """
 
     signature: Signature
     provider: str
 
     def run(self, feeds: Arrays) -> Arrays:
-        """The outputs for these inputs."""
+        """Return the outputs for these inputs."""
 
 
 def batch_first(session: Session, declared: object) -> Session:
-    """``session`` with the declared axes in front; itself where nothing is declared.
+    """Return ``session`` with the declared axes moved first; unchanged if none are declared.
 
     Args:
-        session: of the model as it is.
-        declared: the batch's axis by input or output, for those where it is not the first.
+        session: Session of the model as it is.
+        declared: Batch axis by input or output name, for those where it is not the first.
 
     Raises:
-        LoadError: the declaration is not as expected, or does not fit the model.
+        LoadError: The declaration is invalid, or does not fit the model.
     """
     if declared is None or declared == {}:
         return session
@@ -61,7 +61,7 @@ def batch_first(session: Session, declared: object) -> Session:
 
 
 class _BatchFirst:
-    """A session with its tensors turned on the way in and out."""
+    """A session that transposes its inputs and outputs."""
 
     def __init__(self, session: Session, axes: Mapping[str, int]) -> None:
         def turned(specs: Iterable[TensorSpec]) -> list[TensorSpec]:
@@ -74,7 +74,7 @@ class _BatchFirst:
         self.signature = Signature(turned(inputs), turned(outputs))
 
     def run(self, feeds: Arrays) -> Arrays:
-        """The outputs for these inputs, both with the batch in front."""
+        """Return the outputs for these inputs, both with the batch axis first."""
         axes = self._axes
         given = {
             name: np.ascontiguousarray(np.moveaxis(array, 0, axes.get(name, 0)))

@@ -1,8 +1,8 @@
-"""A function made of an ONNX model, and of the author's `preprocess` and `postprocess` if any.
+"""A function made of an ONNX model, and the author's `preprocess` and `postprocess` if any.
 
-Decides which way a request is read: the Open Inference Protocol under ``/v2``, else the author's
-`preprocess`, else JSON by its member ``inputs`` or ``instances``. Requests of one form are read as
-one. If that fails, each half of them is, down to the one that gets the error.
+Decides how a request is parsed: with the Open Inference Protocol under ``/v2``, else with the
+author's `preprocess`, else as JSON by its member ``inputs`` or ``instances``. Requests of the same
+form are parsed together. If that fails, each half is parsed, down to the request at fault.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _T = TypeVar("_T")
 
 
 class Model(Protocol):
-    """What runs the calls.
+    """A model that runs calls.
 
     Attributes:
-        signature: its inputs and outputs.
-        joins: whether requests of equal shapes may come as one call.
-        padding: how different lengths are made equal; None where they are not.
-        concurrency: how many batches it takes at the same time.
-        on_run: is notified of each execution: its rows, and the nanoseconds that it took.
+        signature: Its inputs and outputs.
+        joins: Whether requests of equal shapes may be joined to one call.
+        padding: How inputs of different lengths are padded; None if they are not.
+        concurrency: Number of batches that it accepts concurrently.
+        on_run: Called after each execution with its number of rows and its duration in nanoseconds.
     """
 
     signature: Signature
@@ -66,28 +66,28 @@ class Model(Protocol):
 
     @property
     def joins(self) -> bool:
-        """As described above."""
+        """Whether requests of equal shapes may be joined to one call."""
 
     def warm_up(self, sizes: Sequence[int]) -> None:
-        """As `Function.warm_up`."""
+        """Warm up the model, as `Function.warm_up` does."""
 
     def run(
         self, calls: Sequence[Call], waste: PaddingWaste | None, remaining_s: Sequence[float]
     ) -> list[Arrays | CarpoolError]:
-        """The outputs of each request of the calls, or why it has none."""
+        """Return the outputs, or the error, of each request of the calls."""
 
 
 class _Work:
-    """A batch under way.
+    """A batch being processed.
 
     Attributes:
-        answers: by the item's place in the batch.
-        calls: what is to be asked of the model.
-        places: the place of each request of the calls.
-        outcomes: of each of these requests.
-        remaining_s: of each item, before its deadline.
-        failed: how many inference requests failed.
-        times: when it was begun, decoded, started and run.
+        answers: Responses by the item's index in the batch.
+        calls: Calls of the model.
+        places: Index in the batch of each request of the calls.
+        outcomes: Outputs or error of each of these requests.
+        remaining_s: Seconds before the deadline of each item.
+        failed: Number of inference requests that failed.
+        times: Times at which it was begun, decoded, started and run.
     """
 
     __slots__ = (
@@ -113,15 +113,15 @@ class _Work:
 
 
 class OnnxFunction:
-    """Reads requests, runs the model over those that can be read, answers all.
+    """Parses requests, runs the model over the valid ones, and responds to all.
 
     Args:
-        model: what runs.
-        author: whose `preprocess` and `postprocess` there may be.
-        name: the only name that the model answers to; empty: to any.
-        variant: which of the model's variants it is; empty: there are none.
-        answer_max_bytes: of one item; a request for more gets a 400.
-        repository: of the function's models, to which this one is added.
+        model: The model to run.
+        author: Definitions of the author, of which `preprocess` and `postprocess` are used.
+        name: The only model name that requests may use; if empty, any.
+        variant: Name of the model's variant; empty if there are none.
+        answer_max_bytes: Maximum size of one item's response; a request for more gets a 400.
+        repository: The function's models, to which this one is added.
     """
 
     on_main_thread = False
@@ -152,12 +152,12 @@ class OnnxFunction:
         """Run the model on zeros.
 
         Raises:
-            LoadError: it fails on them.
+            LoadError: The run fails.
         """
         self._model.warm_up(sizes)
 
     def decode(self, items: Sequence[Item]) -> _Work:
-        """Read every item; what cannot be read is answered with the reason."""
+        """Parse all items; an invalid one gets an error response."""
         work = _Work([item.remaining_s for item in items])
         alike: dict[tuple[Reader, Hashable], tuple[list[int], list[Any]]] = {}
         for place, opened in enumerate(self._open_alike(items) or self._open_each(work, items)):
@@ -174,9 +174,9 @@ class OnnxFunction:
         return work
 
     def _open_alike(self, items: Sequence[Item]) -> Sequence[Opened]:
-        """All items, if they have one head and are plain JSON; none if one of them cannot be read.
+        """Open all items if they share one head and are plain JSON; empty if one is invalid.
 
-        It is what `_open_each` does for nearly all batches, in a fraction of the time.
+        It does what `_open_each` does for nearly all batches, in a fraction of the time.
         """
         heads = {item.head for item in items}
         try:
@@ -187,7 +187,7 @@ class OnnxFunction:
             return ()
 
     def _open_each(self, work: _Work, items: Sequence[Item]) -> Iterator[Opened | Answer]:
-        """The items one by one; what cannot be read is answered with the reason."""
+        """Open the items one by one; yield an error response for an invalid one."""
         head, way = b"", None
         for item in items:
             try:
@@ -202,14 +202,14 @@ class OnnxFunction:
                 yield _unread(error)
 
     def run(self, work: _Work) -> None:
-        """Run the model over the items that could be read."""
+        """Run the model over the valid items."""
         work.times.append(time.perf_counter_ns())
         remaining_s = [work.remaining_s[place] for place in work.places]
         work.outcomes = self._model.run(work.calls, work.waste, remaining_s)
         work.times.append(time.perf_counter_ns())
 
     def encode(self, work: _Work) -> list[Answer]:
-        """One answer an item, in order."""
+        """Return one response per item, in order."""
         answerers = [answer for call in work.calls for answer in call.answers]
         made = list(map(_answered, answerers, work.outcomes))
         if max([len(answer.body) for answer in made], default=0) > self._answer_max_bytes:
@@ -219,7 +219,7 @@ class OnnxFunction:
         return [work.answers[place] for place in range(len(work.answers))]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:
-        """How much padding the model was fed, where lengths are declared to differ."""
+        """Return the amount of padding as a header, if variable lengths are declared."""
         return [] if self._model.padding is None else [(PADDING_HEADER, str(work.waste))]
 
     def _count(self, work: _Work) -> None:
@@ -249,14 +249,14 @@ class OnnxFunction:
             self._read(work, read, places[half], requests[half])
 
     def _check_size(self, call: Call) -> None:
-        """Refuse rows whose outputs alone are too large, before they are computed."""
+        """Refuse a call whose outputs alone would be too large, before they are computed."""
         least = call.rows * self._model.signature.row_bytes
         if least > self._answer_max_bytes:
             what = f"the outputs of {call.rows} rows have"
             raise BadRequest(answers.too_large(least, self._answer_max_bytes, what))
 
     def _find_way(self, head: bytes) -> Callable[[Item], Opened | Answer]:
-        """How items of this head are opened."""
+        """Return the function that opens items with this head."""
         line = read_head(head)
         json_length = line.headers.get(oip_binary.HEADER)
         if oip.owns(line.path):
@@ -275,7 +275,7 @@ class OnnxFunction:
         return functools.partial(self._open_json, json_length)
 
     def _find_plain(self, head: bytes) -> bool:
-        """Whether items of this head are opened by `_open_json`, and their bodies are just JSON."""
+        """Return whether items with this head go to `_open_json` and have plain JSON bodies."""
         way, headers = self._way(head), read_head(head).headers
         plain = oip_binary.HEADER not in headers and "content-encoding" not in headers
         return plain and isinstance(way, functools.partial) and way.func == self._open_json
@@ -336,7 +336,7 @@ def _answered(answer: Callable[[Arrays], Answer], outcome: Arrays | CarpoolError
 
 
 def _unread(error: Exception) -> Answer:
-    """What a request gets that cannot be read."""
+    """Return the response to a request that cannot be parsed."""
     if isinstance(error, ItemError | CarpoolError):
         return answers.failure(error.status, error)
     logs.say_failure("reading a request", error)
@@ -344,7 +344,7 @@ def _unread(error: Exception) -> Answer:
 
 
 def _guarded(name: str, hook: Callable[[Any], _T] | None) -> Callable[[Any], _T] | None:
-    """The author's hook, with whatever it raises turned into its one item's 500."""
+    """Return the author's hook, wrapped so that an error becomes a 500 for its item only."""
     if hook is None:
         return None
 

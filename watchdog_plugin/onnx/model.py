@@ -1,9 +1,9 @@
-"""Runs an ONNX model over requests: together where the model allows it, never too many rows.
+"""Runs an ONNX model over requests, joined if the model allows it, within the largest batch size.
 
-Requests whose inputs agree in every dimension but the first are one run; where lengths are declared
-to differ, they are padded. If that run raises, its requests run one by one, so that only the
-offender fails. Rows beyond the largest batch are further runs, a single request's too. Knows no
-protocol and no author.
+Requests whose inputs agree in every dimension except the first are joined to one run; if variable
+lengths are declared, they are padded. If that run raises, its requests run one by one, so that only
+the request at fault fails. Rows beyond the largest batch size go into further runs, even those of a
+single request. Knows neither protocols nor the author's code.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ __all__ = ["ModelFault", "OnnxModel", "fault", "why_alone"]
 
 
 class ModelFault(CarpoolError):
-    """The model failed on an input that has the right names, types and shapes."""
+    """Raised when the model fails on an input with valid names, types and shapes."""
 
 
 class _NotRows(Exception):
-    """The outputs do not have a row for each row given, whichever are given together."""
+    """Raised when the outputs do not have one row for each row of the inputs."""
 
 
 class OnnxModel:
     """A model, and the rules by which requests share its runs.
 
     Args:
-        path: the model file.
-        threads: cores one run may use.
-        lengths: what the author declares of inputs whose lengths differ.
-        batch_max: the most rows that one run may have; None for any number.
-        outputs_max_bytes: what the outputs of several runs may have together.
-        batch_axis: what the author declares of tensors whose batch is not the first axis.
+        path: The model file.
+        threads: Number of cores one run may use.
+        lengths: The author's declaration of variable-length inputs.
+        batch_max: Maximum number of rows of one run; None for any number.
+        outputs_max_bytes: Maximum total size of the outputs of several runs.
+        batch_axis: The author's declaration of tensors whose batch axis is not the first.
 
     Raises:
-        LoadError: the file is missing, is no ONNX model, has inputs no request can give, or not
-            those that are declared.
+        LoadError: The file is missing, is not an ONNX model, has inputs that no request can
+            provide, or does not fit the declarations.
     """
 
     concurrency = 1
@@ -82,10 +82,10 @@ class OnnxModel:
             )
 
     def warm_up(self, sizes: Sequence[int]) -> None:
-        """Run zeros through once for each batch size; free dimensions are taken as one.
+        """Run the model on zeros once for each batch size, with other free dimensions of size one.
 
         Raises:
-            LoadError: a model without free dimensions fails even on zeros.
+            LoadError: A model without free dimensions fails on zeros.
         """
         free = any(not isinstance(size, int) for s in self._inputs() for size in s.shape[1:])
         for rows in sizes if self.shares_runs else (1,):
@@ -103,7 +103,7 @@ class OnnxModel:
 
     @property
     def joins(self) -> bool:
-        """Whether requests of equal shapes may come as one call: it has not to take them apart."""
+        """Whether requests of equal shapes may be joined to one call."""
         return self.shares_runs and self.padding is None
 
     def run(
@@ -112,10 +112,10 @@ class OnnxModel:
         waste: PaddingWaste | None = None,
         remaining_s: Sequence[float] = (),
     ) -> list[Arrays | CarpoolError]:
-        """The outputs of each request of the calls, or why it has none.
+        """Return the outputs, or the error, of each request of the calls.
 
-        Padding is added up in ``waste``. Deadlines are the sidecar's business here: a batch that
-        has come runs.
+        Padding is added to ``waste``. Deadlines are ignored, as the sidecar takes care of them: a
+        batch that has arrived is run.
         """
         del remaining_s
         waste = waste or PaddingWaste()
@@ -192,11 +192,11 @@ class OnnxModel:
             return fault(error)
 
     def _run(self, feeds: Arrays) -> Arrays:
-        """The outputs for these inputs, in runs of no more rows than the largest batch.
+        """Return the outputs for these inputs, in runs that do not exceed the largest batch size.
 
         Raises:
-            _NotRows: they need several runs, whose outputs cannot be put together.
-            BadRequest: they need several runs, whose outputs are too large.
+            _NotRows: Several runs are needed, and their outputs cannot be concatenated.
+            BadRequest: Several runs are needed, and their outputs are too large.
         """
         limit = self._batch_max
         rows = len(next(iter(feeds.values()))) if self.shares_runs else 1
@@ -233,7 +233,7 @@ class OnnxModel:
 
 
 def fault(error: Exception) -> CarpoolError:
-    """The error for one request on which the model failed."""
+    """Return the error for one request on which the model failed."""
     # An index out of a table's bounds and its like: the input's values are at fault.
     if type(error).__name__ == "InvalidArgument":
         return BadRequest(f"the model refuses this input: {logs.describe(error)}")
@@ -246,9 +246,9 @@ def _are_rows(outputs: Arrays, rows: int) -> bool:
 
 
 def why_alone(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> str:
-    """Why requests cannot share a run; empty: all agree on one free first dimension, and they can.
+    """Return why requests cannot share a run; empty if all inputs share one free first dimension.
 
-    A dimension of an output that the model does not tell may still be a batch's.
+    An output dimension that the model leaves unspecified is assumed to be a batch dimension.
     """
     inputs = list(inputs)
     if not inputs:
@@ -269,7 +269,7 @@ def _join(_name: str, arrays: Sequence[Array]) -> Array:
 
 
 def _aligned(array: Array) -> Array:
-    """What a view into a body need not be, and the runtime takes for granted."""
+    """Return an aligned array, which the runtime requires and a view into a body may not be."""
     return array if array.flags.aligned else array.copy()
 
 

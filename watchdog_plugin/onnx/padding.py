@@ -1,8 +1,9 @@
 """Variable-length inputs: which requests share a run, how they are padded, and what that wastes.
 
 An author declares the axis along which requests differ. Requests whose lengths fall into one bucket
-are padded to the longest of them, in as many runs as keep the share of padding under a limit; the
-outputs that follow the input's length are cut back. Knows arrays; knows no runtime and no protocol.
+are padded to the longest of them, in as many runs as needed to keep the share of padding below a
+limit; outputs that have the input's length are cut back. Knows arrays, but neither the runtime nor
+protocols.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SHORTEST_BUCKET = 8
 
 
 class PaddingWaste:
-    """Elements of ragged inputs that a batch's runs were fed."""
+    """Number of useful and padded elements of ragged inputs in a batch's runs."""
 
     __slots__ = ("padded", "useful")
 
@@ -39,14 +40,14 @@ class PaddingWaste:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What is declared of a model's ragged inputs.
+    """How a model's ragged inputs are padded.
 
     Attributes:
-        axes: of each ragged input, the axis along which its length differs; 0 is the batch's.
-        values: what each ragged input is padded with.
-        outputs: of each output to be cut back, its axis and the input whose length it has.
-        buckets: the longest lengths of the buckets, ascending; powers of two above the last.
-        limit: the largest share that padding may have in a run of several requests.
+        axes: For each ragged input, the axis along which its length differs; 0 is the batch axis.
+        values: For each ragged input, the value that it is padded with.
+        outputs: For each output to be cut back, its axis and the input whose length it has.
+        buckets: Maximum lengths of the buckets, ascending; powers of two above the last.
+        limit: Maximum share of padding in a run of several requests.
     """
 
     axes: Mapping[str, int]
@@ -56,7 +57,7 @@ class Padding:
     limit: float = 0.5
 
     def groups(self, calls: Sequence[Call]) -> list[list[int]]:
-        """The indices of ``calls`` by the run they share."""
+        """Return the indices of ``calls``, grouped by the run they share."""
         buckets: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for index, call in enumerate(calls):
             key = tuple(
@@ -66,7 +67,7 @@ class Padding:
         return [group for members in buckets.values() for group in self._split(calls, members)]
 
     def join(self, name: str, arrays: Sequence[Array]) -> Array:
-        """One input of several requests as one array, each padded to the longest."""
+        """Concatenate one input of several requests, each padded to the longest."""
         axis = self.axes.get(name)
         if axis is None or len({array.shape[axis] for array in arrays}) == 1:
             return np.concatenate(arrays)
@@ -82,10 +83,10 @@ class Padding:
         return joined
 
     def cut(self, call: Call, feeds: Arrays, outputs: Arrays) -> Arrays:
-        """A request's outputs at its own length.
+        """Return a request's outputs, cut to its own length.
 
         Raises:
-            ValueError: an output is not as long as the padded input.
+            ValueError: An output is not as long as the padded input.
         """
         whole = dict(outputs)
         for name, (axis, source) in self.outputs.items():
@@ -101,7 +102,7 @@ class Padding:
         return whole
 
     def count(self, calls: Sequence[Call], feeds: Arrays, waste: PaddingWaste) -> None:
-        """Add what a run of ``calls`` was fed to ``waste``."""
+        """Add the elements of a run of ``calls`` to ``waste``."""
         useful = sum(self._useful(call) for call in calls)
         waste.useful += useful
         waste.padded += sum(feeds[name].size for name in self.axes) - useful
@@ -110,7 +111,7 @@ class Padding:
         return sum(call.inputs[name].size for name in self.axes)
 
     def _bucketed(self, name: str, array: Array) -> tuple[int, ...]:
-        """The shape of a row, a ragged length rounded up to its bucket's."""
+        """Return the shape of a row, with a ragged length rounded up to its bucket."""
         axis = self.axes.get(name)
         if axis is None:
             rest: Shape = array.shape[1:]
@@ -125,7 +126,7 @@ class Padding:
         return (*shape[1:axis], rounded, *shape[axis + 1 :])
 
     def _split(self, calls: Sequence[Call], members: Iterable[int]) -> list[list[int]]:
-        """Longest first, a run is filled as long as padding keeps to its limit."""
+        """Assign calls to runs, longest first; start a new run if padding exceeds its limit."""
         groups: list[list[int]] = []
         rows, useful, longest = 0, 0, dict.fromkeys(self.axes, 0)
         for index in sorted(members, key=lambda index: self._lengths(calls[index]), reverse=True):
@@ -144,7 +145,7 @@ class Padding:
         return tuple([call.inputs[name].shape[axis] for name, axis in self.axes.items()])
 
     def _width(self, call: Call, name: str) -> int:
-        """Elements of an input for each row and each step along its ragged axis."""
+        """Return the number of elements of an input per row and step along its ragged axis."""
         axis = self.axes[name]
         shape: Shape = call.inputs[name].shape
         return math.prod(shape[1:axis]) * math.prod(shape[axis + 1 :])

@@ -1,7 +1,7 @@
-"""Checks what an author declares of a model's variable-length inputs against the model.
+"""Checks an author's declaration of variable-length inputs against the model.
 
-The names stand in ``handler.py``, or in a JSON object in the environment. All that is wrong with
-them is reported together, before the first request.
+The names are defined in ``handler.py``, or in a JSON object in the environment. All problems are
+reported together, before the first request.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NO_VALUE = {"O": "", "b": False}
 
 
 def padding(declared: Mapping[str, object], signature: Signature) -> Padding | None:
-    """How requests to a model of this signature are padded; None where nothing is declared.
+    """Return the padding of a model with this signature; None if no variable lengths are declared.
 
     Raises:
-        LoadError: the declaration is not as expected, or does not fit the model.
+        LoadError: The declaration is invalid, or does not fit the model.
     """
     if not declared:
         return None
@@ -76,7 +76,10 @@ def _axes(
 
 
 def _forgotten(axes: Mapping[str, int], signature: Signature) -> list[str]:
-    """Inputs that must be as long as a ragged one would keep lengths apart if left out."""
+    """Return a problem for each undeclared input that must be as long as a ragged one.
+
+    If left out, requests of different lengths could not share a run.
+    """
     ragged = {signature.inputs[name].shape[axis] for name, axis in axes.items()} - {None}
     return [
         f"ragged leaves out {spec.name!r}, whose axis {axis} is {size!r} as well"
@@ -131,6 +134,9 @@ def _limit(value: object, problems: list[str]) -> float:
 
 
 def _source(size: object, axes: Mapping[str, int], signature: Signature) -> str:
-    """The input whose length an output has: the one with its symbol, else the first declared."""
+    """Return the input whose length an output has.
+
+    It is the one with the same symbol, else the first declared.
+    """
     same = [name for name, axis in axes.items() if signature.inputs[name].shape[axis] == size]
     return next(iter(same if size is not None else ()), next(iter(axes)))

@@ -39,11 +39,11 @@ _HEADINGS = {
 
 
 def main(argv: list[str]) -> int:
-    """Measure, keep and print.
+    """Measure the machine, store the result and print it.
 
     Raises:
-        ConfigError: more threads than there are cores, no time to measure an operator, or the
-            result cannot be kept.
+        ConfigError: More threads than cores are requested, there is no time to measure an operator,
+            or the result cannot be stored.
     """
     parser = argparse.ArgumentParser(
         prog="carpool calibrate",
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
 
 
 def _earlier(origin: Origin) -> Calibration | None:
-    """What was measured before; a file that is none is replaced."""
+    """Return the earlier calibration; None if it cannot be read."""
     try:
         return read_calibration(origin)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Calibrates this machine: times the reference operators, and what runs cost besides operators."""
+"""Calibrates this machine: times the reference operators, and the overhead of runs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MODELS = ((LARGE, (1,)), (SMALL, (1, 8)))  # with the batch sizes that they are
 
 
 def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None]) -> Calibration:
-    """What is to be known of this machine.
+    """Measure this machine's calibration.
 
     Args:
         threads: Numbers of threads.
-        budget_s: How long to measure; operators that are not reached are left out.
-        say: Called with progress.
+        budget_s: Time limit in seconds; operators that are not reached are left out.
+        say: Called with progress messages.
     """
     end_s = time.monotonic() + budget_s
     overheads = {count: measure_overhead(count) for count in threads}
@@ -46,7 +46,7 @@ def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None
 
 
 def _few_of_each(operators: Sequence[Operator]) -> Iterator[int]:
-    """Positions of some operators of each class, as the runtime adds others to those asked for."""
+    """Yield positions of a few operators of each class, as the runtime adds others to the model."""
     found: Counter[str] = Counter()
     for at, operator in enumerate(operators):
         kind = sized(operator.at(1)).kind

@@ -38,11 +38,11 @@ _ENOUGH_MODELS = 8  # to learn from them alone
 
 
 def main(argv: list[str]) -> int:
-    """Measure, keep and print.
+    """Measure a model, store the result and print it.
 
     Raises:
-        ConfigError: a model or a database that cannot be used.
-        LoadError: the runtime cannot load or run the model.
+        ConfigError: A model or a database cannot be used.
+        LoadError: The runtime cannot load or run the model.
     """
     parser = argparse.ArgumentParser(
         prog="carpool profile",
@@ -100,7 +100,10 @@ def _tell(measured: Profile, database: Path | None, *, as_json: bool) -> None:
 
 
 def _threads(wanted: Sequence[int] | None) -> list[int]:
-    """As many as there are cores for; others would wait for one another, and be learned so."""
+    """Return the numbers of threads to measure, none larger than the number of available cores.
+
+    More threads would wait for one another, and their times would distort what is learned.
+    """
     there = len(os.sched_getaffinity(0))
     if wanted is None:
         return [count for count in _THREADS if count <= there]
@@ -111,7 +114,7 @@ def _threads(wanted: Sequence[int] | None) -> list[int]:
 
 
 def _operators(path: Path, model: ModelProto) -> Graph | None:
-    """The model's operators; None, with the reason printed, where only the whole can be timed."""
+    """Return the model's operators; None, with a message, if only the whole model can be timed."""
     try:
         refuse_control_flow(path, model.graph)
         return graph_of(path, model)
@@ -133,7 +136,7 @@ def _batches(model: ModelProto, wanted: Sequence[int]) -> list[int]:
 
 
 def _keep(database: Path, measured: Profile) -> None:
-    """Add to the database, and learn from it."""
+    """Add the profile to the database, and learn from the database."""
     write_profile(database, measured)
     every = [each for each in read_profiles(database) if each.operators]
     for place in sorted({each.origin for each in every}):

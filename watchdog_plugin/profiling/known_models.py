@@ -1,7 +1,7 @@
-"""A model's latency from a profile database that is asked, and added to, operator by operator.
+"""A model's latency from a profile database that is queried and extended operator by operator.
 
-What a file's graph is, is remembered too, so that a model that is known needs neither the runtime
-nor the package that reads models.
+The graph of a file is stored too, so that a known model needs neither the runtime nor the package
+that reads models.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _CHUNK = 64  # rows that are written together
 
 
 class Request(NamedTuple):
-    """What is to be predicted.
+    """A request for predictions.
 
     Attributes:
         path: The model file.
-        sizes: Of free dimensions other than the batch.
-        database: A profile database; None: the user's own, or else the package's.
+        sizes: Sizes of free dimensions other than the batch.
+        database: A profile database; None for the user's own, or else the package's.
         target: The machine to predict for.
-        settings: What for.
-        budget_s: How long operators may be measured; 0: not at all.
-        is_asked: Whether measuring was asked for, so that it has to be possible.
+        settings: The settings to predict for.
+        budget_s: Time limit for measuring operators, in seconds; 0 to measure nothing.
+        is_asked: Whether measuring was requested explicitly, so that it has to be possible.
     """
 
     path: Path
@@ -58,17 +58,17 @@ class Request(NamedTuple):
 
 
 def read(request: Request, say: Say) -> tuple[OperatorLatencyModel, Basis]:
-    """The model with what is known of it, or can be measured.
+    """Return the latency model, after measuring what is unknown if that is possible.
 
     Raises:
-        ConfigError: a model or a database that cannot be used.
+        ConfigError: A model or a database cannot be used.
     """
     database, writable = _database(request, say)
     return _Reading(request, database, say, writable=writable).result()
 
 
 def _database(request: Request, say: Say) -> tuple[Path, bool]:
-    """The database, and whether what is measured can be kept there."""
+    """Return the database, and whether measurements can be stored in it."""
     if not request.budget_s:
         return request.database or usual_database(), False
     path = request.database or own_database()
@@ -103,7 +103,7 @@ class _Reading:
         return model, basis._replace(measuring_s=time.monotonic() - began, fresh=fresh)
 
     def _settings(self) -> list[Setting]:
-        """Those that this machine has the cores for."""
+        """Return the requested settings for which this machine has enough cores."""
         there = len(os.sched_getaffinity(0))
         return [setting for setting in self._request.settings if setting.threads <= there]
 
@@ -125,7 +125,7 @@ class _Reading:
         return {(row.case.kind, row.case.shapes) for row in rows}
 
     def _kept(self, measured: Iterable[Alone | Refused]) -> list[Alone | Refused]:
-        """What is measured, kept every now and then, and in any case where it is interrupted."""
+        """Return the measurements, storing them in chunks, and the rest even if interrupted."""
         rows: list[Alone | Refused] = []
         kept = 0
         try:

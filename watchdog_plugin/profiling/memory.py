@@ -1,4 +1,4 @@
-"""The memory that a measurement takes, as Linux reports it."""
+"""The memory use of a measurement, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESET_PEAK = "5"
 
 
 class PeakMemory:
-    """How far this process's memory rises from now on."""
+    """Measures by how much this process's memory grows from now on."""
 
     def __init__(self) -> None:
         with contextlib.suppress(OSError):  # without it, an earlier peak counts too
@@ -20,7 +20,7 @@ class PeakMemory:
         self._before_mb = _status_mb("VmRSS")
 
     def mb(self) -> float:
-        """Megabytes above where it began; 0 where the system does not tell."""
+        """Return the peak growth in megabytes; 0 if the system does not report it."""
         return max(0.0, _status_mb("VmHWM") - self._before_mb)
 
 

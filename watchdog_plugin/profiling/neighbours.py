@@ -1,7 +1,7 @@
 """Detects other programs that disturb a measurement, by the kernel's accounting.
 
-What counts is known apart from the times themselves: choosing quick runs for being quick would
-promise what no server keeps.
+Runs are selected independently of their times: selecting runs because they are fast would promise
+latencies that no server can keep.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NS_PER_S = 1e9
 
 
 class Neighbours:
-    """The other programs on this machine."""
+    """CPU use of the other programs on this machine."""
 
     def __init__(self) -> None:
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
 
     def await_calm(self, limit_s: float) -> None:
-        """Wait until they leave the machine alone, but no longer than a limit."""
+        """Wait until other programs leave the machine idle, or until the time limit."""
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             before_s, began = self._others_s(), time.monotonic()
@@ -38,9 +38,9 @@ class Neighbours:
                 return
 
     def queued_s(self) -> float:
-        """Seconds that threads of this process were ready and had no core, so far.
+        """Return how long threads of this process have waited for a core so far, in seconds.
 
-        It is 0 where the kernel keeps no such account.
+        It is 0 if the kernel does not account for it.
         """
         total_ns = 0
         for task in _TASKS.iterdir() if _TASKS.is_dir() else ():

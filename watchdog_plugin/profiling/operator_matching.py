@@ -1,7 +1,7 @@
-"""Matches the operators that were timed with those of the graph.
+"""Matches timed operators with those of the graph.
 
-The graph and the timed session come of two loads of a model. What the runtime's optimiser adds is
-named and ordered again with each.
+The graph and the timed session come from two loads of a model. The operators that the runtime's
+optimiser adds are named and ordered differently in each load.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["matched"]
 
 
 def matched(graph: Graph, cases: Sequence[Case], run: OperatorTimes) -> list[float] | None:
-    """Seconds of each operator of the graph: by its name, or by its shapes where names do not last.
+    """Return the seconds of each operator of the graph, by its name or else by its shapes.
 
-    Operators of one kind and shape are alike, so which of them is which does not matter.
+    Operators of one kind and shape are interchangeable. None if an operator was not timed.
     """
     wanted = [_likeness(case) for case in cases]
     of_name = {

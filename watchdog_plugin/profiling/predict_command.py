@@ -32,10 +32,10 @@ _LISTED = 5  # sizes that are not known
 
 
 def main(argv: list[str]) -> int:
-    """Predict and print; 1 if some of what was asked for is not known.
+    """Predict and print; return 1 if a requested size cannot be predicted.
 
     Raises:
-        ConfigError: a model or a database that cannot be used.
+        ConfigError: A model or a database cannot be used.
     """
     arguments = _parser().parse_args(argv)
     target = Origin(arguments.hardware or processor(), runtime())
@@ -111,10 +111,10 @@ def _request(arguments: argparse.Namespace, target: Origin) -> known_models.Requ
 
 
 def _refuse_unmeasurable(arguments: argparse.Namespace, threads: int) -> None:
-    """Refuse to be asked for measurements that this machine cannot make.
+    """Refuse requests for measurements that this machine cannot make.
 
     Raises:
-        ConfigError: they are for another processor, for a GPU or for more cores than there are.
+        ConfigError: They are for another processor, a GPU, or more cores than it has.
     """
     problems, here = Problems(), processor()
     cores = len(os.sched_getaffinity(0))
@@ -141,7 +141,7 @@ def _missing(
 
 
 def _refuse_unknown(model: OperatorLatencyModel, measured: Sequence[tuple[Setting, float]]) -> None:
-    """Refuse measured runs that no prediction could be held against."""
+    """Refuse measured runs that cannot be compared with a prediction."""
     problems, expected = Problems(), "a size that is known"
     for batch, threads, gpu in dict(measured):
         if model.predict(batch, threads, gpu) is None:

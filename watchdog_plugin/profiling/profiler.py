@@ -1,8 +1,8 @@
-"""Profiles a model: runs its settings in an order, for a time, and makes rows of the results.
+"""Profiles a model: runs it at all settings within a time limit, and summarizes the times.
 
-Every round visits every setting, in a new order, so that a slow minute of the machine falls on all
-of them alike. A visit times some whole runs, and some in which operators are timed. Runs during
-which other programs took the cores count only where there are too few others.
+Every round visits every setting, in a new order, so that a slow period of the machine affects all
+of them equally. A visit times some runs as a whole, and some by operators. Runs during which other
+programs used the cores count only if there are too few others.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What to measure.
+    """The settings to measure.
 
     Attributes:
         batches: Batch sizes.
         threads: Numbers of threads.
-        budget_s: How long to measure, from loading on; each setting is visited in any case.
-        rounds: At most so many.
+        budget_s: Time limit in seconds, including loading; each setting is visited in any case.
+        rounds: Maximum number of rounds.
     """
 
     batches: Sequence[int]
@@ -72,14 +72,14 @@ class Grid:
 
 @dataclass(slots=True)
 class Measured:
-    """What was seen at one setting; each run with the share of it that others have taken.
+    """Measurements at one setting; each run with the share of its time spent waiting for a core.
 
     Attributes:
-        setting: Batch, threads, GPU.
-        inputs: What was run.
+        setting: Batch size, threads, GPU.
+        inputs: Inputs of the runs.
         whole_s: Runs timed as a whole.
         operators: Runs timed by operators.
-        queued: Of those, the shares alone.
+        queued: The shares of the runs timed by operators.
     """
 
     setting: Setting
@@ -89,14 +89,14 @@ class Measured:
     queued: list[float] = field(default_factory=list)
 
     def settled(self) -> bool:
-        """Whether enough runs were undisturbed."""
+        """Return whether enough runs were undisturbed."""
         whole = sum(queued <= _DISTURBED for queued, _ in self.whole_s)
         parts = sum(queued <= _DISTURBED for queued in self.queued)
         return whole >= _ENOUGH_RUNS and (parts >= _LEAST_RUNS or not self.queued)
 
 
 def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
-    """The runs that were not disturbed, or those that were disturbed least."""
+    """Return the undisturbed runs, or the least disturbed ones if there are too few."""
     ordered = sorted(runs, key=lambda run: run[0])
     undisturbed = sum(queued <= _DISTURBED for queued, _ in ordered)
     return [found for _, found in ordered[: max(undisturbed, _LEAST_RUNS)]]
@@ -105,7 +105,7 @@ def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
 class _Pair:
     """The sessions for one number of threads: one timed as a whole, one by operators.
 
-    As a context it leaves no file behind, whatever fails in it.
+    As a context manager, it removes its files even if an error occurs.
     """
 
     def __init__(self, model: bytes, folder: Path, threads: int, *, operators: bool) -> None:
@@ -115,7 +115,7 @@ class _Pair:
         self._order: list[Measured | None] = []
 
     def warm_up(self, measured: Measured, *, briefly: bool) -> None:
-        """Let the sessions find memory; they ask for it again in the first runs of each size."""
+        """Run the sessions, as they allocate memory in the first runs of each size."""
         for _ in range(1 if briefly else _WARM_UPS):
             first_s = self._whole.run_s(measured.inputs)
             self._run_parts(measured, 1, kept=False)
@@ -123,7 +123,7 @@ class _Pair:
                 break
 
     def visit(self, measured: Measured, patience_s: float) -> None:
-        """Time one setting, when others leave the machine alone, but not much later."""
+        """Time one setting, once other programs leave the machine idle or the patience is over."""
         self._neighbours.await_calm(patience_s)
         first_s = self._run_whole(measured, 1)
         runs = int(min(_MOST_RUNS, max(1, _VISIT_S / first_s)))
@@ -142,7 +142,7 @@ class _Pair:
             self._parts.close()
 
     def hand_over_times(self) -> None:
-        """Hand the times of operators to the settings they belong to."""
+        """Assign the times of operators to the settings they belong to."""
         times = self._parts.operator_times() if self._parts else []
         taken: defaultdict[int, int] = defaultdict(int)
         for measured, found in zip(self._order, times, strict=False):
@@ -152,7 +152,7 @@ class _Pair:
                 measured.operators.append((queued, found))
 
     def _run_whole(self, measured: Measured, runs: int) -> float:
-        """Seconds of the last of some runs."""
+        """Time some runs as a whole, and return the seconds of the last one."""
         for queued, times in self._blocks(self._whole, measured, runs):
             measured.whole_s += [(queued, time_s) for time_s in times]
         return times[-1]
@@ -168,7 +168,10 @@ class _Pair:
     def _blocks(
         self, session: ProfiledSession, measured: Measured, runs: int
     ) -> Iterator[tuple[float, list[float]]]:
-        """Runs with what share others took; not one by one, as reading accounts cools caches."""
+        """Yield blocks of runs with the share of time spent waiting for a core.
+
+        It is not measured for each run, as reading the kernel's accounts cools the caches.
+        """
         while runs:
             times: list[float] = []
             before_s = self._neighbours.queued_s()
@@ -185,17 +188,17 @@ def profile(
     grid: Grid,
     say: Callable[[str], None],
 ) -> tuple[tuple[RunRow, ...], tuple[OperatorRow, ...], float, float]:
-    """Measure a model: its runs, its operators, seconds to load it, megabytes it takes.
+    """Return a model's run rows, operator rows, load time in seconds and memory in megabytes.
 
     Args:
-        model: What `read_onnx` read.
-        folder: Where weights in files of their own are.
-        graph: Its operators; None: only whole runs are measured.
-        grid: What to measure.
-        say: Called with progress.
+        model: The model, as returned by `read_onnx`.
+        folder: The folder of external weight files.
+        graph: The model's operators; None to measure only whole runs.
+        grid: The settings to measure.
+        say: Called with progress messages.
 
     Raises:
-        LoadError: the model cannot be loaded or run.
+        LoadError: The model cannot be loaded or run.
     """
     seen, load_s, memory_mb = measure(model, folder, grid, say, operators=graph is not None)
     return *rows(seen, graph), load_s, memory_mb
@@ -209,7 +212,7 @@ def measure(
     *,
     operators: bool,
 ) -> tuple[list[Measured], float, float]:
-    """Every run that `profile` makes its rows of, seconds to load the model, its megabytes."""
+    """Return the runs for `profile`, the load time in seconds and the memory in megabytes."""
     settings = [
         Measured(Setting(batch, threads), feeds(model, batch))
         for threads in grid.threads
@@ -232,18 +235,18 @@ def measure(
 def rows(
     seen: Sequence[Measured], graph: Graph | None
 ) -> tuple[tuple[RunRow, ...], tuple[OperatorRow, ...]]:
-    """What a database keeps of measured runs."""
+    """Return the database rows of measured runs."""
     runs = tuple(_run_row(measured) for measured in seen)
     return runs, tuple(row for m in seen for row in _operator_rows(graph, m)) if graph else ()
 
 
 def origin() -> Origin:
-    """What is measured on here."""
+    """Return this machine's processor and runtime."""
     return Origin(processor(), f"onnxruntime {ort.__version__}")
 
 
 def _first(model: bytes, folder: Path, settings: Sequence[Measured]) -> tuple[float, float]:
-    """Seconds to load the model, and megabytes that it and its largest batch take."""
+    """Return the seconds to load the model, and the megabytes that it and its largest batch use."""
     peak = PeakMemory()
     largest = max(settings, key=lambda measured: measured.setting.batch)
     session = ProfiledSession(model, folder, largest.setting.threads, operators=False)
@@ -259,7 +262,7 @@ def _rounds(
     began_s: float,
     say: Callable[[str], None],
 ) -> None:
-    """Visit every setting round by round; once the time is over, only those not visited yet."""
+    """Visit every setting round by round; after the time limit, only those not yet visited."""
     end_s = began_s + grid.budget_s
     order = list(settings)
     patience_s = min(_PATIENCE_S, _PATIENCE_SHARE * grid.budget_s / _LEAST_ROUNDS / len(order))
@@ -288,7 +291,7 @@ def _run_row(measured: Measured) -> RunRow:
 
 
 def _operator_rows(graph: Graph, measured: Measured) -> Iterable[OperatorRow]:
-    """The operators of one setting, equal ones together."""
+    """Yield the operator rows of one setting, with identical operators combined."""
     cases = [operator.at(measured.setting.batch) for operator in graph.operators]
     runs = [matched(graph, cases, run) for run in _quiet(measured.operators)]
     columns = list(zip(*(run for run in runs if run), strict=True))

@@ -1,7 +1,7 @@
 """The operators that a calibration times: one or two of each class, side by side in two models.
 
-The weights of the first model fit into caches together; those of the second fit into none, so that
-memory bounds it.
+The weights of the first model fit into the caches together; those of the second do not, so that its
+operators are memory-bound.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Reference(NamedTuple):
     """An operator to be timed.
 
     Attributes:
-        kind: Of ONNX; the runtime may put another one in its place.
-        given: Its inputs, as in ``f32[b,64]``, where ``b`` is the batch; ``=`` marks constants,
-            whose values may follow. One that is left out is empty.
-        attributes: As ONNX has them.
-        outputs: How many.
-        turned: Whether the first input comes with its first two dimensions exchanged.
-        domain: Of the kind.
+        kind: ONNX operator type; the runtime may replace it by another one.
+        given: Its inputs, such as ``f32[b,64]``, where ``b`` is the batch; ``=`` marks constants,
+            whose values may follow. Empty for an omitted input.
+        attributes: ONNX attributes.
+        outputs: Number of outputs.
+        turned: Whether the first two dimensions of the first input are swapped.
+        domain: Domain of the operator type.
     """
 
     kind: str
@@ -140,7 +140,7 @@ LARGE = (
 
 
 def reference_model(references: Sequence[Reference]) -> ModelProto:
-    """A model of operators side by side, each with inputs and outputs of its own."""
+    """Return a model of operators side by side, each with its own inputs and outputs."""
     inputs: list[ValueInfoProto] = []
     nodes: list[NodeProto] = []
     constants: list[TensorProto] = []
@@ -188,7 +188,7 @@ def _input(name: str, text: str) -> ValueInfoProto:
 
 
 def _constant(name: str, text: str) -> TensorProto:
-    """Scales are a half, and offsets of whole numbers nothing; large ones get values later."""
+    """Return a constant; without given values, floats are 0.5 and integers 0."""
     dtype, shape = np.dtype(_TYPES[text.partition("[")[0]]), tuple(map(int, _shape(text)))
     given = text.partition("=")[2].split()
     values = [float(value) for value in given] or _SCALE * np.issubdtype(dtype, np.floating)

@@ -1,7 +1,7 @@
 """Runs a model in ONNX Runtime, timed as a whole or operator by operator.
 
-Each is its own session, since the runtime profiles all runs of a session or none. Knows no
-budget and no order of measurements.
+Each way needs its own session, since the runtime profiles either all runs of a session or none.
+Knows neither a time budget nor the order of measurements.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class OperatorTime(NamedTuple):
     """One operator in one run.
 
     Attributes:
-        name: Of its node; those that the runtime's optimiser gives differ from load to load.
-        kind: Without its domain.
-        shapes: Of its first input and its outputs.
-        seconds: What it took.
+        name: Name of its node; names given by the runtime's optimiser differ between loads.
+        kind: Operator type without its domain.
+        shapes: Shapes of its first input and its outputs.
+        seconds: Its duration in seconds.
     """
 
     name: str
@@ -57,7 +57,7 @@ OperatorTimes = list[OperatorTime]
 
 @contextlib.contextmanager
 def load_errors() -> Iterator[None]:
-    """Whatever fails, in the runtime or on the way to it, is a `LoadError`."""
+    """Convert every exception in the context to a `LoadError`."""
     try:
         yield
     except Exception as error:
@@ -65,7 +65,7 @@ def load_errors() -> Iterator[None]:
 
 
 def feeds(model: ModelProto, batch: int) -> dict[str, Array]:
-    """Inputs for one batch: numbers of about one, and zeros and ones where numbers are whole."""
+    """Return inputs for one batch: standard normal floats, integers 0 or 1, and empty strings."""
     rng = np.random.default_rng(batch)
     found = {}
     for value in model.graph.input:
@@ -81,19 +81,21 @@ def feeds(model: ModelProto, batch: int) -> dict[str, Array]:
 
 
 class ProfiledSession:
-    """A model in memory. Closed, or asked for `operator_times`, it leaves no file behind.
+    """A model in memory.
+
+    Leaves no file behind once it is closed or `operator_times` is called.
 
     Args:
-        model: Its bytes.
-        folder: Where weights in files of their own are.
-        threads: Cores one run may use.
-        operators: Whether runs tell the times of operators.
-        optimise: Whether the runtime may change the model.
-        cores: One for each thread, to which it is kept; the first is for the thread that calls.
-            None: wherever the system puts them.
+        model: The model's bytes.
+        folder: The folder of external weight files.
+        threads: Number of cores one run may use.
+        operators: Whether runs record the times of operators.
+        optimise: Whether the runtime may optimise the model.
+        cores: One core for each thread to be pinned to, the first for the calling thread; None to
+            let the system choose.
 
     Raises:
-        LoadError: the runtime refuses the model.
+        LoadError: The runtime refuses the model.
     """
 
     def __init__(
@@ -141,15 +143,15 @@ class ProfiledSession:
         self.close()
 
     def close(self) -> None:
-        """Remove the file of operators' times, if it is still there."""
+        """Remove the file of operator times, if it still exists."""
         if self._directory:
             self._directory.cleanup()
 
     def run_s(self, inputs: Mapping[str, Array]) -> float:
-        """Seconds of one run.
+        """Run the model once and return its duration in seconds.
 
         Raises:
-            LoadError: it fails.
+            LoadError: The run fails.
         """
         began = time.perf_counter()
         try:
@@ -164,10 +166,10 @@ class ProfiledSession:
         return time.perf_counter() - began
 
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        """Let `run_bound_s` read from, and write to, these arrays.
+        """Make `run_bound_s` read from and write to these arrays.
 
         Raises:
-            LoadError: the runtime cannot bind them, as it binds no strings and no sequences.
+            LoadError: The runtime cannot bind them; it cannot bind strings or sequences.
         """
         with load_errors():
             self._bound = self._session.io_binding()
@@ -178,10 +180,10 @@ class ProfiledSession:
                 self._bound.bind_output(*place)
 
     def run_bound_s(self) -> float:
-        """Seconds of one run on the arrays that are bound.
+        """Run the model once on the bound arrays and return its duration in seconds.
 
         Raises:
-            LoadError: it fails.
+            LoadError: The run fails.
         """
         began, cpu_s = time.perf_counter(), time.thread_time()
         with load_errors():
@@ -190,7 +192,7 @@ class ProfiledSession:
         return time.perf_counter() - began
 
     def operator_times(self) -> list[OperatorTimes]:
-        """What each operator took in each of the runs so far; ends the profiling."""
+        """Return the times of each operator in each run so far; ends the profiling."""
         if self._directory is None:
             return []
         with self._directory:

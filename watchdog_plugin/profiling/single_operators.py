@@ -1,8 +1,9 @@
-"""Measures operators alone, as graphs of one node, and what a run costs besides its operators.
+"""Measures operators alone, as graphs of one node, and the overhead of a run.
 
-A model is never run: each of its distinct operators is, with its own weights. Before each run as
-much is moved through the caches as a run of the model moves, so that weights are found where they
-are then; what the operator takes and gives is touched last, as operators before it do.
+The model itself is never run, only each of its distinct operators, with its own weights. Before
+each run, as much memory is moved through the caches as a run of the model moves, so that weights
+are found where they would be in such a run; the operator's inputs and outputs are touched last, as
+preceding operators would do.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ _CHAINS, _CHAIN_RUNS = (4, 132), 200
 
 
 class Wanted(NamedTuple):
-    """An operator that is to be measured.
+    """An operator to be measured.
 
     Attributes:
-        position: In the graph.
-        settings: What to measure it at.
+        position: Its index in the graph.
+        settings: The settings to measure it at.
     """
 
     position: int
@@ -65,10 +66,10 @@ class Wanted(NamedTuple):
 def measure_alone(
     best: Optimised, wanted: Sequence[Wanted], budget_s: float, say: Callable[[str], None]
 ) -> Iterator[Alone | Refused]:
-    """Times of operators, in the order in which they are wanted, until the time is up.
+    """Yield times of operators, in the order of ``wanted``, until the time limit.
 
-    Says after every ten how many there are. Where the runtime does not run one alone, it is said
-    to be refused.
+    Progress is reported after every ten operators. An operator that the runtime does not run alone
+    is yielded as refused.
     """
     end_s, here = time.monotonic() + budget_s, _Here(best, wanted)
     for done, each in enumerate(wanted):
@@ -82,7 +83,7 @@ def measure_alone(
 
 
 def measure_overhead(threads: int) -> Overhead:
-    """What a run costs beyond its operators: those of two chains that compute next to nothing."""
+    """Return a run's overhead besides its operators, from two chains of trivial operators."""
     (few, few_s), (many, many_s) = [(count, _beyond_s(count, threads)) for count in _CHAINS]
     each_s = (many_s - few_s) / (many - few)
     return Overhead(few_s - few * each_s, each_s)
@@ -96,7 +97,7 @@ def _beyond_s(count: int, threads: int) -> float:
 
 
 def _each_s(count: int, threads: int) -> float:
-    """What each operator of a chain takes, as the runtime tells it."""
+    """Return the seconds per operator of a chain, as reported by the runtime."""
     model, inputs = _chain(count)
     parts = ProfiledSession(model, _NOWHERE, threads, operators=True, optimise=False)
     for _ in range(_CHAIN_RUNS):
@@ -106,13 +107,16 @@ def _each_s(count: int, threads: int) -> float:
 
 
 def _quicker_half_s(times: Sequence[float]) -> float:
-    """The mean of the quicker half: others only prolong, and a mean is finer than the clock."""
+    """Return the mean of the faster half of the times.
+
+    Disturbances only prolong runs, and a mean has a finer resolution than the clock.
+    """
     quicker = sorted(times)[: len(times) // 2]
     return sum(quicker) / len(quicker)
 
 
 def _chain(count: int) -> tuple[bytes, dict[str, Array]]:
-    """A model of operators that compute next to nothing, one after the other, and its input."""
+    """Return a model of trivial operators, one after the other, and its input."""
     nodes = [helper.make_node("Neg", [f"t{at}"], [f"t{at + 1}"]) for at in range(count)]
     first, last = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16])]
@@ -137,13 +141,13 @@ def _run_once(model: ModelProto) -> dict[str, Array]:
 
 
 class _Here:
-    """What measurements of a model's operators share.
+    """State shared by the measurements of a model's operators.
 
     Attributes:
-        values: By batch size, of tensors that follow from shapes.
-        footprint: What runs of the model move.
-        apart_s: By threads, how much longer an operator takes alone than among others.
-        view_s: Likewise, what an operator takes that computes and moves nothing.
+        values: By batch size, the values of tensors that follow from shapes.
+        footprint: The memory that runs of the model move.
+        apart_s: By number of threads, how much longer an operator takes alone than among others.
+        view_s: By number of threads, the time of an operator that computes and moves nothing.
     """
 
     def __init__(self, best: Optimised, wanted: Sequence[Wanted]) -> None:
@@ -158,7 +162,7 @@ class _Here:
         self._blocks = np.zeros((2, (MOST_MB << 20) // 16))
 
     def move(self, moved_mb: int, arrays: Sequence[Array]) -> None:
-        """Move so much, and then touch what an operator finds warm."""
+        """Move ``moved_mb`` through the caches, then touch arrays that an operator finds warm."""
         half = (moved_mb << 20) // 16
         np.copyto(self._blocks[0, :half], self._blocks[1, :half])
         for array in arrays:
@@ -166,7 +170,7 @@ class _Here:
 
 
 class _Operator:
-    """One operator, at all its settings."""
+    """One operator, measured at all its settings."""
 
     def __init__(self, best: Optimised, wanted: Wanted, operator: Operator, here: _Here) -> None:
         self._node = best.model.graph.node[wanted.position]
@@ -174,7 +178,7 @@ class _Operator:
         self._whole = best.model
 
     def measured(self, end_s: float) -> Iterator[Alone | Refused]:
-        """Its times; from the first number of threads on which the runtime refuses it, that."""
+        """Yield its times; refusals from the first number of threads that the runtime refuses."""
         if sized(self._case(self._settings[0])).family == "view":  # alone, it would be a copy
             yield from (self._row(s, self._here.view_s[s.threads]) for s in self._settings)
             return
@@ -212,7 +216,7 @@ class _Operator:
             yield self._row(setting, max(alone_s / 2, alone_s - self._here.apart_s[threads]))
 
     def _visit(self, session: ProfiledSession, setting: Setting) -> list[int]:
-        """Run it at one setting; the numbers of those of the session's runs that count."""
+        """Run it at one setting, and return the indices of the session's runs that count."""
         case, batch = self._case(setting), setting.batch
         with load_errors():
             inputs = feeds(self._node, case, self._here.values[batch])
@@ -236,10 +240,10 @@ class _Operator:
 
 @contextmanager
 def _spread_out(threads: int) -> Iterator[list[int] | None]:
-    """Keeps the calling thread to the first of the cores that are given out, one for each thread.
+    """Pin the calling thread to the first of the yielded cores, one for each thread.
 
-    The system often wakes a thread on the core of the one that wakes it, and parts the two only
-    after milliseconds of work: long past in a run of a model, but not in one of an operator.
+    The system often wakes a thread on the core of the thread that wakes it, and separates the two
+    only after milliseconds of work: negligible in a run of a model, but not in one of an operator.
     """
     allowed = os.sched_getaffinity(0)
     if not 1 < threads <= len(allowed):
@@ -254,13 +258,13 @@ def _spread_out(threads: int) -> Iterator[list[int] | None]:
 
 
 class _Calm:
-    """Runs of a session that other programs leave alone, as far as they do, by their numbers."""
+    """Selects runs of a session that other programs do not disturb, if possible, by index."""
 
     def __init__(self, session: ProfiledSession, before: Callable[[], None]) -> None:
         self._session, self._before, self._neighbours = session, before, Neighbours()
 
     def runs(self, count: int) -> list[int]:
-        """So many that were not disturbed; of twice as many, those disturbed least."""
+        """Return ``count`` undisturbed runs, or the least disturbed of twice as many."""
         found: list[tuple[float, int]] = []
         calm = 0
         while calm < count and len(found) < _TRIES * count:
@@ -270,9 +274,9 @@ class _Calm:
         return [number for _, number in sorted(found)[: max(calm, _LEAST_RUNS)]]
 
     def _block(self, most: int) -> tuple[float, range]:
-        """Runs for a millisecond, at least one: the share that others took, and their numbers.
+        """Run for a millisecond, at least once; return the share of time disturbed and the indices.
 
-        The share is not that of each run, as reading the kernel's accounts cools caches.
+        The share is not measured for each run, as reading the kernel's accounts cools the caches.
         """
         self._before()
         first, queued_s = len(self._session.cpu_s), self._neighbours.queued_s()

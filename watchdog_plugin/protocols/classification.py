@@ -1,4 +1,4 @@
-"""Triton's classification extension: the largest values of an output, instead of all of them."""
+"""Triton's classification extension: returns the largest values of an output instead of all."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NAME = "classification"
 
 
 def check(spec: TensorSpec, count: object) -> int:
-    """How many classes of an output are asked for; 0: its values are.
+    """Return the requested number of classes of an output; 0 if its values are requested.
 
     Raises:
-        BadRequest: it is no such number, or the output has no numbers in rows.
+        BadRequest: The number is invalid, or the output does not have rows of numbers.
     """
     if type(count) is not int or count < 0:
         msg = (
@@ -39,12 +39,12 @@ def check(spec: TensorSpec, count: object) -> int:
 def largest(
     spec: TensorSpec, array: Array, count: int, answer_max_bytes: int
 ) -> tuple[TensorSpec, Array]:
-    """The ``count`` largest values of each row, as texts ``VALUE:INDEX``, and what they are.
+    """Return the ``count`` largest values of each row as strings ``VALUE:INDEX``, and their spec.
 
-    Of equal values the one with the lower index comes first. Rows have fewer, if there are fewer.
+    Equal values are ordered by index. If a row has fewer values, all of them are returned.
 
     Raises:
-        BadRequest: the texts alone are larger than an answer may be; none of them is made then.
+        BadRequest: The strings alone exceed the maximum size of a response; none are created then.
     """
     rows = array.reshape(len(array), -1)
     form = "{:f}:{}" if rows.dtype.kind == "f" else "{}:{}"

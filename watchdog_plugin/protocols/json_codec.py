@@ -1,9 +1,9 @@
-"""JSON in and out: orjson where it is installed, the standard library otherwise.
+"""Reads and writes JSON: with orjson if it is installed, else with the standard library.
 
-The one place that knows which. Both give the same answers: NaN, infinities and halves of surrogate
-pairs are no JSON on the way in, NaN and infinities become ``null`` on the way out, NumPy arrays and
-scalars are written as JSON lists and numbers. What is nested deeper than orjson takes is no JSON in
-either: how deep the standard library goes depends on the version of Python.
+The only module that knows which. Both give the same results: when reading, NaN, infinities and
+unpaired surrogates are invalid; when writing, NaN and infinities become ``null``, and NumPy arrays
+and scalars become JSON lists and numbers. Nesting deeper than orjson's limit is invalid with both,
+as the limit of the standard library depends on the version of Python.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NESTS = (dict, list, tuple)
 
 
 class NotJsonError(ValueError):
-    """The bytes are not JSON; the message says where and why."""
+    """Raised when bytes are not JSON; the message says where and why."""
 
 
 def _plain(value: object) -> object:
-    """What the encoder does not know by itself: NumPy arrays and scalars, bytes as text."""
+    """Convert what the encoder does not support: NumPy arrays and scalars, and bytes as text."""
     if not getattr(getattr(value, "flags", None), "c_contiguous", True):
         # In one piece the encoder knows it: its numbers get as many digits as their type has.
         return value.copy()  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def _no_constant(name: str) -> object:
 
 
 def _check_depth(value: object, text: str, deepest: int) -> None:
-    """Refuse what is nested deeper, as the standard library does what is too deep for it."""
+    """Raise RecursionError if the value is nested deeper, as the standard library does."""
     if text.count("[") + text.count("{") <= deepest:
         return
     level: list[Any] = [[value]]
@@ -115,19 +115,19 @@ else:
     )
 
     def dumps(value: object) -> bytes:
-        """``value`` as JSON; NaN and infinities become ``null``.
+        """Return ``value`` as JSON; NaN and infinities become ``null``.
 
         Raises:
-            TypeError: something in it has no JSON form, or is nested too deeply.
+            TypeError: A part of it has no JSON form, or is nested too deeply.
         """
         return orjson.dumps(value, default=_plain, option=_OPTIONS)
 
 
 def loads(data: Buffer) -> Any:  # noqa: ANN401  JSON is any of six types
-    """The value that ``data`` spells.
+    """Return the value that ``data`` represents.
 
     Raises:
-        NotJsonError: it spells none.
+        NotJsonError: It is not JSON.
     """
     try:
         return _decode(data)

@@ -1,6 +1,6 @@
 """The Open Inference Protocol v2 over one model's signature.
 
-Turns bodies into named arrays and outputs into a body; knows neither the runtime that executes the
+Converts bodies to named arrays and outputs to a body. Knows neither the runtime that executes the
 model nor how requests are batched.
 """
 
@@ -46,7 +46,7 @@ _REFUSED = frozenset(
 
 
 def owns(path: str) -> bool:
-    """Whether the protocol defines what ``path`` means."""
+    """Return whether the protocol defines what ``path`` means."""
     return path == "/v2" or path.startswith("/v2/")
 
 
@@ -54,9 +54,9 @@ class Inference(NamedTuple):
     """An inference request.
 
     Attributes:
-        name: what the model is called in it.
-        body: its JSON.
-        tail: what follows the JSON; None where nothing says how long that is.
+        name: Name by which it refers to the model.
+        body: Its parsed JSON.
+        tail: The bytes after the JSON; None if the length of the JSON is not given.
     """
 
     name: str
@@ -64,9 +64,9 @@ class Inference(NamedTuple):
     tail: memoryview | None
 
     def form(self) -> object:
-        """What requests have to agree in to be read as one: all but their values and ids.
+        """Return what requests must have in common to be parsed together: all but values and ids.
 
-        Written out, because 1, 1.0 and true are equal in Python and not in a request.
+        It is serialized, because 1, 1.0 and true are equal in Python but not in a request.
         """
         body = self.body
         if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
@@ -80,7 +80,7 @@ class Inference(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """An output that is asked for: as bytes or not, and how many classes of it; 0: its values."""
+    """A requested output: whether as bytes, and how many classes of it; 0 for its values."""
 
     spec: TensorSpec
     as_bytes: bool
@@ -91,12 +91,12 @@ class OpenInference:
     """The protocol's endpoints for one model.
 
     Args:
-        signature: the model's inputs and outputs.
-        name: the only model name that is answered; empty takes any, there is only one model.
-        variant: which of a model's variants this is: its version, by which a request may name it,
-            and a name that it answers to as well; empty: there are none.
-        repository: of the function's models, to which this one is added.
-        answer_max_bytes: of one item.
+        signature: The model's inputs and outputs.
+        name: The only accepted model name; if empty, any is accepted, as there is only one model.
+        variant: Name of the model's variant; also accepted as its version and as its name. Empty if
+            there are none.
+        repository: The function's models, to which this one is added.
+        answer_max_bytes: Maximum size of one item's response.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class OpenInference:
         self.statistics = self._entry.statistics
 
     def route(self, method: str, path: str) -> str | Callable[[Item], Answer]:
-        """The name of the model that is to infer, or what answers a path that infers nothing.
+        """Return the name of the model for an inference path, or the responder of another path.
 
         Raises:
-            NotFound: nothing is there.
+            NotFound: The path does not exist.
         """
         path = path.rstrip("/")
         other = self._repository.route(method, path)
@@ -143,20 +143,20 @@ class OpenInference:
         return _always(answers.json_answer(self._about_model(name, verb)))
 
     def check_name(self, name: str) -> None:
-        """See that a request's name of the model is its own.
+        """Check that a request uses this model's name.
 
         Raises:
-            NotFound: it is not.
+            NotFound: It does not.
         """
         if self._name and name not in (self._name, self._variant):
             msg = f"model {name[:80]!r} is not known; this function serves {self._name!r}"
             raise NotFound(msg)
 
     def read(self, requests: Sequence[Inference]) -> Call:
-        """What requests of one form ask of the model.
+        """Return the call of the model for requests of one form.
 
         Raises:
-            BadRequest: says which member of the body is not as expected.
+            BadRequest: A member of the body is invalid; the message says which.
         """
         name, body, _ = requests[0]
         if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
@@ -180,7 +180,7 @@ class OpenInference:
         return Call(inputs, rows, [partial(_infer_answer, head, wanted, limit) for head in heads])
 
     def _read(self, tensors: Sequence[Any], tails: Tails) -> tuple[TensorSpec, Array]:
-        """One input of all requests; only their values differ."""
+        """Parse one input of all requests, which differ only in its values."""
         tensor = tensors[0]
         if not isinstance(tensor, dict):
             msg = "an entry of inputs is not an object with name, shape, datatype and data"
@@ -202,7 +202,7 @@ class OpenInference:
         return spec, tails.take(spec, parameters["binary_data_size"], shape)
 
     def _wanted(self, body: dict[str, Any]) -> Sequence[_Wanted]:
-        """The outputs asked for."""
+        """Return the requested outputs."""
         known = self._signature.outputs
         outputs = body.get("outputs")
         as_bytes = _flag(_parameters(body, "the request"), "binary_data_output", default=False)
@@ -257,7 +257,7 @@ def _always(answer: Answer) -> Callable[[Item], Answer]:
 
 
 def _id(body: dict[str, Any]) -> dict[str, Any]:
-    """The request's id, which its answer has too, if it has one."""
+    """Return the request's id, which is repeated in its response; empty if it has none."""
     value = body.get("id")
     if value is None:
         return {}
@@ -278,7 +278,7 @@ def _described(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
 
 
 def _parameters(holder: dict[str, Any], what: str) -> dict[str, Any]:
-    """The parameters of a tensor or of a request; what would change the answer is not ignored."""
+    """Return the parameters of a tensor or request; refuse those of unsupported extensions."""
     parameters = holder.get("parameters")
     if parameters is None:
         return {}

@@ -1,8 +1,9 @@
 """The Open Inference Protocol's binary tensor extension: tensors as bytes after the JSON.
 
-A body is JSON, as long as the header says, and then the tensors that give a ``binary_data_size``,
-back to back in the order of their entries. Numbers are little-endian; an element of ``BYTES`` is
-its length in four bytes and then itself. Cuts bodies and puts them together; knows no model.
+A body is JSON, whose length is in a header, followed by the tensors that have a
+``binary_data_size``, back to back in the order of their entries. Numbers are little-endian; an
+element of ``BYTES`` is its length in four bytes followed by its contents. Splits and joins bodies;
+knows no model.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _DIGITS = 15
 
 
 class Tails:
-    """What follows the JSON of requests with the same one, taken from its front tensor by tensor.
+    """The bytes after the JSON of requests with equal JSON, consumed tensor by tensor.
 
     Args:
-        views: what follows it in each body; None where nothing says how long the JSON is.
+        views: Bytes after the JSON of each body; None if the length of the JSON is not given.
     """
 
     __slots__ = ("_at", "_views")
@@ -48,10 +49,11 @@ class Tails:
         self._at = 0
 
     def take(self, spec: TensorSpec, size_bytes: object, shape: Shape) -> Array:
-        """The next tensor of each request, one after the other; a view where there is only one.
+        """Return the next tensor of each request, concatenated; a view if there is only one.
 
         Raises:
-            BadRequest: the size is none, or fits neither the bodies nor datatype and shape.
+            BadRequest: The size is invalid, or does not match the bodies, the datatype or the
+                shape.
         """
         if not self._views:
             msg = (
@@ -83,10 +85,10 @@ class Tails:
         return array.reshape(shape_of_all(shape, len(chunks)))
 
     def end(self) -> None:
-        """Say that no tensor is left to take.
+        """Check that all bytes have been consumed.
 
         Raises:
-            BadRequest: bytes are.
+            BadRequest: Bytes are left.
         """
         left = max(map(len, self._views), default=0) - self._at
         if left:
@@ -98,15 +100,15 @@ class Tails:
 
 
 def open_body(item: Item, text: str | None) -> tuple[Any, memoryview | None]:
-    """A body's JSON and what follows it; None where nothing says how long the JSON is.
+    """Return a body's JSON and the bytes after it; None if the length of the JSON is not given.
 
     Args:
-        item: the item with this body.
-        text: what the item's header says.
+        item: The item with this body.
+        text: Value of the item's header for the length of the JSON.
 
     Raises:
-        ItemError: the JSON is none.
-        BadRequest: the header is not the length of a part of the body.
+        ItemError: The body is not JSON.
+        BadRequest: The header is not a valid length, or that part of the body is not JSON.
     """
     if text is None:
         try:
@@ -170,7 +172,7 @@ def _texts(spec: TensorSpec, chunk: memoryview, count: int) -> list[str]:
 
 
 def payload(spec: TensorSpec, array: Array) -> bytes | memoryview:
-    """A tensor as the extension writes it."""
+    """Return a tensor in the extension's binary format."""
     if spec.datatype == "BYTES":
         encoded = [_encoded(value) for value in array.ravel().tolist()]
         return b"".join([part for text in encoded for part in (_LENGTH.pack(len(text)), text)])
@@ -183,7 +185,7 @@ def _encoded(value: str | bytes) -> bytes:
 
 
 def answer(value: object, payloads: Sequence[bytes | memoryview]) -> Answer:
-    """A successful answer: ``value`` as JSON, and then the payloads."""
+    """Return a successful response: ``value`` as JSON, followed by the payloads."""
     text = json_codec.dumps(value)
     return Answer(200, _head(len(text)), b"".join((text, *payloads)))
 

@@ -1,8 +1,8 @@
 """Triton's extensions for repositories, configurations and statistics, over a function's models.
 
-A function has the models of its image: they are listed and may be loaded again, which changes
-nothing; what would change them is refused. The paths are the same in whichever of several models'
-protocols they arrive, so all of them share one `Repository`.
+A function has the models of its image: they are listed and may be loaded again, which has no
+effect; requests that would change them are refused. These paths concern all models, whichever
+model's protocol receives them, so that all models share one `Repository`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ModelEntry(NamedTuple):
     """A model that requests may name.
 
     Attributes:
-        name: by which it is listed.
-        version: of it.
-        signature: its inputs and outputs.
-        batch_max: rows that it executes at once, if its first dimensions are free.
-        statistics: of what it does.
+        name: Name by which it is listed.
+        version: Its version.
+        signature: Its inputs and outputs.
+        batch_max: Maximum number of rows of one run, if its first dimensions are free.
+        statistics: Statistics of its requests and executions.
     """
 
     name: str
@@ -48,11 +48,15 @@ class ModelEntry(NamedTuple):
     statistics: Statistics
 
     def stats(self) -> dict[str, Any]:
-        """Its entry of ``model_stats``."""
+        """Return its entry of ``model_stats``."""
         return {"name": self.name, "version": self.version, **self.statistics.to_dict()}
 
     def config(self) -> dict[str, Any]:
-        """Its configuration: a batch of 0 where dimensions are whole, else they are a row's."""
+        """Return its configuration.
+
+        If it batches, dimensions are those of a row; else they are complete and its batch size is
+        0.
+        """
         inputs, outputs = self.signature.inputs.values(), self.signature.outputs.values()
         batches = self.batch_max > 0 and all(spec.any_rows for spec in (*inputs, *outputs))
         return {
@@ -71,7 +75,7 @@ class Repository:
     """The models of one function.
 
     Args:
-        batch_max: rows that one of them executes at once.
+        batch_max: Maximum number of rows of one run of a model.
     """
 
     def __init__(self, batch_max: int = 1) -> None:
@@ -79,18 +83,18 @@ class Repository:
         self._models: list[ModelEntry] = []
 
     def add(self, name: str, version: str, signature: Signature) -> ModelEntry:
-        """A further model."""
+        """Add a model and return its entry."""
         model = ModelEntry(name, version, signature, self.batch_max, Statistics())
         self._models.append(model)
         return model
 
     def opened(self) -> None:
-        """The models are served from now on: what they did before was to warm them up."""
+        """Reset the statistics of the warm-up, as requests are served from now on."""
         for model in self._models:
             model.statistics.clear()
 
     def route(self, method: str, path: str) -> Callable[[Item], Answer] | None:
-        """What answers a path; None: it is not of these extensions."""
+        """Return the responder of a path; None if it does not belong to these extensions."""
         if path == STATS and not any(model.name == "stats" for model in self._models):
             return lambda _: self.stats(self._models)
         change = _CHANGE(path)
@@ -104,7 +108,7 @@ class Repository:
         return lambda item: self._change(unquote(change[1]), change[2], item)
 
     def stats(self, models: list[ModelEntry]) -> Answer:
-        """The statistics of some of the models."""
+        """Return a response with the statistics of these models."""
         return answers.json_answer({"model_stats": [model.stats() for model in models]})
 
     def _index(self) -> Answer:
@@ -136,7 +140,7 @@ class Repository:
 
 
 def _parameters(item: Item) -> list[str]:
-    """The names of a request's parameters, which may have no body."""
+    """Return the names of a request's parameters; empty if it has no body."""
     body = item.json() if item.body else {}
     parameters = body.get("parameters") if isinstance(body, dict) else None
     return list(parameters) if isinstance(parameters, dict) else []

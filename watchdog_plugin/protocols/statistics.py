@@ -1,7 +1,7 @@
-"""What a model has done since it was loaded, as Triton's statistics extension writes it.
+"""Statistics of a model since it was loaded, in the format of Triton's statistics extension.
 
-Counts of requests and of executions are kept apart: an execution is one run of the model, whose
-batch size is its rows. Times are those of this process: ``queue`` is how long decoded requests
+Requests and executions are counted separately: an execution is one run of the model, whose batch
+size is its number of rows. Times are those of this process: ``queue`` is how long decoded requests
 waited for the model, not how long they waited in the sidecar.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["Statistics", "Times"]
 
 
 class Times(NamedTuple):
-    """When a batch got where, in nanoseconds of one clock."""
+    """Times at which a batch passed each stage, in nanoseconds of one clock."""
 
     began: int
     decoded: int
@@ -27,7 +27,7 @@ class Times(NamedTuple):
     encoded: int
 
     def parts(self) -> dict[str, int]:
-        """How long each part took, by the name that it has in the statistics."""
+        """Return the duration of each part, by its name in the statistics."""
         return {
             "success": self.encoded - self.began,
             "queue": self.started - self.decoded,
@@ -38,7 +38,7 @@ class Times(NamedTuple):
 
 
 class _Duration:
-    """How often something happened, and how long it took together."""
+    """Number of occurrences of something, and their total duration."""
 
     __slots__ = ("count", "ns")
 
@@ -46,20 +46,20 @@ class _Duration:
         self.count = self.ns = 0
 
     def add(self, ns: int, count: int = 1) -> None:
-        """It happened ``count`` times, and took ``ns`` each time."""
+        """Add ``count`` occurrences of ``ns`` nanoseconds each."""
         self.count += count
         self.ns += ns * count
 
     def to_dict(self) -> dict[str, int]:
-        """As it is written."""
+        """Return it in Triton's format."""
         return {"count": self.count, "ns": self.ns}
 
 
 class Statistics:
-    """Counts what one model does; may be used by several threads.
+    """Counts the requests and executions of one model; thread-safe.
 
     Args:
-        wall_clock: seconds since the epoch.
+        wall_clock: Returns the seconds since the epoch.
     """
 
     def __init__(self, wall_clock: Callable[[], float] = time.time) -> None:
@@ -68,19 +68,19 @@ class Statistics:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was counted."""
+        """Reset all counts."""
         self._last_s = 0.0
         names = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
         self._requests = {name: _Duration() for name in names}
         self._executions: dict[int, _Duration] = {}
 
     def executed(self, rows: int, ns: int) -> None:
-        """The model ran once, over so many rows."""
+        """Record one run of the model over ``rows`` rows."""
         with self._lock:
             self._executions.setdefault(rows, _Duration()).add(ns)
 
     def answered(self, times: Times, done: int, failed: int) -> None:
-        """Requests of one batch were answered, ``failed`` of them with an error."""
+        """Record the responses to one batch, ``failed`` of them with an error."""
         if not done + failed:
             return
         with self._lock:
@@ -90,7 +90,7 @@ class Statistics:
                 self._requests[name].add(ns, done)
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts, as an entry of ``model_stats`` has them."""
+        """Return the counts in the format of an entry of ``model_stats``."""
         with self._lock:
             executions = sorted(self._executions.items())
             return {

@@ -1,6 +1,6 @@
-"""Tensors as a request gives them and as a model wants them: datatypes, shapes, and the match.
+"""Tensors of requests and models: datatypes, shapes, and whether they match.
 
-Speaks the datatype names of the Open Inference Protocol; knows neither its JSON nor the runtime
+Uses the datatype names of the Open Inference Protocol, but knows neither its JSON nor the runtime
 that executes a model. Messages name the tensor, what was given and what the model expects.
 """
 
@@ -59,12 +59,12 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 class Call(NamedTuple):
-    """Requests of equal shapes as one: the rows of the first, then those of the second, and so on.
+    """Requests of equal shapes joined to one: the rows of the first, then those of the second, etc.
 
     Attributes:
-        inputs: of all the requests; those of a single one need not have rows.
-        rows: of each request.
-        answers: for each request, what makes an answer of its outputs.
+        inputs: Inputs of all requests; those of a single request need not have rows.
+        rows: Number of rows of each request.
+        answers: For each request, a function that returns its response, given its outputs.
     """
 
     inputs: Arrays
@@ -72,7 +72,7 @@ class Call(NamedTuple):
     answers: Sequence[Callable[[Arrays], Answer]]
 
     def apart(self) -> list[Call]:
-        """A call for each of the requests."""
+        """Return one call for each of the requests."""
         if len(self.answers) == 1:
             return [self]
         starts = range(0, self.rows * len(self.answers), self.rows)
@@ -94,17 +94,17 @@ class TensorSpec:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """How NumPy stores it."""
+        """NumPy data type of its values."""
         return DTYPES[self.datatype]
 
     @property
     def sizes(self) -> list[int]:
-        """The shape as the protocol writes it: -1 for any."""
+        """The shape in the protocol's form, with -1 for any size."""
         return [size if isinstance(size, int) else -1 for size in self.shape]
 
     @property
     def row_bytes(self) -> int:
-        """What a row of it has at least."""
+        """Minimum size of a row in bytes."""
         sizes = [size for size in self.shape[1:] if isinstance(size, int)]
         return math.prod(sizes) * self.dtype.itemsize
 
@@ -115,7 +115,7 @@ class TensorSpec:
 
     @property
     def has_rows(self) -> bool:
-        """Whether the first dimension counts rows: it is free, or fixed to one."""
+        """Whether the first dimension counts rows, as it is free or fixed to one."""
         return self.any_rows or self.shape[:1] == (1,)
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class TensorSpec:
 
 
 class Signature:
-    """The inputs and outputs of a model, and whether given arrays fit."""
+    """The inputs and outputs of a model; checks whether given arrays fit."""
 
     def __init__(self, inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> None:
         self.inputs = {spec.name: spec for spec in inputs}
@@ -137,10 +137,10 @@ class Signature:
         self._only_has_rows = self._only is not None and self._only.has_rows
 
     def input(self, name: object) -> TensorSpec:
-        """The input called ``name``.
+        """Return the input called ``name``.
 
         Raises:
-            BadRequest: the model has none.
+            BadRequest: The model has no such input.
         """
         spec = self.inputs.get(name) if isinstance(name, str) else None
         if spec is None:
@@ -149,14 +149,14 @@ class Signature:
         return spec
 
     def described(self) -> str:
-        """The inputs in one line."""
+        """Return a description of the inputs on one line."""
         return ", ".join(map(str, self.inputs.values()))
 
     def rows(self, arrays: Arrays, requests: int = 1) -> int:
-        """How many rows of the model's batch each of so many requests of equal shapes has.
+        """Return the number of rows of each of ``requests`` requests of equal shapes.
 
         Raises:
-            BadRequest: an input is missing or its shape is not what the model takes.
+            BadRequest: An input is missing, or its shape does not fit the model.
         """
         for name in self.inputs:
             if name not in arrays:
@@ -168,10 +168,11 @@ class Signature:
         return self._rows_of(shapes)
 
     def one_row(self, value: object) -> Arrays:
-        """What `preprocess` gave for one item, as inputs with a first dimension of one.
+        """Convert the result of `preprocess` for one item to inputs with a first dimension of one.
 
         Raises:
-            ItemError: 500, it is not the model's inputs by name, datatype or shape.
+            ItemError: With status 500 if it does not fit the model's inputs in name, datatype or
+                shape.
         """
         only = self._only
         if only is not None and type(value) is np.ndarray and value.dtype == self._only_dtype:
@@ -237,11 +238,11 @@ def _cast(spec: TensorSpec, value: object) -> Array:
 
 
 def read_shape(spec: TensorSpec, value: object) -> Shape:
-    """The shape that a request gives for an input.
+    """Return the shape that a request gives for an input.
 
     Raises:
-        BadRequest: it is none, not of as many dimensions as the input's, or holds no value and is
-            nevertheless large: only the body's length bounds what a model makes of values.
+        BadRequest: It is not a shape, has the wrong number of dimensions, or is large although it
+            holds no values: only values are bounded by the length of the body.
     """
     if (
         not isinstance(value, list)
@@ -261,10 +262,10 @@ def _is_size(value: object) -> bool:
 
 
 def shape_of_all(shape: Shape, requests: int) -> Shape:
-    """The shape of the rows of so many requests, if those of each have ``shape``.
+    """Return the shape of the joined rows of ``requests`` requests that have ``shape`` each.
 
     Raises:
-        BadRequest: there are several, and the shape has no rows.
+        BadRequest: There are several requests, and the shape has no rows.
     """
     if requests == 1:
         return shape

@@ -1,7 +1,7 @@
-"""The v1 form: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out, an entry a row.
+"""The v1 protocol: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out, one entry per row.
 
-Several requests are read as one with all their instances. Knows the model by its signature, and an
-author's `postprocess` as a function over one row.
+Several requests are joined to one with all their instances. Knows the model by its signature, and
+an author's `postprocess` as a function of one row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MODEL = re.compile(r"/v1/models/([^/:]+)").fullmatch
 
 
 def asked_about(method: str, path: str) -> str | None:
-    """The model whose state a request asks for; empty: the server's; None: it asks for none."""
+    """Return the model whose state is requested; empty for the server's state, None for neither."""
     if method not in ("GET", "HEAD"):
         return None
     match = _MODEL(path)
@@ -36,16 +36,16 @@ def asked_about(method: str, path: str) -> str | None:
 
 
 def about(model: str) -> Answer:
-    """The state of a model, or of the server, as KServe says it."""
+    """Return the state of a model, or of the server, in KServe's format."""
     return answers.json_answer({"name": model, "ready": True} if model else {"status": "alive"})
 
 
 class Instances:
-    """Reads the form for one model.
+    """Parses v1 requests for one model.
 
     Args:
-        signature: the model's inputs and outputs.
-        postprocess: makes each prediction of a row of outputs, if given.
+        signature: The model's inputs and outputs.
+        postprocess: Converts a row of outputs to a prediction, if given.
     """
 
     def __init__(
@@ -55,19 +55,20 @@ class Instances:
         self._postprocess = postprocess
 
     def form(self, body: dict[str, Any]) -> object:
-        """What requests have to agree in to be read as one: how many instances, and how long."""
+        """Return what requests must share to be parsed together: number and length of rows."""
         rows = body["instances"]
         if not isinstance(rows, list) or not rows:
             return None
         return len(rows), len(rows[0]) if isinstance(rows[0], list) else None
 
     def read(self, bodies: Sequence[dict[str, Any]]) -> Call:
-        """What requests of one form ask of the model.
+        """Return the call of the model for requests of one form.
 
-        An instance is the input's row, or an object of rows by input name where there are several.
+        An instance is the input's row, or an object of rows by input name if there are several
+        inputs.
 
         Raises:
-            BadRequest: an instance does not hold what the model's inputs need.
+            BadRequest: An instance does not fit the model's inputs.
         """
         rows = bodies[0]["instances"]
         if not isinstance(rows, list) or not rows:
@@ -83,7 +84,7 @@ class Instances:
         return Call(inputs, self._signature.rows(inputs, len(bodies)), [answer] * len(bodies))
 
     def _columns(self, requests: list[list[Any]]) -> dict[Any, list[list[Any]]]:
-        """The instances of each request by the input they are for."""
+        """Return the instances of each request, by input."""
         first = requests[0][0]
         if all(isinstance(row, dict) for rows in requests for row in rows):
             if any(row.keys() != first.keys() for rows in requests for row in rows):

@@ -1,9 +1,9 @@
-"""Converts decoded JSON values to arrays: taken as they are or refused, never rounded or parsed.
+"""Converts decoded JSON values to arrays: accepted unchanged or refused, never rounded or parsed.
 
-The values of several requests become one array wherever that gives the same as one by one. Nearly
-all requests hold plain lists of numbers, which `struct` converts in one pass; whatever it does not
-take is looked at again, by NumPy, which also says what is wrong. Knows a tensor by its description;
-knows no protocol.
+The values of several requests become one array if the result is the same as for each separately.
+Nearly all requests contain plain lists of numbers, which `struct` converts in one pass; anything
+else is converted by NumPy, and errors are reported then. Knows tensors by their specs, but no
+protocol.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _ALIKE = 2.0**63  # NumPy takes larger whole numbers for another kind, depending
 
 
 def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None) -> Array:
-    """The values of requests as one array of the input's datatype, their rows back to back.
+    """Convert the values of requests to one array of the input's datatype, rows concatenated.
 
     Args:
-        spec: the input they are for.
-        data: of each request, a list of values, flat or nested.
-        shape: what each is to be; None takes the nesting as it is.
+        spec: The input they are for.
+        data: For each request, a list of values, flat or nested.
+        shape: Shape of the values of each request; None to use that of the nested lists.
 
     Raises:
-        BadRequest: values of another kind or out of range, ragged lists, or not ``shape``. Where
-            there are several requests, each may still be right by itself.
+        BadRequest: Values have the wrong type or are out of range, lists are ragged, or do not fit
+            ``shape``. If there are several requests, each may still be valid by itself.
     """
     array = _packed(spec, data)
     if array is None:
@@ -64,7 +64,7 @@ def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None)
 
 
 def _packed(spec: TensorSpec, data: Sequence[Any]) -> Array | None:
-    """What `_checked` would give, in one pass; None where it has to decide."""
+    """Return the result of `_checked` in one pass; None if it has to decide."""
     code = _CODES.get(spec.datatype)
     if code is None:
         return None
@@ -85,11 +85,11 @@ def _packed(spec: TensorSpec, data: Sequence[Any]) -> Array | None:
 
 
 def _rows(data: Sequence[Any], deepest: int) -> tuple[list[int], Sequence[Any]]:
-    """The dimensions that all requests have in common, and the innermost lists.
+    """Return the dimensions that all requests have in common, and the innermost lists.
 
     Raises:
-        ValueError: lists differ in length, or are nested deeper; what has no length is a TypeError,
-            and an empty list an IndexError.
+        ValueError: Lists differ in length, or are nested deeper. A value without a length raises a
+            TypeError, and an empty list an IndexError.
     """
     rows, sizes = data, []
     for _ in range(deepest):
@@ -103,7 +103,7 @@ def _rows(data: Sequence[Any], deepest: int) -> tuple[list[int], Sequence[Any]]:
 
 
 def _checked(spec: TensorSpec, data: Sequence[Any]) -> Array:
-    """The values, if each request holds what the input takes."""
+    """Return the values as an array, after checking that each request fits the input."""
     for values in data:
         if not isinstance(values, list):
             msg = f"input {spec.name!r}: data is {type(values).__name__}, expected a list"
@@ -113,10 +113,10 @@ def _checked(spec: TensorSpec, data: Sequence[Any]) -> Array:
 
 
 def _joined(spec: TensorSpec, data: Sequence[list[Any]]) -> list[Any]:
-    """All values in one list, unless that could change how one of the requests is read.
+    """Concatenate the values, unless that could change how one of the requests is parsed.
 
-    NumPy takes booleans beside numbers for numbers, and values have no more than their sum to say
-    how they are shared out: what is refused by itself has to be refused here.
+    NumPy converts booleans next to numbers to numbers, and only the total number of values is
+    checked against the shape: what is refused for one request alone has to be refused here.
     """
     sizes = set(map(len, data))
     if len(sizes) > 1 or (spec.datatype != "BOOL" and any(_starts_boolean(v) for v in data)):
@@ -132,9 +132,10 @@ def _starts_boolean(values: object) -> bool:
 
 
 def _check_numbers(spec: TensorSpec, data: list[Any], depth: int = 0) -> None:
-    """Refuse what is no number before NumPy sees it.
+    """Refuse values that are not numbers before NumPy converts them.
 
-    Of a text of a megabyte and a thousand numbers it would make a thousand texts of a megabyte.
+    NumPy would convert a list of a megabyte of text and a thousand numbers to a thousand texts of a
+    megabyte.
     """
     if depth > _DEEPEST:
         msg = f"input {spec.name!r}: data is nested more than {_DEEPEST} deep"

@@ -40,7 +40,7 @@ _APP = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 class _Job(NamedTuple):
-    """One variant to come: its name, how it is made, its threads, and the data that measure it."""
+    """A variant to be made: its name, recipe, threads, file, and digest of the validation data."""
 
     name: str
     recipe: str
@@ -49,12 +49,12 @@ class _Job(NamedTuple):
     measured: str
 
     def is_done(self, entry: Mapping[str, Any]) -> bool:
-        """Whether this is what has been registered."""
+        """Return whether ``entry`` is this variant, already registered."""
         return (self.file, self.measured) == (entry.get("file"), entry.get("measured"))
 
 
 class _Chosen(NamedTuple):
-    """What a call of the command is to do."""
+    """The settings of one call of the command."""
 
     model: Path
     app: str
@@ -69,10 +69,10 @@ class _Chosen(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Register variants; 0 if at least one of this model is registered.
+    """Register variants; return 0 if at least one variant of the model is registered.
 
     Raises:
-        CarpoolError: the model, the data or the flags cannot be used, or no variant works.
+        CarpoolError: The model, the data or the flags cannot be used, or no variant works.
     """
     chosen = _parsed(argv)
     # What is wrong with the file or the data is wrong for every variant.
@@ -116,7 +116,7 @@ def _jobs(chosen: _Chosen) -> Iterator[_Job]:
 
 
 def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
-    """A variant's entry, its file made and measured."""
+    """Make and measure a variant, and return its entry."""
     path = registry.file(job.file)
     if not path.is_file():
         fresh = path.with_suffix(".new")
@@ -144,11 +144,11 @@ def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
 
 
 def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
-    """What its own process measures.
+    """Measure a variant in its own process, and return the results.
 
     Raises:
-        FunctionFault: it crashed, or took too long.
-        ConfigError: the data do not suit the model.
+        FunctionFault: The process crashed, failed or timed out.
+        ConfigError: The data do not fit the model.
     """
     command = [sys.executable, "-m", "watchdog_plugin.registration.trial", str(path)]
     command += [str(chosen.validation), str(threads), ",".join(map(str, chosen.batches))]

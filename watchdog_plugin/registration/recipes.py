@@ -1,7 +1,7 @@
-"""Ways to make a variant of a model file, with ONNX Runtime's own tools.
+"""Recipes that make a variant of a model file, with ONNX Runtime's own tools.
 
-A handler opens any model with all optimisations; what a recipe makes is a file on which that has
-another outcome. `plain` is the file itself.
+A handler opens any model with all optimisations enabled; a recipe makes a file on which these have
+a different result. `plain` is the file itself.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _ERRORS_ONLY = 3
 
 
 class RecipeFailed(CarpoolError):
-    """A variant could not be made."""
+    """Raised when a variant cannot be made."""
 
 
 def _plain(source: Path, target: Path) -> None:
-    """As trained."""
+    """Copy the model as trained."""
     shutil.copyfile(source, target)
 
 
 def _folded(source: Path, target: Path) -> None:
-    """With constants folded and what is redundant gone, so that it loads sooner."""
+    """Fold constants and remove redundant nodes, so that the model loads faster."""
     _optimised(source, target, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC)
 
 
 def _fused(source: Path, target: Path) -> None:
-    """With operators fused as well."""
+    """Fold constants, remove redundant nodes, and fuse operators."""
     _optimised(source, target, ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED)
 
 
 def _int8(source: Path, target: Path) -> None:
-    """With weights in eight bits, and activations quantised as it runs."""
+    """Quantise weights to eight bits; activations are quantised at run time."""
     try:
         from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415  slow
     except ImportError as error:
@@ -57,7 +57,7 @@ def _int8(source: Path, target: Path) -> None:
 
 
 def _fp16(source: Path, target: Path) -> None:
-    """With weights and arithmetic in sixteen bits, its inputs and outputs as they were."""
+    """Convert weights and arithmetic to sixteen bits, but keep the types of inputs and outputs."""
     try:
         import onnx  # noqa: PLC0415  slow
         from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
@@ -68,7 +68,7 @@ def _fp16(source: Path, target: Path) -> None:
 
 
 def _single(source: Path, target: Path) -> None:
-    """For one request at a time: every size is known in advance."""
+    """Optimise for one request at a time, with the batch size fixed to one."""
     session = ort.InferenceSession(str(source), providers=["CPUExecutionProvider"])
     free = {arg.shape[0] for arg in session.get_inputs() if arg.shape}
     names = {name for name in free if isinstance(name, str)}

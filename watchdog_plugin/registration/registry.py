@@ -1,11 +1,11 @@
-"""The registry: a folder for each application, with one file that lists what is registered in it.
+"""The registry: a folder for each application, with a file that lists its registered variants.
 
     REGISTRY/APP/variants.json     as `carpool.variants.variant_file` reads it
     REGISTRY/APP/ARCHITECTURE-RECIPE-DIGEST.onnx
 
-A variant is registered when it is in the list, which is replaced in one step. A model file of such
-a name that the list does not have is what an interrupted registration has left; it goes at the next
-one. Any other file in the folder belongs to others and stays.
+A variant is registered if it is in the list, which is replaced atomically. A model file named as
+above but not in the list is left over from an interrupted registration and is removed by the next
+one. Any other file in the folder is left alone.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MADE = re.compile(rf"[a-z0-9-]+-[0-9a-f]{{{_DIGEST}}}\.(onnx|new)")
 
 
 def digest(*parts: bytes) -> str:
-    """A digest of contents, in a few characters."""
+    """Return a short digest of contents."""
     return hashlib.sha256(b"".join(parts)).hexdigest()[:_DIGEST]
 
 
 def file_name(architecture: str, recipe: str, contents: str) -> str:
-    """Of the model file that a recipe makes of contents with that digest."""
+    """Return the name of the model file that a recipe makes of contents with that digest."""
     return f"{architecture}-{recipe}-{contents}.onnx"
 
 
@@ -46,9 +46,9 @@ class Registry:
     """The variants of one application.
 
     Args:
-        folder: Of all applications.
-        app: Which one.
-        most_bytes: What its model files may take.
+        folder: The registry of all applications.
+        app: Name of the application.
+        most_bytes: Maximum total size of its model files.
     """
 
     def __init__(self, folder: Path, app: str, most_bytes: float) -> None:
@@ -63,11 +63,11 @@ class Registry:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """No other process registers for this application meanwhile; what was left over is gone.
+        """Lock the application against other registering processes, and remove leftovers.
 
         Raises:
-            ConfigError: the folder cannot be written.
-            Conflict: another process does.
+            ConfigError: The folder cannot be written.
+            Conflict: Another process is registering variants of the application.
         """
         with self._lock() as lock:
             try:
@@ -93,10 +93,10 @@ class Registry:
             raise ConfigError([problem]) from error
 
     def entries(self) -> list[dict[str, Any]]:
-        """What is registered.
+        """Return the registered entries.
 
         Raises:
-            ConfigError: the list is not one.
+            ConfigError: The list is invalid.
         """
         if not self.listing.is_file():
             return []
@@ -106,14 +106,14 @@ class Registry:
         return found
 
     def file(self, name: str) -> Path:
-        """Where a model file of that name is, or is to be made."""
+        """Return the path of the model file with that name, whether it exists or not."""
         return self._folder / name
 
     def check_room(self, added: Path) -> None:
-        """Whether a new file may stay.
+        """Check that the model files do not exceed their maximum size.
 
         Raises:
-            ConfigError: there would be more than there may be.
+            ConfigError: They do.
         """
         used = sum(path.stat().st_size for path in self._made())
         if used > self._most_bytes:
@@ -123,10 +123,10 @@ class Registry:
             raise ConfigError([Problem("--disk", given, expected, fix)])
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Register a variant, in the place of one of that name.
+        """Register a variant, replacing any variant of the same name.
 
         Raises:
-            FunctionFault: the list cannot be written; it is as it was.
+            FunctionFault: The list cannot be written; it remains unchanged.
         """
         others = [each for each in self.entries() if each["name"] != entry["name"]]
         text = text_of(self._app, [*others, entry])
@@ -142,11 +142,11 @@ class Registry:
             raise FunctionFault(msg) from error
 
     def _made(self) -> list[Path]:
-        """The model files that registrations have made, whole or in part."""
+        """Return the model files made by registrations, complete or partial."""
         return [path for path in self._folder.iterdir() if _MADE.fullmatch(path.name)]
 
     def _sweep(self) -> None:
-        """Remove what was made and no variant has."""
+        """Remove model files that belong to no registered variant."""
         named = {entry.get("file") for entry in self.entries()}
         for path in [*self._made(), self.listing.with_suffix(".new")]:
             if path.name not in named:

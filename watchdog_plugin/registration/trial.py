@@ -2,9 +2,9 @@
 
     python -m watchdog_plugin.registration.trial MODEL DATA THREADS BATCHES BEGAN PARENT
 
-The model is opened as a handler opens it; loading takes from BEGAN, when the process was started,
-in seconds of the machine's monotonic clock. What was found is the last line of the output, as JSON.
-It ends with PARENT, the process that has started it.
+The model is opened as a handler opens it. The load time counts from BEGAN, the start of the
+process, in seconds of the machine's monotonic clock. The result is the last line of the output, as
+JSON. The process ends with PARENT, the process that started it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _KB_PER_MB = 1024
 def measured(
     model: Path, data: Path, threads: int, batches: list[int], began_s: float
 ) -> dict[str, Any]:
-    """What is known of a model on so many threads: the fields of a variant.
+    """Measure a model, and return the measured fields of a variant.
 
     Raises:
-        CarpoolError: the model or the data cannot be used.
+        CarpoolError: The model or the data cannot be used.
     """
     session = OnnxSession(model, threads)
     load_s = time.monotonic() - began_s
@@ -60,9 +60,9 @@ def measured(
 
 
 def _most_memory_mb() -> float:
-    """The most that this process has had.
+    """Return this process's peak memory in megabytes.
 
-    Not what `getrusage` says: that counts the process as whose copy this one began.
+    `getrusage` is not used, as it includes the process from which this one was forked.
     """
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     found = next(line for line in lines if line.startswith("VmHWM:"))
@@ -70,7 +70,7 @@ def _most_memory_mb() -> float:
 
 
 def _answers(session: OnnxSession, validation: ValidationSet, size: int) -> Any:  # noqa: ANN401
-    """The first output of all rows, in batches of one size."""
+    """Return the first output for all rows, run in batches of one size."""
     first = next(iter(session.signature.outputs))
     parts = [
         session.run(validation.rows(start, size))[first]
@@ -80,7 +80,7 @@ def _answers(session: OnnxSession, validation: ValidationSet, size: int) -> Any:
 
 
 def _seconds(session: OnnxSession, validation: ValidationSet, size: int) -> float:
-    """The median time of a batch."""
+    """Return the median time of a batch."""
     feeds = validation.rows(0, size)
     session.run(feeds)
     times: list[float] = []
@@ -92,7 +92,7 @@ def _seconds(session: OnnxSession, validation: ValidationSet, size: int) -> floa
 
 
 def main(argv: list[str]) -> int:
-    """Measure and print."""
+    """Measure the model and print the result."""
     tell_on_parent_death(signal.SIGKILL)
     model, data, threads, batches, began_s, parent = argv
     if os.getppid() != int(parent):  # it has ended while this was being imported

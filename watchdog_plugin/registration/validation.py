@@ -1,7 +1,7 @@
 """The validation set: a file of NumPy arrays, one for each input of the model, and `labels`.
 
-An answer is right if the largest number of its first output is at its label's place, or, where the
-model answers with whole numbers, one an input, if it is the label.
+A result is correct if the largest value of its first output is at the label's index, or, if the
+model returns one integer per input, if that equals the label.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ValidationSet:
     """Inputs with their labels.
 
     Attributes:
-        inputs: By name, a row each.
-        labels: The right answers.
+        inputs: Arrays by input name, with one row per label.
+        labels: The correct results.
     """
 
     inputs: Mapping[str, Any]
@@ -43,16 +43,16 @@ class ValidationSet:
         return len(self.labels)
 
     def rows(self, start: int, count: int) -> dict[str, Any]:
-        """So many rows of each input; from the first again after the last."""
+        """Return ``count`` rows of each input, starting over after the last."""
         places = np.arange(start, start + count) % len(self)
         return {name: np.ascontiguousarray(array[places]) for name, array in self.inputs.items()}
 
     def right(self, answers: Any) -> float:  # noqa: ANN401  an array of any kind
-        """Share of the answers to all rows, in order, that are right; not a number never is.
+        """Return the share of correct answers to all rows, in order; NaN is never correct.
 
         Raises:
-            ConfigError: the labels are not among what the model can answer.
-            FunctionFault: it answers no numbers at all.
+            ConfigError: The answers do not fit the rows and labels.
+            FunctionFault: All answers contain NaN.
         """
         problems = Problems()
         if len(answers) != len(self):
@@ -78,10 +78,10 @@ class ValidationSet:
 
 
 def read_validation(path: Path, signature: Signature) -> ValidationSet:
-    """Read a file as ``numpy.savez`` writes it.
+    """Read a validation set written by ``numpy.savez``.
 
     Raises:
-        ConfigError: everything that is wrong with it.
+        ConfigError: The file is invalid; lists all problems.
     """
     arrays = _arrays(path)
     problems = Problems()
@@ -122,7 +122,7 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 
 def _check(path: str, array: Any, spec: TensorSpec, labels: Any, problems: Problems) -> None:  # noqa: ANN401
-    """Whether an array has a row for each label, each such as the model takes."""
+    """Add problems if an array does not have one row per label, or does not fit the input."""
     rows = len(array) if array.ndim else 0
     if labels is not None and labels.ndim == 1 and rows != len(labels):
         problems.add(path, f"{rows} rows", f"{len(labels)}, as there are labels")

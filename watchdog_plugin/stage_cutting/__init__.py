@@ -1,1 +1,1 @@
-"""Cutting a model's graph into stages; needs the onnx package, except for `folder`."""
+"""Cuts a model's graph into stages; needs the onnx package, except where functions use it."""

@@ -1,10 +1,10 @@
-"""Chooses k - 1 points to cut at, among those that are narrow. Pure.
+"""Chooses k - 1 points to cut a graph at, preferring narrow ones; performs no I/O.
 
-A request that arrives while stages of t_1 .. t_k seconds are executed waits for the end of the one
-that runs, sum(t_i^2) / (2 * sum(t_i)) on average; a cut costs the seconds in which its tensors
-are handed over. The sum of both is made as small as k stages allow. So equal stages are best where
-cuts are free, and a wide point is passed by for a narrower one nearby. There are fewer stages than
-asked for where one more would shorten the wait by less than a call of the runtime takes.
+A request that arrives while stages of t_1 .. t_k seconds are executed waits for the end of the
+running one, sum(t_i^2) / (2 * sum(t_i)) on average; a cut costs the seconds for handing over its
+tensors. The sum of both is minimized for k stages. So equal stages are best if cuts are free, and a
+narrow point is preferred to a wide one nearby. There are fewer stages than requested if one more
+would shorten the wait by less than the duration of a runtime call.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Point(NamedTuple):
     """A place where the graph can be cut.
 
     Attributes:
-        after: how many nodes come before it.
-        at_s: when execution gets there.
-        handover_s: what handing its tensors over takes.
+        after: Number of nodes before it.
+        at_s: Time at which execution reaches it.
+        handover_s: Time for handing over its tensors.
     """
 
     after: int
@@ -36,12 +36,12 @@ class Point(NamedTuple):
 
 
 def choose(points: Sequence[Point], total_s: float, stages: int) -> list[Point]:
-    """The best points for so many stages, in order; fewer where there are not enough.
+    """Return the best points for ``stages`` stages, in order; fewer if there are not enough.
 
     Args:
-        points: in order of execution.
-        total_s: how long the whole graph takes.
-        stages: how many there shall be.
+        points: Possible points, in order of execution.
+        total_s: Execution time of the whole graph.
+        stages: Requested number of stages.
     """
     if total_s <= 0:
         return []
@@ -79,7 +79,7 @@ def _extended(
     cuts: int,
     total_s: float,
 ) -> tuple[float, tuple[int, ...]]:
-    """The least cost up to a point with one cut more than before, and where they are."""
+    """Return the minimum cost up to a point with one cut more than before, and the cuts."""
     point = points[index]
     return min(
         (
@@ -95,5 +95,5 @@ def _extended(
 
 
 def _wait_s(stage_s: float, total_s: float) -> float:
-    """What a stage adds to the mean wait for the end of the running one."""
+    """Return how much a stage adds to the mean wait for the end of the running stage."""
     return stage_s * stage_s / (2 * total_s)

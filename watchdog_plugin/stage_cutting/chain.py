@@ -1,6 +1,6 @@
-"""Stages in a row: each reads what it needs of what those before have made.
+"""A chain of stages: each reads what it needs from the outputs of earlier stages.
 
-Needs no onnx package: the runtime inside a function uses it as well.
+Needs no onnx package, as the runtime inside a function uses it, too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Chain:
     """A model in stages.
 
     Args:
-        stages: in order.
-        outputs: what the whole model answers with.
-        inputs: what it is given; None: what the first stage reads.
+        stages: The stages, in order.
+        outputs: Names of the outputs of the whole model.
+        inputs: Names of the inputs of the whole model; None for those of the first stage.
 
     Raises:
-        ValueError: something is read, or answered with, that no stage before has made.
+        ValueError: A stage's input or an output of the model is not made by any earlier stage.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class Chain:
         return len(self._stages)
 
     def stage(self, number: int) -> OnnxSession:
-        """One of the stages."""
+        """Return one of the stages."""
         return self._stages[number]
 
     def run(self, number: int, values: Arrays) -> Arrays:
-        """What is alive after a stage, of what was alive before it and what it makes."""
+        """Run one stage, and return the values that later stages or the outputs need."""
         stage, kept = self._stages[number], self._kept[number]
         made = stage.run({name: values[name] for name in stage.signature.inputs})
         return {name: value for name, value in (*values.items(), *made.items()) if name in kept}
 
     def run_all(self, values: Arrays) -> Arrays:
-        """The outputs for these inputs."""
+        """Return the outputs for these inputs."""
         for number in range(len(self._stages)):
             values = self.run(number, values)
         return values

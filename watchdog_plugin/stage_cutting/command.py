@@ -22,14 +22,14 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str], meter: Meter | None = None) -> int:
-    """Cut the model that the command line names.
+    """Cut the model named on the command line.
 
     Args:
-        argv: the command line.
-        meter: says how long nodes and stages take; None: the operator profiles.
+        argv: The command-line arguments.
+        meter: Provides the times of nodes and stages; None to use the operator profiles.
 
     Raises:
-        LoadError: there is no model, it does not run, or there can be no such folder.
+        LoadError: The model is missing or does not run, or the folder cannot be created.
     """
     flags = _flags(argv)
     from watchdog_plugin.stage_cutting.operator_times import OperatorTimes  # noqa: PLC0415
@@ -65,7 +65,7 @@ def main(argv: Sequence[str], meter: Meter | None = None) -> int:
 
 @contextmanager
 def _made(folder: Path | None) -> Iterator[None]:
-    """The folder is there; it is taken away again if it was not and nothing is put into it."""
+    """Create the folder; on exit, remove it if it was created here and is empty."""
     if folder is None:
         yield
         return

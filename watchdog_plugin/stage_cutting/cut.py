@@ -1,10 +1,10 @@
-"""Cuts a model at chosen points: where it can be cut, and the stages as models of their own.
+"""Cuts a model: finds where it can be cut, and makes the stages as models of their own.
 
-A point will do if all that is handed over there has one row for each row of the input, in any
-batch: only then can batches be joined and parted between stages. That is determined by running the
-model with two sizes of batch, so nothing depends on what an exporter wrote down about shapes. Rows
-may lie along any one axis, as recurrent layers have the steps of a sequence first: they are laid
-first where they are handed over, and back where they are taken up.
+A point is suitable if all tensors handed over there have one row for each row of the input, in any
+batch: only then can batches be merged and split between stages. That is determined by running the
+model with two batch sizes, so that it does not depend on the shapes declared by an exporter. Rows
+may lie along any one axis, as recurrent layers have the steps of a sequence first: the axis is
+moved first at the end of a stage, and back at the start of the next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ROWS_FIRST = "/rows"  # a tensor in the form that is handed over
 
 
 class _Tensor(NamedTuple):
-    """What is known of a tensor that could be handed over."""
+    """Properties of a tensor that could be handed over."""
 
     dtype: int
     dims: tuple[int | None, ...]  # without the one that counts rows
@@ -46,8 +46,9 @@ class Cutter:
     """Cuts one model.
 
     Args:
-        model: the model, as onnx reads it.
-        tries: two sets of inputs, of `ROWS` rows, other free dimensions different if they may be.
+        model: The model, as an onnx object.
+        tries: Two sets of inputs, of `ROWS` rows, with different sizes of other free dimensions if
+            possible.
     """
 
     def __init__(self, model: Any, tries: tuple[Arrays, Arrays]) -> None:  # noqa: ANN401
@@ -58,11 +59,11 @@ class Cutter:
         self._tensors = self._seen({name for names in narrow for name in names}, tries)
 
     def points(self, node_s: Sequence[float], dear: float = 1.0) -> list[Point]:
-        """Where the model can be cut, the narrowest of those at the same time.
+        """Return where the model can be cut; of points at the same time, only the narrowest.
 
         Args:
-            node_s: seconds of each node of the line.
-            dear: what handing over is multiplied with: more of it, and cuts are narrower.
+            node_s: Seconds of each node of the line.
+            dear: Factor for the cost of handing over; larger values prefer narrower cuts.
         """
         points: list[Point] = []
         at_s = 0.0
@@ -80,7 +81,7 @@ class Cutter:
         return points
 
     def stages(self, points: Sequence[Point]) -> list[Any]:
-        """The models between ``points``; what one makes and a later one reads has one name."""
+        """Return the models between ``points``; a tensor handed over has one name in all stages."""
         ends = [0, *(point.after for point in points), len(self.line.nodes)]
         return [self._stage(start, end) for start, end in pairwise(ends)]
 
@@ -116,12 +117,12 @@ class Cutter:
         )
 
     def _laid_out(self, nodes: Sequence[Any], given: Sequence[str]) -> list[Any]:
-        """``nodes`` such that the runtime fuses them as it does in the whole graph.
+        """Return ``nodes``, changed so that the runtime fuses them as in the whole graph.
 
-        On a CPU, ONNX Runtime lays images out in blocks of channels, and fuses a convolution with
-        the sum and the activation behind it if all that is added is laid out so. It does that with
-        what a convolution or a pool reads, not with what a sum does. A pool of single pixels
-        changes nothing and makes it so: without, seven cuts of ResNet-50 cost twice as much.
+        On a CPU, ONNX Runtime stores images in blocks of channels, and fuses a convolution with the
+        sum and the activation after it if all terms are stored that way. It converts the inputs of
+        a convolution or a pool, but not those of a sum. A pool of single pixels, which changes no
+        value, makes it convert them: without it, seven cuts of ResNet-50 cost twice as much.
         """
         added = {name for node in nodes if node.op_type in ("Add", "Sum") for name in node.input}
         images = [
@@ -148,17 +149,17 @@ class Cutter:
         return [*pools, *laid_out]
 
     def _is_turned(self, name: str) -> bool:
-        """Whether its rows are along another axis than the first, which they are laid to."""
+        """Return whether its rows are not along the first axis, so that it has to be transposed."""
         return name in self._tensors and self._tensors[name].axis > 0
 
     def _turned(self, name: str) -> Any:  # noqa: ANN401  onnx ships no types
-        """The node that lays rows first."""
+        """Return the node that moves the row axis first."""
         axes = list(range(len(self._tensors[name].dims) + 1))
         axes.insert(0, axes.pop(self._tensors[name].axis))
         return helper.make_node("Transpose", [name], [name + _ROWS_FIRST], perm=axes)
 
     def _turned_back(self, name: str) -> Any:  # noqa: ANN401  onnx ships no types
-        """The node that lays them as they were."""
+        """Return the node that moves the row axis back."""
         axes = list(range(1, len(self._tensors[name].dims) + 1))
         axes.insert(self._tensors[name].axis, 0)
         return helper.make_node("Transpose", [name + _ROWS_FIRST], [name], perm=axes)
@@ -170,7 +171,7 @@ class Cutter:
         return helper.make_tensor_value_info(handed, tensor.dtype, ["batch", *dims])
 
     def _seen(self, names: set[str], tries: tuple[Arrays, Arrays]) -> dict[str, _Tensor]:
-        """Those of ``names`` that have rows, by running the model."""
+        """Return the tensors among ``names`` that have rows, by running the model."""
         first, second = (self._values(names, feeds) for feeds in tries)
         ends = {*self.line.inputs, *self.line.outputs}  # callers give and get them as they are
         seen = {}
@@ -189,7 +190,7 @@ class Cutter:
         return seen
 
     def _values(self, names: set[str], feeds: Arrays) -> Mapping[str, Array]:
-        """What the tensors called ``names`` are for these inputs."""
+        """Return the values of the tensors called ``names`` for these inputs."""
         known = {name: value for name, value in feeds.items() if name in names}
         asked = sorted(names - known.keys())
         if not asked:
@@ -210,7 +211,7 @@ class Cutter:
 
 
 def _row_axis(shape: tuple[int, ...], other: tuple[int, ...]) -> int | None:
-    """The one axis that counts rows; None: none does, or several do, which could not be parted."""
+    """Return the axis that counts rows; None if there is none, or several, which prevent splits."""
     if len(shape) != len(other):
         return None
     found = [axis for axis, sizes in enumerate(zip(shape, other, strict=True)) if sizes == ROWS]

@@ -1,6 +1,6 @@
 """A folder of stages: ``stages.json`` and the models that it names.
 
-The one part of this package that runs inside a function: it needs no onnx package.
+It is used inside functions, so it does not need the onnx package.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ LIST = "stages.json"
 
 @dataclass(frozen=True, slots=True)
 class StageFolder:
-    """Which stages a model was cut into.
+    """The stages that a model was cut into.
 
     Attributes:
-        files: one a stage, in order, relative to the folder.
-        model_sha256: of the model that was cut, as one that was trained again has the same size.
-        loss: the stages' time over the whole model's, less one, at a batch of one.
-        batch_s: seconds of the whole model by size of batch, as they are predicted; empty: nobody
-            can say.
-        threads, hardware: what ``batch_s`` was predicted for; none where an earlier carpool wrote
-            the list.
-        weights_sha256: of the model's weights in files of their own, by their names.
+        files: One file name per stage, in order, relative to the folder.
+        model_sha256: Digest of the model that was cut, as a retrained model has the same size.
+        loss: Time of the stages divided by that of the whole model, minus one, at a batch of one.
+        batch_s: Predicted seconds of the whole model by batch size; empty if they are unknown.
+        threads, hardware: What ``batch_s`` was predicted for; empty if an earlier version of
+            Carpool wrote the list.
+        weights_sha256: Digests of the model's external weight files, by name.
     """
 
     files: tuple[str, ...]
@@ -46,12 +45,15 @@ class StageFolder:
     weights_sha256: Mapping[str, str] = field(default_factory=dict)
 
     def seconds(self, batch_max: int, threads: int, hardware: str) -> list[float]:
-        """Of batches of the whole model up to a size, as predicted; empty: not for this machine."""
+        """Return the predicted seconds of batches of each size up to ``batch_max``.
+
+        Empty if there are none for this number of threads and hardware.
+        """
         known = self.batch_s and (self.threads, self.hardware) == (threads, hardware)
         return every_size(self.batch_s, batch_max) if known else []
 
     def write(self, folder: Path) -> None:
-        """Write the list into ``folder``, and take away what only a former list names."""
+        """Write the list into ``folder``, and remove files that only a previous list names."""
         former = _names(folder / LIST)
         (folder / LIST).write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
         for name in former:
@@ -60,10 +62,10 @@ class StageFolder:
 
     @classmethod
     def read(cls, folder: Path, model: Path) -> Self | None:
-        """The stages of ``model`` in ``folder``; None if there are none.
+        """Return the stages of ``model`` in ``folder``; None if there are none.
 
         Raises:
-            LoadError: they are another model's, one is missing, or this is no list of stages.
+            LoadError: They belong to another model, one is missing, or the list is invalid.
         """
         path = folder / LIST
         if not path.exists():
@@ -100,7 +102,7 @@ class StageFolder:
 
 
 def _is_of(stages: StageFolder, model: Path) -> bool:
-    """Whether the model, and its weights in files of their own, are what was cut."""
+    """Return whether the model and its external weight files are those that were cut."""
     return sha256(model) == stages.model_sha256 and all(
         (path := model.parent / name).is_file() and sha256(path) == digest
         for name, digest in stages.weights_sha256.items()
@@ -112,7 +114,7 @@ def _by_size(listed: Mapping[str, float]) -> dict[int, float]:
 
 
 def _names(path: Path) -> list[str]:
-    """The files of a list's own folder that it names; none if it is no list."""
+    """Return the listed file names that are in the list's own folder; empty if it is no list."""
     try:
         files = json.loads(path.read_text("utf-8"))["files"]
     except (OSError, ValueError, TypeError, KeyError):
@@ -122,6 +124,6 @@ def _names(path: Path) -> list[str]:
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file."""
+    """Return the SHA-256 digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""An ONNX graph as a line of nodes, and what is alive between any two of them.
+"""An ONNX graph as a sequence of nodes, and the tensors that are live between any two of them.
 
-Nodes are taken in the order of the file, which ONNX demands to be a topological one. Constants and
-all that is computed from constants alone can be in several stages, so they are never handed over.
+Nodes keep the order of the file, which ONNX requires to be topological. Constants and everything
+computed from constants alone can be in several stages, so they are never handed over.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Line:
     """The graph's nodes.
 
     Attributes:
-        nodes: that depend on an input, in order of execution.
-        constants: nodes that depend on none, in order of execution.
-        weights: initializers by name.
-        inputs: names of what a caller gives.
-        outputs: names of the outputs that callers get.
+        nodes: Nodes that depend on an input, in order of execution.
+        constants: Nodes that depend on no input, in order of execution.
+        weights: Initializers by name.
+        inputs: Names of the inputs, without initializers.
+        outputs: Names of the outputs.
     """
 
     nodes: list[Any]
@@ -34,10 +34,9 @@ class Line:
     outputs: list[str]
 
     def alive(self) -> list[list[str]]:
-        """For each node, the names that those before and with it hand over to those after it.
+        """Return, for each node, the names handed over from it and earlier nodes to later ones.
 
-        Inputs and outputs of the graph are among them where they are used or made on the other
-        side.
+        They include inputs of the graph that are used later, and outputs that were made before.
         """
         last = dict.fromkeys(self.outputs, len(self.nodes))
         for number, node in enumerate(self.nodes):
@@ -52,7 +51,7 @@ class Line:
         return alive
 
     def constants_for(self, nodes: Iterable[Any]) -> list[Any]:
-        """The constant nodes that ``nodes`` need, in order."""
+        """Return the constant nodes that ``nodes`` need, in order."""
         wanted = {name for node in nodes for name in reads(node)}
         chosen = []
         for node in reversed(self.constants):
@@ -63,7 +62,7 @@ class Line:
 
 
 def read_line(model: Any) -> Line:  # noqa: ANN401  onnx ships no types
-    """The nodes of ``model``."""
+    """Return the nodes of ``model``."""
     graph = model.graph
     weights = {weight.name: weight for weight in graph.initializer}
     weights |= {weight.values.name: weight for weight in graph.sparse_initializer}
@@ -81,7 +80,7 @@ def read_line(model: Any) -> Line:  # noqa: ANN401  onnx ships no types
 
 
 def reads(node: Any) -> Iterator[str]:  # noqa: ANN401  onnx ships no types
-    """The names that a node takes from outside, those of the graphs inside it among them."""
+    """Yield the names that a node reads, including those read by its subgraphs."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):

@@ -1,8 +1,8 @@
-"""Measures how long each node of a model takes, by ONNX Runtime's own profile.
+"""Measures how long each node of a model takes, with ONNX Runtime's own profile.
 
-The runtime fuses nodes: a fused one bears the name of one of them, or of a tensor that one of them
-makes, and its time counts as that one's. What it adds by itself, such as changes of layout, counts
-as nobody's.
+The runtime fuses nodes: a fused one has the name of one of them, or of one of their outputs, and
+its time is assigned to that node. Nodes that the runtime adds, such as changes of layout, are
+assigned to none.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _ENDING = "_kernel_time"
 
 
 def node_seconds(path: Path, nodes: Sequence[Any], feeds: Arrays, threads: int) -> list[float]:
-    """Seconds of each of ``nodes``, the least of some runs.
+    """Return the seconds of each of ``nodes``, the minimum of several runs.
 
     Args:
-        path: the ONNX model.
-        nodes: those asked for.
-        feeds: inputs to run it with.
-        threads: cores it may use.
+        path: The ONNX model.
+        nodes: The nodes to measure.
+        feeds: Inputs to run it with.
+        threads: Number of cores it may use.
     """
     of_name = {name: number for number, node in enumerate(nodes) for name in node.output if name}
     of_name |= {node.name: number for number, node in enumerate(nodes) if node.name}
@@ -66,7 +66,10 @@ def _least(
 
 
 def node_of(name: str, of_name: Mapping[str, int]) -> int | None:
-    """Whose a fused node's name is: it is lengthened at its end each time it is fused again."""
+    """Return the index of a fused node's original; None if unknown.
+
+    Each fusion appends a suffix to the name.
+    """
     while name not in of_name:
         shorter = name.rpartition("_")[0]
         if not shorter:

@@ -1,9 +1,9 @@
-"""What nodes and stages take by a database of operator profiles: the same numbers every time.
+"""Predicts the times of nodes and stages from operator profiles, with reproducible results.
 
-Where a model is cut must not depend on what else the machine did in that second. So nothing is run
-here: a stage takes what the database says of the operators that the runtime makes of its file,
-those among them that only the cut brings, such as other layouts and sums that are not fused.
-Seconds are whole nanoseconds, so that the order in which they are added up makes no difference.
+Where a model is cut must not depend on the load of the machine at that moment. So nothing is run
+here: the time of a stage is the database's prediction for the operators that the runtime makes of
+its file, including those caused by the cut, such as other layouts and sums that are not fused.
+Seconds are rounded to nanoseconds, so that the order of addition makes no difference.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class OperatorTimes(Meter):
-    """Predicts instead of measuring.
+    """Predicts times instead of measuring them.
 
     Args:
-        database: Of profiles; None for the user's own, or else the package's.
+        database: Profile database; None for the user's own, or else the package's.
 
     Raises:
-        ConfigError: the file that is named is missing, or no profile database.
+        ConfigError: The given file is missing, or is not a profile database.
     """
 
     def __init__(self, database: Path | None = None) -> None:
@@ -58,10 +58,12 @@ class OperatorTimes(Meter):
     def node_seconds(
         self, path: Path, nodes: Sequence[Any], whole: OnnxSession, feeds: Arrays, threads: int
     ) -> list[float]:
-        """As `Meter.node_seconds`; a fused operator counts as the first of the nodes it is made of.
+        """Return the times of nodes, as `Meter.node_seconds` does.
+
+        A fused operator counts as the first of the nodes it is made of.
 
         Raises:
-            ConfigError: the database cannot say.
+            ConfigError: The database cannot predict them.
         """
         made, model = self._read(path, whole, feeds)
         _seconds(path, model, 1, threads)
@@ -75,10 +77,10 @@ class OperatorTimes(Meter):
         return [round(seconds, 9) for seconds in total]
 
     def trial(self, pieces: Pieces, *, brief: bool) -> StageMeasurements:
-        """As `Meter.trial`, each stage with what handing over to it takes.
+        """Return the times of stages, as `Meter.trial` does, including the handover to each.
 
         Raises:
-            ConfigError: the database cannot say.
+            ConfigError: The database cannot predict them.
         """
         del brief
         values, threads = pieces.values, pieces.threads
@@ -94,7 +96,7 @@ class OperatorTimes(Meter):
     def batch_seconds(
         self, path: Path, whole: OnnxSession, feeds: Arrays, threads: int
     ) -> dict[int, float]:
-        """As `Meter.batch_seconds`: of sizes that the database can say it of."""
+        """Return the times of the batch sizes that the database can predict."""
         _, model = self._read(path, whole, feeds)
         found = {size: model.predict(size, threads, 0.0) for size in _BATCHES}
         return {size: round(seconds, 9) for size, seconds in found.items() if seconds}
@@ -106,9 +108,9 @@ class OperatorTimes(Meter):
     def _read(
         self, path: Path, session: OnnxSession, feeds: Arrays
     ) -> tuple[Optimised, OperatorLatencyModel]:
-        """What the runtime makes of a file, and what the database knows of that.
+        """Return the model as optimised by the runtime, and its latency model from the database.
 
-        Runs of the model as a whole are left out: there are none of its stages.
+        Runs of the model as a whole are left out, as there are none of its stages.
         """
         made = optimised(path, read_onnx(path, _free_sizes(session, feeds)))
         model, _ = read_model(self._database, made.graph, processor(), runtime())
@@ -120,7 +122,7 @@ class OperatorTimes(Meter):
 
 
 def _free_sizes(session: OnnxSession, feeds: Arrays) -> dict[str, int]:
-    """The sizes of free dimensions besides the batch, by their places."""
+    """Return the sizes of free dimensions other than the batch, by input and axis."""
     return {
         f"{name}.{axis}": feeds[name].shape[axis]
         for name, spec in session.signature.inputs.items()
@@ -139,11 +141,11 @@ def _seconds(path: Path, model: OperatorLatencyModel, batch: int, threads: int) 
 
 
 class _Line:
-    """The nodes of a file, as found again in what the runtime has made of it.
+    """Finds the nodes of a file in its optimised model.
 
     Args:
-        nodes: of the file.
-        model: what the runtime has made of them.
+        nodes: The nodes of the file.
+        model: The model that the runtime has made of them.
     """
 
     def __init__(self, nodes: Sequence[Any], model: Any) -> None:  # noqa: ANN401  onnx has no types
@@ -153,7 +155,7 @@ class _Line:
         self._left = {name for node in model.graph.node for name in (*node.input, *node.output)}
 
     def first(self, operator: Any) -> int | None:  # noqa: ANN401  onnx ships no types
-        """The first of the nodes that an operator was made of; None: the runtime has added it."""
+        """Return the first node that an operator was made of; None if the runtime has added it."""
         named = node_of(operator.name.removeprefix(_FUSED), self._named)
         if named is not None:
             return named

@@ -1,9 +1,9 @@
-"""Plans the stages of a model's file, as many as lose little, and writes their folder.
+"""Plans the stages of a model file, as many as possible at a low loss, and writes their folder.
 
-Tries the number that is asked for first, then fewer. Operator profiles say where the time goes;
-what stages take by them corrects it once, as fused nodes hide it; and where too much is lost,
-narrower cuts are tried before fewer ones. Nothing is measured, so the same file is cut alike
-whenever that is done. Only what the profiles do not know is measured, here and now.
+It tries the requested number first, then fewer. Node times come from operator profiles, and are
+corrected once by those of the stages, as fused nodes hide them. If the loss is too large, narrower
+cuts are tried before fewer ones. Nothing is measured, so that the same file is always cut the same
+way; only if operators are missing from the profiles are times measured on this machine.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _HOPELESS = 10.0  # narrower cuts do not make up for a loss so many times too la
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A way to cut the model, tried.
+    """A way to cut the model that has been tried.
 
     Attributes:
-        points: where.
-        trial: what was measured.
+        points: Points at which it is cut.
+        trial: Times of its stages.
     """
 
     points: tuple[Point, ...]
@@ -58,30 +58,30 @@ class Cut:
 
     @property
     def stages(self) -> int:
-        """How many there are."""
+        """Number of stages."""
         return len(self.points) + 1
 
     @property
     def shortens(self) -> float:
-        """By which share the mean wait for the end of the running stage is less than for all."""
+        """Share by which it shortens the mean wait, compared with waiting for the whole model."""
         stage_s = self.trial.stage_s
         return 1 - sum(seconds**2 for seconds in stage_s) / sum(stage_s) ** 2
 
 
 class Planner:
-    """Looks for the cuts of one model.
+    """Searches for the best cuts of one model.
 
     Args:
-        path: the model's file.
-        threads: cores a run may use.
-        sizes: of free dimensions besides the batch, by name.
-        meter: says how long nodes and stages take; None: the operator profiles.
+        path: The model file.
+        threads: Number of cores a run may use.
+        sizes: Sizes of free dimensions other than the batch, by name.
+        meter: Provides the times of nodes and stages; None to use the operator profiles.
 
     Attributes:
-        unpredicted: why times were measured; empty where they are predicted.
+        unpredicted: Why times were measured; empty if they were predicted.
 
     Raises:
-        LoadError: no model, one that cannot be run, or one that has no dimension of such a name.
+        LoadError: The model is missing, cannot be run, or has no dimension of such a name.
     """
 
     def __init__(
@@ -113,11 +113,15 @@ class Planner:
 
     @property
     def cuttable(self) -> int:
-        """How many points there are at which the model could be cut."""
+        """Number of points at which the model could be cut."""
         return len(self._cutter.points(self._node_s))
 
     def best(self, stages: int, loss_max: float) -> tuple[Cut | None, list[Cut]]:
-        """The most stages, up to so many, that lose little and shorten waits; and all tried."""
+        """Return the cut with the most stages, and all cuts that were tried.
+
+        It has at most ``stages`` stages, a low loss, and shortens waits; None if there is no such
+        cut.
+        """
         try:
             return self._best(stages, loss_max)
         except ConfigError as error:
@@ -129,7 +133,7 @@ class Planner:
         return self._meter.node_seconds(self._path, nodes, self._whole, feeds, self._threads)
 
     def _measure(self, error: ConfigError) -> None:
-        """Continue with what is measured, as the profiles cannot say it."""
+        """Measure times from now on, as the profiles cannot predict them."""
         self.unpredicted, self._meter = str(error), Meter()
         self._known.clear()
         self._node_s = self._nodes_s()
@@ -151,7 +155,7 @@ class Planner:
         return None, tried
 
     def write(self, cut: Cut, folder: Path) -> StageFolder:
-        """Put the stages and their list into ``folder``."""
+        """Write the stages and their list into ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)
         files = self._save(cut.points, folder)
         stages = StageFolder(
@@ -171,7 +175,7 @@ class Planner:
         return self._meter.batch_seconds(self._path, self._whole, feeds, self._threads)
 
     def _try(self, stages: int, dear: float) -> Cut | None:
-        """Choose, measure, correct the nodes' times by what was measured, and choose again."""
+        """Choose points, correct the node times by the times of the stages, and choose again."""
         first = self._chosen(stages, dear)
         if not first:
             return None
@@ -211,14 +215,17 @@ class Planner:
 
 
 def _fewer(cut: Cut, stages: int, loss_max: float) -> int:
-    """How many stages to try next: each cut costs about the same, give or take a half; or none."""
+    """Return the number of stages to try next; less than 2 to give up.
+
+    Each cut is assumed to cost about the same, plus or minus a half.
+    """
     bearable = 1 + int(2 * (cut.stages - 1) * loss_max / max(cut.trial.loss, 1e-9))
     fewer = min(int(stages * _FEWER), cut.stages - 1)
     return min(fewer, max(2, bearable))
 
 
 def _check_size(path: Path) -> None:
-    """Refuse a model whose stages could not be written, before anything is loaded."""
+    """Refuse a model whose stages would be too large to write, before it is loaded."""
     try:
         size = weight_bytes(path)
     except (OSError, DecodeError):  # whatever is wrong with it, the runtime says

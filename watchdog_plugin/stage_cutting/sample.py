@@ -1,4 +1,4 @@
-"""Makes inputs to try a model with: seeded, of its types, its free dimensions as asked."""
+"""Makes seeded random inputs of a model, with the requested sizes of free dimensions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["feeds"]
 def feeds(
     signature: Signature, rows: int, sizes: Mapping[str, int] | None = None, more: int = 0
 ) -> Arrays:
-    """Inputs of so many rows.
+    """Return inputs of ``rows`` rows.
 
     Args:
-        signature: of the model.
-        rows: size of the first dimension where that is free.
-        sizes: of other free dimensions, by their names; 8 where they are not named.
-        more: added to the other free dimensions.
+        signature: Signature of the model.
+        rows: Size of the first dimension if it is free.
+        sizes: Sizes of other free dimensions, by name; 8 if not given.
+        more: Added to the sizes of other free dimensions.
     """
     rng = np.random.default_rng(rows)
     return {

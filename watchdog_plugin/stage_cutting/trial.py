@@ -1,6 +1,6 @@
-"""Tries a cut model: whether its answers are the whole model's, and what cutting costs.
+"""Tries a cut model: compares its outputs with those of the whole model, and times both.
 
-What is measured comes from a `Meter`, so that a search for cuts can be driven by given times.
+Times come from a `Meter`, so that a search for cuts can be run on given times.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _MEASURE_S = 3.0
 
 
 class StageMeasurements(NamedTuple):
-    """What was measured at a batch of one.
+    """Times at a batch of one.
 
     Attributes:
-        whole_s: the whole model.
-        stage_s: each stage, the least of some runs.
-        loss: all stages in a row over the whole model, less one; of each the least of some runs,
-            as neighbours on the machine only ever add to them.
+        whole_s: Time of the whole model.
+        stage_s: Time of each stage, the minimum of several runs.
+        loss: Time of all stages divided by that of the whole model, minus one; each the minimum of
+            several runs, as other programs on the machine can only prolong them.
     """
 
     whole_s: float
@@ -49,12 +49,12 @@ class Pieces(NamedTuple):
     """A model and the stages that it was cut into.
 
     Attributes:
-        path: of the model.
-        whole: the model, loaded.
-        files: of the stages, in order.
-        chain: the stages, loaded.
-        values: inputs of one row.
-        threads: cores a run may use.
+        path: File of the model.
+        whole: The model, loaded.
+        files: Files of the stages, in order.
+        chain: The stages, loaded.
+        values: Inputs of one row.
+        threads: Number of cores a run may use.
     """
 
     path: Path
@@ -71,12 +71,12 @@ class Meter:
     def node_seconds(
         self, path: Path, nodes: Sequence[Any], whole: OnnxSession, feeds: Arrays, threads: int
     ) -> list[float]:
-        """Seconds of each of ``nodes`` of the model at ``path``, run on ``threads`` cores."""
+        """Return the seconds of each of ``nodes`` of the model at ``path`` on ``threads`` cores."""
         del whole
         return node_seconds(path, nodes, feeds, threads)
 
     def trial(self, pieces: Pieces, *, brief: bool) -> StageMeasurements:
-        """The times of a whole model and of its stages, in a few runs if ``brief``."""
+        """Return the times of a whole model and of its stages, from a few runs if ``brief``."""
         # One thread's own time leaves out what others on the machine took from it meanwhile.
         own = pieces.threads == 1 and pieces.whole.provider == "CPUExecutionProvider"
         clock = time.thread_time if own else time.perf_counter
@@ -86,7 +86,7 @@ class Meter:
     def batch_seconds(
         self, path: Path, whole: OnnxSession, feeds: Arrays, threads: int
     ) -> dict[int, float]:
-        """Seconds of the whole model by size of batch; none, as functions measure it themselves."""
+        """Return an empty dict, as functions measure the seconds by batch size themselves."""
         del path, whole, feeds, threads
         return {}
 
@@ -94,10 +94,10 @@ class Meter:
 def checked_chain(
     whole: OnnxSession, files: Sequence[Path], tries: Sequence[Arrays], threads: int
 ) -> Chain:
-    """The stages in ``files``, which answer all of ``tries`` as the whole model does.
+    """Return the stages in ``files``, after comparing their outputs for ``tries`` with the model's.
 
     Raises:
-        LoadError: an answer differs.
+        LoadError: An output differs.
     """
     stages = [OnnxSession(path, threads, stage=True) for path in files]
     chain = Chain(stages, list(whole.signature.outputs))
@@ -122,7 +122,7 @@ def _compare(expected: Arrays, found: Arrays) -> None:
 
 
 def _apart(value: Array, other: Array) -> tuple[float, float]:
-    """How far numbers are apart, and how far they may be; infinite and none at all are numbers."""
+    """Return the maximum difference and its tolerance; infinities and NaN equal themselves."""
     alike = (value == other) | (np.isnan(value) & np.isnan(other))
     with np.errstate(invalid="ignore"):  # infinite ones of either sign
         apart = np.abs(value - other)[~alike]
@@ -133,7 +133,7 @@ def _apart(value: Array, other: Array) -> tuple[float, float]:
 def _measured(
     whole: OnnxSession, chain: Chain, values: Arrays, measure_s: float, clock: Callable[[], float]
 ) -> StageMeasurements:
-    """Turn about, so that both meet the same neighbours on the machine."""
+    """Run the model and its stages alternately, so that other programs affect both equally."""
     rounds: list[tuple[float, list[float]]] = []
     began = time.perf_counter()
     while len(rounds) < _ROUNDS_MIN or time.perf_counter() - began < measure_s:

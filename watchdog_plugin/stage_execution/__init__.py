@@ -1,1 +1,1 @@
-"""Models that run stage by stage: what a stage is, and the thread that runs them."""
+"""Models that run stage by stage: the interface of stages, and the thread that runs them."""

@@ -1,8 +1,8 @@
-"""The thread that runs stages, and takes requests while it does.
+"""The thread that runs stages, and accepts requests meanwhile.
 
-`carpool.lazy_batching.scheduler` decides what runs; here its batches are put together from rows,
-run, and taken apart again. If a stage raises for several requests, it is run for each of them
-alone, so that only those at fault fail, and the others continue together.
+`carpool.lazy_batching.scheduler` decides what runs; here its batches are assembled from rows, run,
+and split again. If a stage raises for several requests, it is run for each of them alone, so that
+only those at fault fail, and the others continue together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Executor", "Latch", "Member", "ServedModel", "run_stage"]
 
 
 class Latch:
-    """Lets a caller wait until so many requests have ended."""
+    """Lets a caller wait until ``count`` requests have ended."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -44,13 +44,13 @@ class Latch:
             self._bell.acquire()
 
     def one_ended(self) -> None:
-        """Count one down; only ever called from the executor's thread."""
+        """Count down by one; only called from the executor's thread."""
         self._left -= 1
         if not self._left:
             self._bell.release()
 
     def wait(self) -> None:
-        """Wait until all have ended."""
+        """Wait until all requests have ended."""
         with self._bell:
             pass
 
@@ -59,13 +59,13 @@ class Member:
     """One request in the executor.
 
     Attributes:
-        served: its model.
-        rows: where its intermediate values are.
-        latch: counts it when it ends.
-        steps: how often its decoder has run.
-        ended: whether its decoder has run for the last time.
-        emitted: what each step made of the answer, and which rows of that are its own.
-        outcome: its outputs, or why it has none, once it has ended.
+        served: Its model.
+        rows: Its intermediate values.
+        latch: Counted down when it ends.
+        steps: Number of steps its decoder has run.
+        ended: Whether its decoder has run its last step.
+        emitted: The outputs of each step, and which of their rows belong to it.
+        outcome: Its outputs or its error, once it has ended.
     """
 
     __slots__ = ("emitted", "ended", "latch", "outcome", "rows", "served", "steps")
@@ -80,7 +80,7 @@ class Member:
         self.outcome: Arrays | Exception = {}
 
     def end(self, error: Exception | None = None) -> None:
-        """End it, with its outputs or with ``error``."""
+        """End the request, with its outputs or with ``error``."""
         if error is not None:
             self.outcome = error
         elif self.emitted:
@@ -100,7 +100,7 @@ class Member:
 
 
 class ServedModel:
-    """A model on the executor, with its times and the lengths of its sequences."""
+    """A model on the executor, with its stage times and the lengths of its sequences."""
 
     def __init__(self, model: StagedModel, program: Program) -> None:
         self.model = model
@@ -112,7 +112,7 @@ class Executor:
     """Runs the stages of all models that share a device.
 
     Args:
-        rules: how requests are admitted.
+        rules: Rules for admitting requests.
     """
 
     def __init__(self, rules: Rules | None = None) -> None:
@@ -130,13 +130,13 @@ class Executor:
         key: Hashable,
         latch: Latch,
     ) -> list[Member]:
-        """Take requests in; those of equal keys are batched.
+        """Submit requests; those with equal keys are batched.
 
         Args:
-            served: their model.
-            requests: inputs, rows, and seconds to the deadline of each.
-            key: what they have in common.
-            latch: counts each when it has ended.
+            served: Their model.
+            requests: Inputs, rows, and seconds to the deadline of each.
+            key: What the requests have in common.
+            latch: Counted down when each of them has ended.
         """
         now = time.monotonic()
         members = []
@@ -171,7 +171,7 @@ class Executor:
             os._exit(1)
 
     def _boundary(self) -> None:
-        """Admit what has arrived, and run one stage, or wait for a request."""
+        """Admit the requests that have arrived, then run one stage, or wait for a request."""
         scheduler = self._scheduler
         while self._incoming:
             scheduler.add(self._incoming.popleft())
@@ -195,7 +195,7 @@ class Executor:
 
 
 def run_stage(jobs: list[Job], node: int) -> dict[Job, Exception]:
-    """Run a stage of a model for these requests; returns those on which it failed, and why."""
+    """Run a stage of a model for these requests; return the errors of those on which it failed."""
     try:
         _together(jobs, node)
     except BaseException as error:  # noqa: BLE001  which is at fault shows one by one
@@ -210,7 +210,7 @@ def run_stage(jobs: list[Job], node: int) -> dict[Job, Exception]:
 
 
 def _quit(error: BaseException) -> Exception:
-    """An author's sys.exit() ends the request that it is about, and not the process."""
+    """Return an error for the request, as an author's sys.exit() must not end the process."""
     failure = RuntimeError(f"a stage raised {type(error).__name__}")
     failure.__cause__ = error
     return failure

@@ -1,9 +1,9 @@
 """Gives a staged model the interface of other models: calls in, outcomes out.
 
-Any number of batches may be under way; each thread waits for its own. Requests of equal shapes are
-batched by the executor, whichever batch they came in. A request of more rows than the largest
-batch runs in parts. With ``lazy`` off, it says that it takes one batch at a time: what other
-executors do, for models that run step by step.
+Any number of batches may be in flight; each thread waits for its own. The executor batches requests
+of equal shapes, even from different batches. A request with more rows than the largest batch size
+runs in parts. With ``lazy`` off, it reports a concurrency of one batch, for models that run step by
+step under other executors.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class LazyModel:
     """Runs calls on an executor.
 
     Args:
-        model: in stages.
-        program: with its times.
-        executor: may be shared by several models.
-        provider: where it runs.
-        lazy: whether requests join those that run.
+        model: The staged model.
+        program: Its stages with their times.
+        executor: The executor, which several models may share.
+        provider: Execution provider that it runs on.
+        lazy: Whether requests join running ones.
 
     Attributes:
-        concurrency: how many batches it takes at the same time.
+        concurrency: Number of batches that it accepts concurrently.
     """
 
     padding: Padding | None = None
@@ -69,7 +69,7 @@ class LazyModel:
         self.concurrency = program.batch_max + -(-program.batch_max // _SPARE) if lazy else 1
 
     def warm_up(self, sizes: Sequence[int]) -> None:
-        """Nothing: its stages have been measured with batches of all sizes."""
+        """Do nothing, as the stages have been measured with all batch sizes."""
 
     def run(
         self,
@@ -77,12 +77,12 @@ class LazyModel:
         waste: PaddingWaste | None = None,
         remaining_s: Sequence[float] = (),
     ) -> list[Arrays | CarpoolError]:
-        """The outputs of each request of the calls, or why it has none.
+        """Return the outputs, or the error, of each request of the calls.
 
         Args:
-            calls: what is asked of the model.
-            waste: untouched, as nothing is padded.
-            remaining_s: for each request, the time to its deadline; without, it has none.
+            calls: The calls of the model.
+            waste: Not used, as nothing is padded.
+            remaining_s: For each request, the seconds to its deadline; if empty, there are none.
         """
         del waste
         singles = [single for call in calls for single in call.apart()]

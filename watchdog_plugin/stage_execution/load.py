@@ -1,7 +1,7 @@
-"""Loads a staged model from a function's folder onto an executor; None if it cannot be staged.
+"""Loads a staged model from a function's folder onto an executor, if it can be staged.
 
-Beside ``model.onnx`` there may be ``stages/``, which `carpool stages` has written, and
-``decoder.onnx`` or a `decode_step` of the author's, which make the model an iterative one.
+Besides ``model.onnx`` there may be ``stages/``, written by `carpool stages`, and ``decoder.onnx``
+or the author's `decode_step`, which make the model an iterative one.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def staged_model(
     lengths: Mapping[str, object],
     executor: Executor | None = None,
 ) -> LazyModel | None:
-    """The model of the function, if it is to run in stages; else None.
+    """Return the function's model if it is to run in stages; else None.
 
     Args:
-        settings: of the handler.
-        author: what the handler defines.
-        lengths: what is declared of inputs whose lengths differ.
-        executor: that the model shares with others; None: it has its own.
+        settings: Settings of the handler.
+        author: Definitions of the author.
+        lengths: The declaration of variable-length inputs.
+        executor: Executor shared with other models; None to create one.
 
     Raises:
-        LoadError: a file is missing or is not what it should be.
+        LoadError: A file is missing or invalid.
     """
     path, decoder = settings.model_path, settings.model_path.with_name(DECODER)
     iterative = decoder.exists() or author.decode_step is not None
@@ -96,9 +96,10 @@ def _measured(model: StagedModel, settings: HandlerSettings) -> Program:
 
 
 def _static(whole: OnnxSession, settings: HandlerSettings, *, shared: bool) -> StagedModel | None:
-    """In its stages; None if it runs whole, as it has none or nothing is gained by them.
+    """Return the model in its stages; None if it runs whole, for lack of stages or of benefit.
 
-    A model that shares the device with others stays on their executor: their requests go on top.
+    A model that shares the device with others stays on their executor, where their requests are
+    stacked on top of its own.
     """
     stages, outputs = _stages(settings), list(whole.signature.outputs)
     if not shared and (stages is None or _runs_whole(whole, stages, settings)):
@@ -108,10 +109,10 @@ def _static(whole: OnnxSession, settings: HandlerSettings, *, shared: bool) -> S
 
 
 def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettings) -> bool:
-    """Whether no request could gain by joining a running batch, or less than stages cost.
+    """Return whether to run the model whole, as stages gain nothing or cost too much.
 
-    Where sizes besides the batch's are free, requests that run long are not known from those that
-    were tried.
+    False if sizes other than the batch are free, as the inputs tried do not show which requests run
+    long.
     """
     free = any(
         not isinstance(size, int)
@@ -133,7 +134,7 @@ def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettin
 
 
 def _whole_seconds(whole: OnnxSession, settings: HandlerSettings) -> list[float]:
-    """Of batches of the whole model, from one row on, as measured here and now."""
+    """Measure and return the seconds of batches of the whole model, from one row on."""
     model = ChainModel(Chain([whole], list(whole.signature.outputs)), whole.signature)
     program = _measured(model, settings)
     return [program.node_s(0, size) for size in range(1, program.batch_max + 1)]

@@ -1,10 +1,10 @@
 """The interface of a staged model: its stages, and what each makes of a batch.
 
 A model of one graph is a chain of static stages. An iterative one has an encoder, which runs once,
-and a decoder, which runs step by step until a sequence is done; its state is spelled out by the
-names of its tensors: what a step makes as ``next.X`` is what the following one reads as ``X``,
-``done`` says for each row whether it was the last, and everything else it makes is the answer,
-one entry a step.
+and a decoder, which runs step by step until a sequence is done. Its state is defined by the names
+of its tensors: the output ``next.X`` of a step is the input ``X`` of the following one, ``done``
+says for each row whether this step was its last, and all other outputs are the response, one entry
+per step.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _DONE = "done"
 
 
 class Step(NamedTuple):
-    """What a stage made.
+    """The results of a stage.
 
     Attributes:
-        values: what is alive now, a row for each row of the batch.
-        done: for each row, whether its sequence ends here; None where nothing can.
-        emitted: the step's part of the answer; empty where the answer is not made step by step.
+        values: Values passed on to the next stage, with a row for each row of the batch.
+        done: For each row, whether its sequence ends here; None if the stage ends none.
+        emitted: The step's part of the outputs; empty if they are not produced step by step.
     """
 
     values: Arrays
@@ -49,9 +49,9 @@ class StagedModel(Protocol):
     """A model in stages.
 
     Attributes:
-        signature: its inputs and outputs.
-        kinds: of its stages, in order.
-        steps_max: how often a decoder may run for one request.
+        signature: Its inputs and outputs.
+        kinds: Types of its stages, in order.
+        steps_max: Maximum number of decoder steps for one request.
     """
 
     signature: Signature
@@ -66,8 +66,8 @@ class ChainModel:
     """A graph in static stages.
 
     Args:
-        chain: the stages.
-        signature: of the whole model.
+        chain: The stages.
+        signature: Signature of the whole model.
     """
 
     steps_max = 1
@@ -83,14 +83,14 @@ class ChainModel:
 
 
 class IterativeModel:
-    """An encoder, then a decoder step by step.
+    """An encoder, followed by a decoder that runs step by step.
 
     Args:
-        encoder: in stages.
-        inputs: of the encoder.
-        step: one step of the decoder, from its state to what it makes.
-        emits: what it makes for the answer.
-        steps_max: how often it may run for one request.
+        encoder: The encoder, in stages.
+        inputs: Inputs of the encoder.
+        step: Runs one step of the decoder on its state.
+        emits: The decoder's outputs for the response.
+        steps_max: Maximum number of decoder steps for one request.
     """
 
     def __init__(
@@ -126,15 +126,15 @@ class IterativeModel:
 
 
 def tried(source: str, step: Callable[[Arrays], object], state: Arrays) -> Arrays:
-    """What a step makes of a state.
+    """Return the results of a decoder step on a state.
 
     Args:
-        source: where it comes from, for messages.
-        step: one step of a decoder.
-        state: what it is given.
+        source: Name of the decoder, for messages.
+        step: One step of the decoder.
+        state: State to run it on.
 
     Raises:
-        LoadError: it raises, or makes something else than arrays by name.
+        LoadError: It raises, or does not return arrays by name.
     """
     try:
         return _arrays(step(state))
@@ -146,15 +146,15 @@ def tried(source: str, step: Callable[[Arrays], object], state: Arrays) -> Array
 
 
 def emits(source: object, state: Arrays, made: Mapping[str, Array]) -> list[TensorSpec]:
-    """What the steps of a decoder add up to, from one that was tried.
+    """Return the outputs of a decoder, derived from the results of one step.
 
     Args:
-        source: where it comes from, for messages.
-        state: what it was given.
-        made: what it made of that.
+        source: Name of the decoder, for messages.
+        state: State that the step was run on.
+        made: Results of the step.
 
     Raises:
-        LoadError: it does not keep to the names.
+        LoadError: The results do not follow the naming rules.
     """
     unread = [name for name in made if name.startswith(_NEXT) and name[len(_NEXT) :] not in state]
     if _DONE not in made or unread:

@@ -1,4 +1,4 @@
-"""Measures how long each stage takes by size of batch, where it will run."""
+"""Measures how long each stage takes by batch size, on the machine where it will run."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _ENOUGH_S = 0.5  # for a size of batch
 
 
 class Unmeasured(LoadError):
-    """The model fails on what it is tried with, which its requests need not be like."""
+    """Raised when a model fails on the inputs made for measuring, unlike those of real requests."""
 
 
 def measured(
     name: str, model: StagedModel, feeds: Callable[[int], Arrays], batch_max: int
 ) -> Program:
-    """The model with its stages' times.
+    """Measure a model's stages, and return them with their times.
 
     Args:
-        name: of the model.
-        model: what is measured.
-        feeds: inputs of so many rows.
-        batch_max: most rows in one batch.
+        name: Name of the model.
+        model: The model to measure.
+        feeds: Returns inputs with a given number of rows.
+        batch_max: Maximum batch size in rows.
 
     Raises:
-        Unmeasured: a stage fails.
+        Unmeasured: A stage fails.
     """
     sizes = [1]
     while sizes[-1] < batch_max:
@@ -62,10 +62,10 @@ def measured(
 
 
 def _stage_seconds(model: StagedModel, values: Arrays) -> list[float]:
-    """The least of some runs of each stage, each behind the one before it.
+    """Return the minimum time of several runs of each stage, each after the one before it.
 
-    So each finds in the caches what it finds when requests run: an encoder that follows a decoder's
-    step takes half as long again as one that follows itself. A decoder does follow itself.
+    So the caches are in the state in which requests find them: an encoder that runs after a decoder
+    step takes 50 % longer than one that runs after itself. Decoder steps do run after each other.
     """
     least = [math.inf] * len(model.kinds)
     began_s = time.perf_counter()

@@ -1,7 +1,7 @@
-"""The rows of a request, as a slice of the arrays of the batch that it ran in last.
+"""The rows of a request, as a slice of the arrays of the batch that it last ran in.
 
-Requests that stay together are run together again without a copy; they are copied when they merge
-or part. Knows no scheduler.
+Requests that stay together are run together again without a copy; they are copied when they are
+merged or split. Knows no scheduler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Rows", "gather", "spread"]
 
 
 class Rows(NamedTuple):
-    """Rows ``start`` to ``end`` of ``block``, which has ``size``."""
+    """Rows ``start`` to ``end`` of ``block``, which has ``size`` rows."""
 
     block: Arrays
     start: int
@@ -28,14 +28,14 @@ class Rows(NamedTuple):
 
     @property
     def arrays(self) -> Arrays:
-        """The rows as arrays of their own."""
+        """The rows as arrays; the block itself if they are all of its rows."""
         if self.end - self.start == self.size:
             return self.block
         return {name: array[self.start : self.end] for name, array in self.block.items()}
 
 
 def gather(parts: Sequence[Rows]) -> Arrays:
-    """The rows of all parts, in their order."""
+    """Return the rows of all parts, in order."""
     block, start, _, size = parts[0]
     for part in parts:  # most often none has come or gone since they ran, so this is quick
         if part[0] is not block or part[1] != start:
@@ -48,7 +48,7 @@ def gather(parts: Sequence[Rows]) -> Arrays:
 
 
 def spread(block: Arrays, counts: Sequence[int]) -> Iterator[Rows]:
-    """The parts of a batch with so many rows each."""
+    """Split a batch into parts with the given numbers of rows."""
     size, start = sum(counts), 0
     for count in counts:
         yield Rows(block, start, start + count, size)
@@ -56,7 +56,7 @@ def spread(block: Arrays, counts: Sequence[int]) -> Iterator[Rows]:
 
 
 def _stretches(parts: Sequence[Rows]) -> Iterator[Rows]:
-    """Parts that lie side by side as one."""
+    """Yield the parts, with adjacent ones of the same block merged."""
     current: Rows | None = None
     for part in parts:
         if current is not None and current.block is part.block and current.end == part.start:

@@ -1,1 +1,1 @@
-"""Functions as Deployments of a Kubernetes cluster, which is their journal, too."""
+"""Functions as Deployments of a Kubernetes cluster, which also serve as the journal."""

@@ -1,4 +1,4 @@
-"""What the API server refuses, as errors of the OpenFaaS API with its own message. Pure."""
+"""Converts refusals of the API server to errors of the OpenFaaS API with its message. Pure."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _SHOWN = 500  # characters of a message that is no Status
 
 
 class Forbidden(ClientFault):
-    """An admission, a quota or the provider's own rights do not let it be."""
+    """Raised when admission, a quota or the provider's own rights forbid the change."""
 
     status: ClassVar[int] = 403
 
 
 class AlreadyExists(Conflict):
-    """There is an object of that name."""
+    """Raised when an object of that name exists."""
 
 
 class Overtaken(Conflict):
-    """Another change came between; the same may succeed when it is tried again."""
+    """Raised when another change came in between; a retry may succeed."""
 
 
 class Expired(CarpoolError):
-    """The API server has forgotten the version that a watch or a list was to continue from."""
+    """Raised when the API server no longer has the version to continue a watch or list from."""
 
 
 _BY_STATUS: Mapping[int, type[ClientFault]] = {
@@ -53,7 +53,7 @@ _CONFLICTS: Mapping[str, type[Conflict]] = {"AlreadyExists": AlreadyExists, "Con
 
 
 def refusal(status: int, body: bytes) -> CarpoolError:
-    """What an answer with such a status means."""
+    """Return the error for a response with this status."""
     said = _member(body, "message") or _start(body) or f"status {status}"
     if status == _GONE:
         return Expired(said)
@@ -68,7 +68,7 @@ def refusal(status: int, body: bytes) -> CarpoolError:
 
 
 def _member(body: bytes, name: str) -> str:
-    """A member of a Status; empty if the answer is none."""
+    """Return a member of a Status. Empty if the response is not one."""
     try:
         return str(orjson.loads(body)[name])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Requests to the API server, in JSON as it is: objects are dictionaries, read by the pure modules.
+"""Requests to the API server in plain JSON: objects are dictionaries, read by the pure modules.
 
 lightkube's models would cost time and memory on every event of a watch, so they are not used.
 """
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def collection(kind: str, namespace: str, name: str = "") -> str:
-    """The path of a namespace's objects of a kind such as ``apps/v1/deployments``, or of one."""
+    """Return the path of a kind, such as ``apps/v1/deployments``, or of one object of it."""
     group, _, resource = kind.rpartition("/")
     root = "/api/v1" if group == "v1" else f"/apis/{group}"
     parts = [root, "namespaces", quote(namespace, safe=""), resource]
@@ -45,14 +45,14 @@ def collection(kind: str, namespace: str, name: str = "") -> str:
 
 
 class Lines:
-    """Divides a stream into lines, of each of which ``longest`` bytes are kept. Pure."""
+    """Splits a stream into lines, keeping the first ``longest`` bytes of each. Pure."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._begun = bytearray()
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that end in the next piece."""
+        """Return the lines that end in the next chunk."""
         *ends, begun = piece.split(b"\n")
         lines = []
         for end in ends:
@@ -62,7 +62,7 @@ class Lines:
         return lines
 
     def take(self) -> bytes:
-        """The line that has begun, as far as it has come."""
+        """Return and clear the incomplete last line."""
         line = bytes(self._begun)
         self._begun.clear()
         return line
@@ -75,7 +75,7 @@ class ApiServer:
     """A connection to a cluster.
 
     Args:
-        client: as lightkube's parameters make it.
+        client: Client with the parameters of lightkube.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
@@ -83,60 +83,60 @@ class ApiServer:
 
     @classmethod
     def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> ApiServer:
-        """By a kubeconfig file, else by the pod's service account, ``KUBECONFIG`` or its default.
+        """Connect by a kubeconfig file, the pod's service account, ``KUBECONFIG`` or its default.
 
-        Nothing is sent.
+        The first of these that exists is used. Nothing is sent.
 
         Raises:
-            ConfigError: none of these says where the cluster is.
+            ConfigError: If none of these locates the cluster.
         """
         login = read_login("--kubeconfig", _TIMEOUT_S, kubeconfig, context)
         limits = httpx.Limits(max_connections=None)  # every watch and every log has its own
         return cls(httpx.AsyncClient(**login.client, limits=limits))
 
     async def get(self, path: str, accept: str = _JSON) -> Object:
-        """One object.
+        """Return an object.
 
         Raises:
-            NotFound: there is none.
-            CarpoolError: the API server refuses, or cannot be reached.
+            NotFound: If it does not exist.
+            CarpoolError: If the API server refuses or cannot be reached.
         """
         return await self._call("GET", path, accept=accept)
 
     async def find(self, path: str, accept: str = _JSON) -> Object | None:
-        """One object, if there is one."""
+        """Return an object. None if it does not exist."""
         try:
             return await self.get(path, accept)
         except NotFound:
             return None
 
     async def create(self, path: str, document: Object) -> Object:
-        """Add an object to a collection; as it was stored."""
+        """Add an object to a collection and return it as stored."""
         return await self._call("POST", path, document, params={"fieldManager": "carpool"})
 
     async def replace(self, path: str, document: Object) -> Object:
-        """Store another object of the same name and version; as it was stored."""
+        """Replace an object of the same name and version and return it as stored."""
         return await self._call("PUT", path, document, params={"fieldManager": "carpool"})
 
     async def apply(self, path: str, document: Object) -> Object:
-        """Create an object, or make one that there is so; as it was stored."""
+        """Create an object or update an existing one to match, and return it as stored."""
         return await self._call("PATCH", path, document, content_type=APPLY, params=_MANAGER)
 
     async def merge(self, path: str, document: Object) -> Object:
-        """Change some fields of an object; as it was stored."""
+        """Change some fields of an object and return it as stored."""
         return await self._call("PATCH", path, document, content_type=MERGE)
 
     async def remove(self, path: str) -> None:
-        """Delete an object, and then what it owns."""
+        """Delete an object and then, in the background, what it owns."""
         await self._call("DELETE", path, params={"propagationPolicy": "Background"})
 
     async def names(self, path: str, selector: str = "", fields: str = "") -> list[str]:
-        """The names of the objects that selectors choose; of each only its metadata is read.
+        """Return the names of the objects that match the selectors, reading only their metadata.
 
         Args:
-            path: of the collection.
-            selector: by labels.
-            fields: by fields, such as ``type=Opaque``.
+            path: Path of the collection.
+            selector: Label selector.
+            fields: Field selector such as ``type=Opaque``.
         """
         chosen = {"labelSelector": selector, "fieldSelector": fields}
         params = {name: text for name, text in chosen.items() if text}
@@ -146,10 +146,10 @@ class ApiServer:
     async def list(
         self, path: str, selector: str, read: Callable[[Object], T]
     ) -> tuple[list[T], str]:
-        """What is ``read`` of all objects that a selector chooses, and the version to watch from.
+        """Return ``read`` of all objects that match a selector, and the version to watch from.
 
         Raises:
-            Expired: it took too long.
+            Expired: If it took too long.
         """
         found: list[T] = []
         params = {"labelSelector": selector, "limit": str(_PAGE)}
@@ -169,17 +169,17 @@ class ApiServer:
         longest: int = _LONGEST,
         opened: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[bytes]:
-        """An answer line by line, as it comes: a watch's events, or what a container prints.
+        """Yield a response line by line as it arrives: a watch's events, or a container's output.
 
         Args:
-            path: of what is asked for.
-            params: of the query.
-            silence_s: how long nothing may come; None: forever.
-            longest: bytes of a line that are kept; the rest of a longer one is dropped.
-            opened: told that the API server has begun to answer.
+            path: Path of the request.
+            params: Parameters of the query.
+            silence_s: Maximum time without data; None: unlimited.
+            longest: Maximum bytes of a line; the rest of a longer one is dropped.
+            opened: Called when the API server has begun to respond.
 
         Raises:
-            CarpoolError: the API server refuses, cannot be reached, or breaks off.
+            CarpoolError: If the API server refuses, cannot be reached, or breaks off.
         """
         timeout = httpx.Timeout(_TIMEOUT_S, read=silence_s)
         try:

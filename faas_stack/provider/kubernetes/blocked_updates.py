@@ -1,9 +1,10 @@
-"""Updates that wait for room which only the pods before them have: one of several makes it.
+"""Unblocks updates that wait for capacity that only their old pods have, by giving up one of them.
 
-An update starts a new pod before an old one is told to end. On a full cluster there is no room for
-the new one, and the update would wait for ever. A cluster's autoscaler gets a while to add a node;
-then the Deployment may have one pod fewer than it should, until the next update. A function of one
-replica is left alone: it would have none. All providers see the same pods, so any of them does it.
+An update starts a new pod before an old one is told to end. On a full cluster, there is no capacity
+for the new one, and the update would wait forever. A cluster's autoscaler gets some time to add a
+node; then the Deployment may have one pod fewer than it should, until the next update. A function
+with one replica is left alone, as it would have none. All providers see the same pods, so any of
+them does this.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _LOOK_S = 1.0  # at what is known, which asks nobody
 
 
 class BlockedUpdates:
-    """Lets updates go on for which there is no room.
+    """Unblocks updates for which there is no capacity.
 
     Args:
-        api: of the cluster.
-        namespaces: of functions.
-        patience_s: how long one waits for room that comes by itself.
+        api: API of the cluster.
+        namespaces: Namespaces of functions.
+        patience_s: How long to wait for capacity before giving up a pod.
     """
 
     def __init__(self, api: ApiServer, namespaces: Namespaces, patience_s: float) -> None:
@@ -46,13 +47,13 @@ class BlockedUpdates:
         self._since: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check for blocked updates periodically until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(_LOOK_S)
 
     async def look(self) -> None:
-        """Let those go on that have waited long enough; what fails is tried at the next look."""
+        """Unblock updates that have waited long enough; failures are retried at the next check."""
         now, functions = (
             time.monotonic(),
             [

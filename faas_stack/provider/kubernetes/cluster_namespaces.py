@@ -1,6 +1,6 @@
-"""The namespaces of functions as the OpenFaaS API changes them.
+"""Namespaces of functions as the OpenFaaS API manages them.
 
-Whether this provider may is for the API server to say: the chart lets it only with
+The API server decides whether this provider may: the chart permits it only with
 ``gateway.manageNamespaces``.
 """
 
@@ -27,14 +27,14 @@ _PATH = "/api/v1/namespaces"
 
 
 class ClusterNamespaces:
-    """Those that functions may be in; no other is shown or changed."""
+    """Namespaces that functions may be in; no others are shown or changed."""
 
     def __init__(self, api: ApiServer, namespaces: Namespaces) -> None:
         self._api = api
         self._namespaces = namespaces
 
     async def get(self, name: str) -> FunctionNamespace:
-        """One by its name; without labels where it has none of functions, or may not be read."""
+        """Return a namespace; without labels if not labelled for functions or not readable."""
         self._existing(name)
         found: list[FunctionNamespace] = []
         with suppress(Forbidden):
@@ -42,18 +42,18 @@ class ClusterNamespaces:
         return next((each for each in found if each.name == name), FunctionNamespace(name))
 
     async def create(self, namespace: FunctionNamespace) -> None:
-        """Add one."""
+        """Create a namespace."""
         await self._api.create(_PATH, {"metadata": namespace._asdict()})
         with suppress(CarpoolError):  # it is made; what it holds is asked for again
             await self._namespaces.add(namespace.name)
 
     async def update(self, namespace: FunctionNamespace) -> None:
-        """Set labels and annotations; others stay, among them what Pod Security enforces."""
+        """Set labels and annotations; others stay, including those that Pod Security enforces."""
         change = {"labels": namespace.labels, "annotations": namespace.annotations}
         await self._api.merge(await self._labelled(namespace.name), {"metadata": change})
 
     async def remove(self, name: str) -> None:
-        """Delete one, with all that is in it."""
+        """Delete a namespace with everything in it."""
         if name == self._namespaces.default:
             message = f"namespace {name!r} is the default of functions and cannot be removed"
             raise Conflict(message)
@@ -64,7 +64,7 @@ class ClusterNamespaces:
             raise _none(name)
 
     async def _labelled(self, name: str) -> str:
-        """The path of one, as the API server has it now: what a watch told may be old."""
+        """Return the path of a namespace after checking with the API server that it exists."""
         found = await self._api.names(_PATH, NAMESPACE_SELECTOR, f"metadata.name={name}")
         if name not in (*found, self._namespaces.default):
             raise _none(name)

@@ -1,4 +1,4 @@
-"""The functions' secrets as Secrets of their namespace; a value goes in and is never read."""
+"""The functions' secrets as Secrets of their namespace; values are written and never read."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LOGINS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")  # types
 
 
 class ClusterSecrets:
-    """The Secrets that were made by the OpenFaaS API.
+    """Secrets that were created through the OpenFaaS API.
 
-    A function may name any Secret of its namespace but another function's token; this API lists and
-    changes none but its own.
+    A function may name any Secret of its namespace except another function's token; this API lists
+    and changes only its own.
     """
 
     def __init__(self, api: ApiServer, namespaces: Namespaces) -> None:
@@ -34,17 +34,17 @@ class ClusterSecrets:
         self._namespaces = namespaces
 
     async def names(self, namespace: str) -> list[str]:
-        """The names of a namespace's secrets, in order."""
+        """Return the names of a namespace's secrets, in order."""
         self._namespaces.find(namespace)
         return await self._api.names(collection(SECRETS, namespace), _SELECTOR)
 
     async def create(self, name: str, namespace: str, value: bytes) -> None:
-        """Add a secret; a file of its name has the value."""
+        """Create a secret, whose value functions read from a file of its name."""
         self._namespaces.find(namespace)
         await self._api.create(collection(SECRETS, namespace), _secret(name, value))
 
     async def update(self, name: str, namespace: str, value: bytes) -> None:
-        """Replace a secret's value, which functions that run see after a while."""
+        """Replace a secret's value, which running functions see after a while."""
         path = await self._existing(name, namespace)
         await self._api.merge(path, {"data": _secret(name, value)["data"]})
 
@@ -53,12 +53,12 @@ class ClusterSecrets:
         await self._api.remove(await self._existing(name, namespace))
 
     async def exists(self, name: str, namespace: str) -> bool:
-        """Whether a function can have it."""
+        """Return whether the secret exists and a function may use it."""
         found = await self._api.find(collection(SECRETS, namespace, name), METADATA)
         return found is not None and ID not in _labels(found)
 
     async def logins(self, names: Collection[str], namespace: str) -> frozenset[str]:
-        """Those of these that are logins to registries: images are pulled with them."""
+        """Return which of these secrets are registry logins, used to pull images."""
         found: set[str] = set()
         for kind in _LOGINS if names else ():
             path = collection(SECRETS, namespace)

@@ -1,8 +1,8 @@
-"""Images on every node before a plan sends an instance there: a pod a node keeps them.
+"""Pulls images to every node before a plan places an instance there, with one pod per node.
 
-Functions of a namespace that may be on the same nodes share a DaemonSet, each image of theirs is a
-container that sleeps, and Kubernetes does the rest: nodes that come later pull them, too. All
-providers see the same functions, so all of them ask for the same.
+Functions of a namespace that may run on the same nodes share a DaemonSet with a sleeping container
+for each image, and Kubernetes does the rest: nodes that are added later pull the images, too. All
+providers see the same functions, so all of them request the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Object = dict[str, Any]
 def daemon_sets(
     functions: Iterable[StoredFunction], namespace: str, options: KubernetesOptions
 ) -> dict[str, Object]:
-    """The DaemonSets that pull the images of a namespace's functions, by name. Pure."""
+    """Return the DaemonSets that pull the images of a namespace's functions, by name. Pure."""
     alike: dict[tuple[tuple[str, str], ...], list[StoredFunction]] = {}
     for function in functions:
         alike.setdefault(function.nodes, []).append(function)
@@ -104,13 +104,13 @@ def _digest(text: str) -> str:
 
 
 class ImagePulls:
-    """Keeps the DaemonSets those of the functions that there are.
+    """Keeps the DaemonSets in line with the deployed functions.
 
     Args:
-        api: of the cluster.
-        namespaces: of functions.
-        options: how functions are run.
-        believed_s: how long DaemonSets are taken to be as they were applied.
+        api: API of the cluster.
+        namespaces: Namespaces of functions.
+        options: How functions are run.
+        believed_s: How long applied DaemonSets are assumed to be unchanged.
     """
 
     def __init__(
@@ -128,18 +128,18 @@ class ImagePulls:
         self._troubles: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Update the DaemonSets periodically until cancelled."""
         while True:
             done = await self.look()
             await asyncio.sleep(_LOOK_S if done else _LATER_S)
 
     async def look(self) -> bool:
-        """Bring about what has changed since the last look.
+        """Apply what has changed since the last check.
 
-        Namespaces whose functions are not known yet are left as they are.
+        Namespaces whose functions are not known yet are not changed.
 
         Returns:
-            Whether nothing failed; what did is tried again at the next look.
+            Whether everything succeeded; failures are retried at the next check.
         """
         listed = {each.name: each for each in self._namespaces if each.listed}
         self._applied = {name: each for name, each in self._applied.items() if name in listed}
@@ -152,7 +152,7 @@ class ImagePulls:
         return not self._troubles
 
     async def _trouble(self, namespace: NamespaceFunctions) -> str:
-        """Why a namespace's images could not be asked for; or empty."""
+        """Update a namespace's DaemonSets and return why this failed. Empty if it succeeded."""
         try:
             await self._bring(namespace)
         except CarpoolError as error:

@@ -1,8 +1,8 @@
-"""A function of the cluster: what was deployed, its pods, and the calls that wait for one.
+"""A function of the cluster: its deployment, its pods, and the calls that wait for one.
 
-A call goes to the one of two ready pods, chosen by chance, that has fewer calls of this provider:
-with several providers, each of which knows its own calls alone, that spreads them nearly as well as
-if each knew all, and without all of them choosing the same pod.
+A call goes to the one of two randomly chosen ready pods that has fewer calls of this provider. With
+several providers, each of which knows only its own calls, this spreads them nearly as well as if
+each knew all, and they do not all choose the same pod.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _CONNECT_S = 3.0  # to a pod whose node is lost, nobody would answer for minutes
 
 
 class KubernetesFunction(Function):
-    """One function of the cluster.
+    """A function of the cluster.
 
     Attributes:
-        stored: as its Deployment keeps it.
+        stored: The function as its Deployment stores it.
     """
 
     def __init__(self, stored: StoredFunction) -> None:
@@ -47,7 +47,7 @@ class KubernetesFunction(Function):
 
     @property
     def removed(self) -> bool:
-        """Whether it is no more."""
+        """Whether it has been removed."""
         return self._waiting.removed
 
     @property
@@ -57,17 +57,17 @@ class KubernetesFunction(Function):
 
     @property
     def available(self) -> int:
-        """Pods that can be sent requests."""
+        """Number of pods that can be sent requests."""
         return len(self._ready)
 
     @property
     def pods(self) -> list[PodState]:
-        """What is known of its pods."""
+        """Known state of its pods."""
         return [pod.state for pod in self._pods.values()]
 
     @property
     def reason(self) -> str:
-        """Why it has fewer ready pods than it should, or is not updated; empty if neither is so."""
+        """Why it has too few ready pods or its update is blocked. Empty if neither is the case."""
         if self.available >= self.replicas and not self.blocked:
             return ""
         told = (f"{pod.name}: {pod.reason}" for pod in self.pods if pod.reason and not pod.leaving)
@@ -78,7 +78,7 @@ class KubernetesFunction(Function):
 
     @property
     def blocked(self) -> bool:
-        """Whether an update waits for room that only the pods before it have."""
+        """Whether an update waits for capacity that only its old pods have."""
         if len(self._pods) <= self.replicas:  # an update starts one more
             return False
         newest = self.stored.revision
@@ -88,7 +88,7 @@ class KubernetesFunction(Function):
 
     @property
     def remarks(self) -> Mapping[str, Any]:
-        """Why it is not ready, and how its share of a GPU was rounded."""
+        """Status fields with the reason why it is not ready, and how its GPU share was rounded."""
         remarks: dict[str, Any] = {}
         if reason := self.reason:
             remarks["annotations"] = {**self.deployment.annotations, REASON: reason}
@@ -97,7 +97,7 @@ class KubernetesFunction(Function):
         return remarks
 
     def update(self, stored: StoredFunction) -> None:
-        """A reading of its Deployment; one that is older than what is known changes nothing."""
+        """Update the function from its Deployment; ignore versions older than the known one."""
         if stored.version < self.stored.version:
             return
         self.stored = stored
@@ -106,7 +106,7 @@ class KubernetesFunction(Function):
         self._changed()
 
     def pod_changed(self, state: PodState) -> None:
-        """A pod is new, or another than it was."""
+        """Record that a pod was added or has changed."""
         pod = self._pods.get(state.name)
         if pod is None:
             pod = self._pods[state.name] = PodInstance(state, self._changed)
@@ -117,30 +117,30 @@ class KubernetesFunction(Function):
         self._changed()
 
     def pod_gone(self, name: str) -> None:
-        """A pod is no more: what calls it has will never be answered."""
+        """Record that a pod is gone, so that its calls will never be answered."""
         if pod := self._pods.pop(name, None):
             pod.close()
             self._replicas.pop(name).close()
             self._changed()
 
     def remove(self) -> None:
-        """It is no more: no call gets a pod of it, and those that have one keep it."""
+        """Mark it as removed: no further call gets a pod, and those that have one keep it."""
         self._waiting.removed = True
         self._changed()
 
     def close(self) -> None:
-        """The provider ends."""
+        """Remove it with its pods, as the provider stops or no longer follows it."""
         self.remove()
         for name in list(self._pods):
             self.pod_gone(name)
 
     async def acquire(self, patience_s: float) -> Replica:
-        """A ready pod, waiting for one if there is none.
+        """Return a ready pod, waiting for one if there is none.
 
         Raises:
-            Overloaded: none became ready in time, or none is going to; anyone may call, so status
-                and logs have the reason.
-            NotFound: the function was removed meanwhile.
+            Overloaded: If no pod became ready in time, or none will; the reason is only in status
+                and logs, as calls are public.
+            NotFound: If the function was removed meanwhile.
         """
         replica = await self._waiting.replica(patience_s)
         replica.acquire()
@@ -148,7 +148,7 @@ class KubernetesFunction(Function):
         return replica
 
     def choose(self) -> Replica | None:
-        """The one of two ready pods that has fewer calls, if there is one."""
+        """Return the one of two random ready pods with fewer calls. None if no pod is ready."""
         if not self._ready:
             return None
         pair = random.sample(self._ready, min(2, len(self._ready)))  # in any order, for draws
@@ -159,7 +159,7 @@ class KubernetesFunction(Function):
         return bool(live) and all(pod.failing for pod in live)
 
     def _changed(self) -> None:
-        """Tell those who wait, for whatever reason."""
+        """Update the ready pods and wake all waiting calls."""
         ready = (replica for replica in self._replicas.values() if replica.ready)
         self._ready = [] if self.removed else list(ready)
         self._waiting.wake()

@@ -1,4 +1,4 @@
-"""What a function's objects are called and by which labels they are found. Pure."""
+"""Names of a function's objects, and the labels that identify them. Pure."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _BOUND = re.compile(r"com\.(carpool|openfaas)\.scale\.(min|max)")
 
 
 def object_name(service: str) -> str:
-    """The name of a function's Deployment and Service.
+    """Return the name of a function's Deployment and Service.
 
-    A Service's begins with a letter and has 63 characters at most: another name is brought into
-    that form and ends in a hash of the whole, so that no two functions have the same.
+    A Service's name begins with a letter and has at most 63 characters: other names are converted
+    and end in a hash of the whole name, so that no two functions have the same.
     """
     if len(service) <= _LENGTH and service[0].isalpha():
         return service
@@ -57,12 +57,12 @@ def object_name(service: str) -> str:
 
 
 def token_secret(service: str) -> str:
-    """The name of the Secret with the token by which a function's sidecars speak to the scaler."""
+    """Return the name of the Secret with the token of a function's sidecars for the scaler."""
     return f"{object_name(service)}.scaler-token"  # a function's name has no dot
 
 
 def taken_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Those of a function's labels that Kubernetes takes as labels; ours are not a function's."""
+    """Return a function's labels that are valid in Kubernetes, without reserved ones."""
     return {
         key: value
         for key, value in labels.items()
@@ -71,12 +71,12 @@ def taken_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def taken_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Those of a function's annotations that Kubernetes takes as annotations."""
+    """Return a function's annotations that are valid in Kubernetes, without reserved ones."""
     return {k: v for k, v in annotations.items() if _is_key(k) and not k.startswith(_OURS)}
 
 
 def without_bounds(texts: Mapping[str, str]) -> dict[str, str]:
-    """Labels or annotations without those that bound the number of replicas."""
+    """Return labels or annotations without the bounds on the number of replicas."""
     return {key: text for key, text in texts.items() if not _BOUND.fullmatch(key)}
 
 

@@ -1,4 +1,4 @@
-"""The functions of one namespace, as its Deployments and pods are followed."""
+"""The functions of one namespace, by watching its Deployments and pods."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PODS = "v1/pods"
 
 
 class NamespaceFunctions:
-    """Keeps the functions of a namespace as the API server has them.
+    """Functions of a namespace, kept in sync with the API server.
 
     Attributes:
-        name: of the namespace.
-        functions: by name.
-        listed: whether these are all there are; else they are not known yet.
-        watches: what they are known by.
+        name: Name of the namespace.
+        functions: Functions by name.
+        listed: Whether all functions are known.
+        watches: The watches of the namespace.
     """
 
     def __init__(self, api: ApiServer, name: str) -> None:
@@ -48,10 +48,10 @@ class NamespaceFunctions:
         self._closed = False
 
     async def open(self) -> None:
-        """Learn what there is, and follow it from then on.
+        """List the namespace's functions and watch them from then on.
 
         Raises:
-            CarpoolError: the API server refuses, or cannot be reached; it is tried again.
+            CarpoolError: If the API server refuses or cannot be reached; watching is retried.
         """
         try:
             # Each is handed over as it comes: what was listed once is only followed from then on.
@@ -69,7 +69,7 @@ class NamespaceFunctions:
         self._tasks = [asyncio.get_running_loop().create_task(work) for work in works]
 
     async def close(self) -> None:
-        """Follow it no longer; its functions are not this provider's any more."""
+        """Stop watching; its functions no longer belong to this provider."""
         self._closed = True  # it may still be listed
         for function in list(self._by_id.values()):
             function.close()
@@ -78,7 +78,7 @@ class NamespaceFunctions:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stored(self, stored: StoredFunction) -> KubernetesFunction:
-        """A Deployment is new or another; an older reading than one known changes nothing."""
+        """Add or update the function of a Deployment; ignore versions older than the known one."""
         service = stored.deployment.service
         known = self.functions.get(service)
         if known and known.stored.uid == stored.uid:
@@ -96,12 +96,12 @@ class NamespaceFunctions:
         return function
 
     def removed(self, function: KubernetesFunction) -> None:
-        """It was deleted by this provider: what is still said of it is old."""
+        """Record that this provider has deleted a function, to ignore stale events of it."""
         self._removed.add(function.stored.uid)
         self._drop(function)
 
     def _drop(self, function: KubernetesFunction) -> None:
-        """It is no function any more; its pods are followed to their end."""
+        """Remove a function; its pods are watched until they have ended."""
         if self.functions.get(function.deployment.service) is function:
             del self.functions[function.deployment.service]
         function.remove()

@@ -1,4 +1,4 @@
-"""Which namespaces functions are in: the default one, and all that are labelled ``openfaas=1``."""
+"""The namespaces of functions: the default one, and all that are labelled ``openfaas=1``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _PATH = "/api/v1/namespaces"
 
 
 class Namespaces:
-    """Follows the namespaces, and the functions in each.
+    """Watches the namespaces and the functions in each.
 
     Args:
-        api: of the cluster.
-        default: the namespace of functions that name none, labelled or not.
+        api: API of the cluster.
+        default: Namespace of functions that name none, labelled or not.
     """
 
     def __init__(self, api: ApiServer, default: str) -> None:
@@ -44,10 +44,10 @@ class Namespaces:
         self._tasks = TaskSet()
 
     async def open(self) -> None:
-        """Learn what there is, and follow it from then on.
+        """List the namespaces and their functions, and watch them from then on.
 
         Raises:
-            CarpoolError: the default namespace cannot be read.
+            CarpoolError: If the default namespace cannot be read.
         """
         home = self._open[self.default] = NamespaceFunctions(self._api, self.default)
         await home.open()
@@ -63,23 +63,23 @@ class Namespaces:
 
     @property
     def behind(self) -> bool:
-        """Whether changes may go unseen now."""
+        """Whether changes may currently be missed."""
         followed = (watch for each in self for watch in each.watches.values())
         return bool(self._watch.failed) or any(watch.failed for watch in followed)
 
     def __iter__(self) -> Iterator[NamespaceFunctions]:
-        """Those that functions are in, in order of name."""
+        """Iterate over the namespaces of functions in order of name."""
         return iter([self._open[name] for name in sorted(self._open)])
 
     def get(self, name: str) -> NamespaceFunctions | None:
-        """The namespace of that name, if functions may be in it."""
+        """Return the namespace of that name. None if functions may not be in it."""
         return self._open.get(name)
 
     def find(self, name: str) -> NamespaceFunctions:
-        """The namespace of that name.
+        """Return the namespace of that name.
 
         Raises:
-            BadRequest: no functions may be in it.
+            BadRequest: If functions may not be in it.
         """
         if found := self._open.get(name):
             return found
@@ -90,16 +90,16 @@ class Namespaces:
         raise BadRequest(message)
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop watching."""
         self._tasks.cancel()
         await self._tasks.join()
         await asyncio.gather(*(namespace.close() for namespace in self._open.values()))
 
     async def add(self, name: str) -> None:
-        """Functions may be in a namespace that was just labelled; its watch tells the same later.
+        """Add a namespace that was just labelled, before its watch reports it.
 
         Raises:
-            CarpoolError: it cannot be read yet; it is tried again.
+            CarpoolError: If it cannot be read yet; this is retried.
         """
         if name not in self._open:
             namespace = self._open[name] = NamespaceFunctions(self._api, name)

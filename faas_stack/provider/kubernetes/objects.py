@@ -1,7 +1,8 @@
-"""A function as objects of Kubernetes, and these as a function again. Pure.
+"""Converts functions to objects of Kubernetes and back. Pure.
 
-Everything that a provider has to know of a function is in its Deployment: what was deployed is an
-annotation of it. So providers keep nothing, and any number of them serve the same functions.
+Everything that a provider needs to know about a function is in its Deployment, with the deployed
+document as an annotation. So providers are stateless, and any number of them serve the same
+functions.
 """
 
 from __future__ import annotations
@@ -48,21 +49,21 @@ _DOCUMENTS = 4096  # that are remembered as read
 
 @dataclass(frozen=True, slots=True)
 class StoredFunction:
-    """A function as a Deployment keeps it.
+    """A function as stored in a Deployment.
 
     Attributes:
-        id: of the Deployment's pods, from its creation to its end.
-        uid: of the Deployment.
-        version: of what was read; a later reading has a larger one.
-        deployment: what was deployed.
-        replicas: how many there should be.
-        created: when it was deployed first.
-        refusal: why Kubernetes makes no pods of it, as a quota or an admission says; or empty.
-        rounded: how its share of a GPU was rounded, if it was.
-        nodes: labels of the nodes that it may be on.
-        logins: the Secrets that its image is pulled with.
-        revision: of its newest pods.
-        gives_way: whether an update may end a pod before its successor is ready.
+        id: Identifier of the Deployment's pods, from its creation to its end.
+        uid: UID of the Deployment.
+        version: Version that was read; a later one is larger.
+        deployment: The deployed function.
+        replicas: Desired number of replicas.
+        created: When it was first deployed.
+        refusal: Why Kubernetes creates no pods of it, for example because of a quota; or empty.
+        rounded: How its share of a GPU was rounded, if it was.
+        nodes: Labels of the nodes that it may run on.
+        logins: Secrets used to pull its image.
+        revision: Revision of its newest pods.
+        gives_way: Whether an update may end a pod before its successor is ready.
     """
 
     id: str
@@ -86,17 +87,17 @@ def manifest(
     options: KubernetesOptions,
     logins: Collection[str] = (),
 ) -> Object:
-    """The Deployment of a function.
+    """Return the Deployment of a function.
 
     Args:
-        deployment: what is deployed.
-        replicas: how many there should be.
-        identity: of its pods; the same for all updates.
-        options: how functions are run.
-        logins: those of its secrets that the image is pulled with.
+        deployment: The function to deploy.
+        replicas: Desired number of replicas.
+        identity: Identifier of its pods; the same for all updates.
+        options: How functions are run.
+        logins: Those of its secrets that are used to pull the image.
 
     Raises:
-        ConfigError: something in it cannot be read.
+        ConfigError: If something in it cannot be read.
     """
     scaled = options.scaler is not None and takes_part(deployment)
     pod = _of_one_pod(deployment)
@@ -138,10 +139,10 @@ def manifest(
 
 
 def as_update(deployment: Deployment, live: Mapping[str, Any]) -> Deployment:
-    """``deployment`` in place of what a Deployment keeps.
+    """Return ``deployment`` with the revision for updating a live Deployment.
 
-    One that differs only in its canaries or the bounds on the number of replicas has the same
-    revision, so that its pods stay. One that does not differ replaces them, as in OpenFaaS.
+    If only its canaries or the bounds on the number of replicas differ, it has the same revision,
+    so that its pods stay. If nothing differs, it replaces them, as in OpenFaaS.
     """
     before = read_function(live)
     only_bounds = before.deployment != deployment and (
@@ -151,7 +152,7 @@ def as_update(deployment: Deployment, live: Mapping[str, Any]) -> Deployment:
 
 
 def _of_one_pod(deployment: Deployment) -> Deployment:
-    """What is the same for any number of replicas, and however calls are divided."""
+    """Return the part that does not depend on the number of replicas or the division of calls."""
     deployment = deployment.without_canary()
     return replace(
         deployment,
@@ -164,12 +165,12 @@ def _of_one_pod(deployment: Deployment) -> Deployment:
 def dependents(
     deployment: Deployment, owner: Mapping[str, Any], options: KubernetesOptions
 ) -> list[Object]:
-    """What goes with a Deployment, and is removed with it: its Service, and its scaler token.
+    """Return the objects that a Deployment owns: its Service and its scaler token.
 
     Args:
-        deployment: what was deployed.
-        owner: the metadata of the Deployment, as it was stored.
-        options: how functions are run.
+        deployment: The deployed function.
+        owner: Metadata of the Deployment as stored.
+        options: How functions are run.
     """
     found_by = {FUNCTION: deployment.service, ID: owner["labels"][ID]}
     metadata = {
@@ -207,11 +208,11 @@ def dependents(
 
 
 def read_function(stored: Mapping[str, Any]) -> StoredFunction:
-    """The function that a Deployment is of.
+    """Return the function that a Deployment runs.
 
     Raises:
-        KeyError: it does not belong to a function.
-        CarpoolError: it is one that this version of Carpool cannot read.
+        KeyError: The Deployment does not belong to a function.
+        CarpoolError: This version of Carpool cannot read the function.
     """
     metadata, spec = stored["metadata"], stored["spec"]
     conditions = stored.get("status", {}).get("conditions", ())
@@ -243,8 +244,8 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
 
 @lru_cache(_DOCUMENTS)
 def _deployed(text: str, namespace: str) -> Deployment:
-    """What an annotation says was deployed.
+    """Return the deployment stored in an annotation.
 
-    It is read once: a Deployment is read again whenever a pod of it becomes ready.
+    The result is cached because a Deployment is read again whenever one of its pods becomes ready.
     """
     return Deployment.from_json(orjson.dumps({**orjson.loads(text), "namespace": namespace}))

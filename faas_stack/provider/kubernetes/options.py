@@ -1,4 +1,4 @@
-"""How a provider runs functions in a cluster."""
+"""Settings for running functions in a cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["ClusterScaler", "KubernetesOptions"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterScaler:
-    """How sidecars reach the scaler.
+    """Address and token with which sidecars reach the scaler.
 
     Attributes:
-        address: as they name it.
-        token: of the scaler; each function is given one that is made of it.
+        address: Address of the scaler as seen by the sidecars.
+        token: Token of the scaler, from which each function's own token is derived.
     """
 
     address: str
@@ -25,20 +25,21 @@ class ClusterScaler:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesOptions:
-    """How functions are run.
+    """Settings for running functions.
 
     Attributes:
-        namespace: of functions that name none.
-        user: the numeric user that functions run as; never 0.
-        image_pull_policy: ``Always``, ``IfNotPresent`` or ``Never``; empty: Kubernetes chooses.
-        gpu_resource: what nodes call a GPU, or a share of one.
-        gpu_slots: how many such shares a GPU has.
-        scheduler: which of the cluster's schedulers places functions' pods; empty: its default.
-        patience_s: how long a call waits for a replica to become ready.
-        capacity_patience_s: how long an update waits for room for one more replica, until one of
-            several makes room.
-        scaler: what decides how many instances functions with a scaling policy have; None: nobody.
-        prepull: whether every node keeps the images of functions that may be on it.
+        namespace: Namespace of functions that name none.
+        user: Numeric user that functions run as; never 0.
+        image_pull_policy: ``Always``, ``IfNotPresent`` or ``Never``; Kubernetes chooses if empty.
+        gpu_resource: Resource name that nodes use for a GPU or a share of one.
+        gpu_slots: Number of such shares per GPU.
+        scheduler: Cluster scheduler that places functions' pods; the default one if empty.
+        patience_s: Time that a call waits for a replica to become ready.
+        capacity_patience_s: Time that an update waits for room for one more replica before one of
+            several replicas makes room.
+        scaler: The scaler that sets the number of instances of functions with a scaling policy;
+            None if there is no scaler.
+        prepull: Whether every node keeps the images of functions that may run on it.
     """
 
     namespace: str = DEFAULT_NAMESPACE

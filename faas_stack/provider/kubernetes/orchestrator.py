@@ -1,7 +1,8 @@
-"""The functions there should be, as Deployments of a cluster: `Orchestrator` over the API server.
+"""Deployed functions as Deployments of a cluster: `Orchestrator` over the API server.
 
-Nothing is kept here but what watches have told. Every change is a request to the API server, which
-is answered when it was stored; Kubernetes brings it about. So providers may come, go and be many.
+The only state kept here is what watches have reported. Every change is a request to the API server,
+which responds once the change is stored; Kubernetes carries it out. Providers may therefore start
+and stop at any time, and several may run at once.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ _KINDS = {"Service": "v1/services", "Secret": "v1/secrets"}
 
 
 class KubernetesOrchestrator:
-    """All functions of a provider over a cluster.
+    """All functions of a provider for a cluster.
 
     Args:
-        api: of the cluster.
-        options: how functions are run.
+        api: API server of the cluster.
+        options: Settings for running functions.
     """
 
     def __init__(self, api: ApiServer, options: KubernetesOptions) -> None:
@@ -88,19 +89,19 @@ class KubernetesOrchestrator:
 
     @property
     def behind(self) -> bool:
-        """Whether changes in the cluster may go unseen now."""
+        """Whether changes in the cluster may currently go unseen."""
         return self._namespaces.behind
 
     def about(self) -> dict[str, Any]:
-        """That it is Kubernetes, and where the scaler is."""
+        """Return the orchestration, ``kubernetes``, and the scaler's address, if there is one."""
         scaler = self._options.scaler
         return {"orchestration": "kubernetes", **({"scaler": scaler.address} if scaler else {})}
 
     async def open(self) -> None:
-        """Learn what the cluster has, and follow it.
+        """Read the state of the cluster and start to watch it.
 
         Raises:
-            CarpoolError: it cannot be reached, or refuses.
+            CarpoolError: The cluster cannot be reached or refuses the request.
         """
         await self._namespaces.open()
         self._tasks.start(self.blocked_updates.run())
@@ -108,10 +109,10 @@ class KubernetesOrchestrator:
             self._tasks.start(self._image_pulls.run())
 
     def find(self, name: str, namespace: str) -> KubernetesFunction:
-        """The function of that name.
+        """Return the function with the given name.
 
         Raises:
-            NotFound: there is none.
+            NotFound: There is no such function.
         """
         if function := self.get(name, namespace):
             return function
@@ -121,26 +122,26 @@ class KubernetesOrchestrator:
         raise NotFound(f"{message}; {hint}" if hint else message)
 
     def get(self, name: str, namespace: str) -> KubernetesFunction | None:
-        """The function of that name, if there is one."""
+        """Return the function with the given name; None if there is none."""
         there = self._namespaces.get(namespace)
         return there.functions.get(name) if there else None
 
     def all(self, namespace: str | None = None) -> list[KubernetesFunction]:
-        """The functions of a namespace, or all; in order of name."""
+        """Return the functions of a namespace, or of all namespaces, sorted by name."""
         chosen = (each for each in self._namespaces if namespace in (None, each.name))
         found = [function for each in chosen for function in each.functions.values()]
         return sorted(found, key=lambda f: (f.deployment.service, f.deployment.namespace))
 
     def namespaces(self) -> list[str]:
-        """The default namespace and every other that is labelled for functions."""
+        """Return the default namespace and all others that are labelled for functions."""
         return [namespace.name for namespace in self._namespaces]
 
     async def deploy(self, deployment: Deployment) -> KubernetesFunction:
         """Add a function.
 
         Raises:
-            Conflict: there is one of that name.
-            CarpoolError: the cluster refuses it, and why.
+            Conflict: A function with that name exists.
+            CarpoolError: The cluster refuses the function; the message says why.
         """
         namespace = self._namespaces.find(deployment.namespace)
         replicas = self._initial_replicas(deployment)
@@ -168,8 +169,8 @@ class KubernetesOrchestrator:
         """Replace a function, pod by pod.
 
         Raises:
-            NotFound: there is none of that name.
-            CarpoolError: the cluster refuses the new one; the old one stays.
+            NotFound: There is no function with that name.
+            CarpoolError: The cluster refuses the new function; the old one stays.
         """
         function = self.find(deployment.service, deployment.namespace)
         manifest(deployment, 0, function.stored.id, self._options)  # what is wrong with it is 400
@@ -182,8 +183,8 @@ class KubernetesOrchestrator:
         """Begin to replace a function's pods one by one, as ``kubectl rollout restart`` does.
 
         Raises:
-            NotFound: there is no such function.
-            CarpoolError: the cluster refuses it.
+            NotFound: There is no such function.
+            CarpoolError: The cluster refuses the change.
         """
         asked = self.find(name, namespace).deployment
         others = (function.deployment for function in self.all(namespace))
@@ -194,11 +195,11 @@ class KubernetesOrchestrator:
         return Reloaded(sum(each.replicas for each in functions if each), finished=False)
 
     async def scale(self, name: str, namespace: str, replicas: int) -> None:
-        """Set how many replicas a function has.
+        """Set the number of replicas of a function.
 
         Raises:
-            NotFound: there is no such function.
-            BadRequest: not a number of replicas, or more than any cluster has.
+            NotFound: There is no such function.
+            BadRequest: Not a valid number of replicas, or more than any cluster supports.
         """
         if not 0 <= replicas <= _MOST:
             message = (
@@ -213,10 +214,10 @@ class KubernetesOrchestrator:
         await self._scale(function, {"spec": {"replicas": replicas}})
 
     async def remove(self, name: str, namespace: str) -> None:
-        """Take a function away; its pods answer what they have.
+        """Remove a function; its pods finish their in-flight requests.
 
         Raises:
-            NotFound: there is no such function.
+            NotFound: There is no such function.
         """
         function = self.find(name, namespace)
         with suppress(NotFound):
@@ -224,26 +225,26 @@ class KubernetesOrchestrator:
         self._namespaces.find(namespace).removed(function)
 
     def choose(self, function: KubernetesFunction) -> Replica | None:
-        """A ready pod, if the function is there and has one; it is not acquired."""
+        """Return a ready pod without acquiring it; None if the function has none or is removed."""
         return function.choose()
 
     async def acquire(self, function: KubernetesFunction) -> Replica:
-        """A ready pod for one call, after a scale from zero if need be; the caller releases it.
+        """Acquire a ready pod for one call, scaling from zero if needed; the caller releases it.
 
         Raises:
-            Overloaded: none became ready in time, or none is going to.
-            NotFound: the function was removed meanwhile.
+            Overloaded: No pod became ready in time, or none can become ready.
+            NotFound: The function was removed in the meantime.
         """
         if _at_zero(function):
             await self._start_for_call(function)
         return await function.acquire(self._options.patience_s)
 
     def lines(self, function: KubernetesFunction, query: LogQuery) -> AsyncIterator[list[LogLine]]:
-        """What its pods have printed, and print if the query follows."""
+        """Return the log lines of the function's pods, including new ones if the query follows."""
         return PodLogs(self._api, function, query).lines()
 
     async def close(self) -> None:
-        """Follow the cluster no more; functions keep running."""
+        """Stop watching the cluster; functions keep running."""
         self._tasks.cancel()
         await self._namespaces.close()
         await self._api.close()
@@ -252,10 +253,10 @@ class KubernetesOrchestrator:
         return initial_replicas(deployment, scaled=self._options.scaler is not None)
 
     async def _logins(self, deployment: Deployment) -> frozenset[str]:
-        """Those of its secrets that its image is pulled with.
+        """Return the deployment's secrets that are used to pull its image.
 
         Raises:
-            ConfigError: there is not each of them: a pod would wait for it without end.
+            ConfigError: A secret does not exist, so that pods would wait for it indefinitely.
         """
         problems = Problems()
         for name in deployment.secrets:
@@ -265,14 +266,14 @@ class KubernetesOrchestrator:
         return await self.secrets.logins(deployment.secrets, deployment.namespace)
 
     async def _live(self, deployment: Deployment) -> dict[str, Any]:
-        """A function's Deployment as it is now."""
+        """Return the current Deployment of a function."""
         return await self._api.get(_path(deployment))
 
     async def _replace(self, deployment: Deployment, logins: frozenset[str]) -> dict[str, Any]:
         """Store a new version of a function's Deployment.
 
         Raises:
-            Overtaken: another change has come between.
+            Overtaken: Another change was stored in the meantime.
         """
         live = await self._live(deployment)
         replicas = max(live["spec"].get("replicas", 1), self._initial_replicas(deployment))
@@ -283,10 +284,10 @@ class KubernetesOrchestrator:
         return await self._api.replace(_path(deployment), document)
 
     async def _restart(self, deployment: Deployment) -> None:
-        """Have a function's pods made again: they are of another revision.
+        """Recreate a function's pods by giving them a new revision.
 
         Raises:
-            Overtaken: another change has come between.
+            Overtaken: Another change was stored in the meantime.
         """
         live = await self._live(deployment)
         live["spec"]["template"]["metadata"]["annotations"][REVISION] = uuid.uuid4().hex
@@ -322,10 +323,10 @@ class KubernetesOrchestrator:
             await self._api.apply(collection(kind, deployment.namespace, name), document)
 
     async def _check_ours(self, kind: str, namespace: str, name: str) -> None:
-        """Leave alone what others have made.
+        """Refuse to touch an object that was not created for a function.
 
         Raises:
-            Conflict: there is such an object, and it does not belong to a function.
+            Conflict: The object exists and does not belong to a function.
         """
         there = await self._api.find(collection(kind, namespace, name), METADATA)
         if there and MANAGED.items() - there["metadata"].get("labels", {}).items():
@@ -336,7 +337,7 @@ class KubernetesOrchestrator:
             raise Conflict(message)
 
     async def _mark_idle(self, function: KubernetesFunction, left: int) -> None:
-        """Say which pods to take away: those with the fewest calls, of all that are ready."""
+        """Mark the ready pods with the fewest calls as the ones to remove."""
         costs = {pod.name: pod.deletion_cost for pod in function.pods}
         ready = (each for each in function.running if each.ready)
         candidates = (
@@ -357,10 +358,10 @@ class KubernetesOrchestrator:
             await self._api.merge(path, change)
 
     async def _start_for_call(self, function: KubernetesFunction) -> None:
-        """Start a function; anyone may call, so what the API server says is for the provider's log.
+        """Start a function; log the API server's errors, as callers should not see them.
 
         Raises:
-            Overloaded: it cannot be started now.
+            Overloaded: The function cannot be started now.
         """
         try:
             await self._start(function)
@@ -380,10 +381,10 @@ class KubernetesOrchestrator:
         await asyncio.shield(self._starting[key])
 
     async def _start_once(self, function: KubernetesFunction) -> None:
-        """Scale from zero, unless the function is not at zero any more: others start it, too.
+        """Scale a function from zero, unless another provider has already done so.
 
         Raises:
-            Overtaken: it was changed meanwhile, and is still at zero.
+            Overtaken: The function was changed in the meantime and is still at zero.
         """
         if not _at_zero(function):
             return
@@ -411,7 +412,7 @@ def _path(deployment: Deployment) -> str:
 
 
 async def _unless_overtaken(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Do something, again after a while if another change has come between."""
+    """Run an attempt, retrying with backoff while other changes overtake it."""
     backoff = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
     for _ in range(_TRIES - 1):
         try:

@@ -1,8 +1,8 @@
 """A pod as the instance that calls are sent to.
 
-Whether it is ready is what the kubelet found, as the pod's object says. The provider asks the
-instance itself only where that is not enough: when it is called first (whether it may be sent a
-call twice), when a call could not reach it, and when it is ready no longer (whether it is silent).
+Readiness is the kubelet's, as shown in the pod's object. The provider asks the instance itself only
+where that is not enough: on its first call (whether calls may be sent to it twice), when a call
+could not reach it, and when it is no longer ready (whether it is silent).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class PodInstance:
     """One pod of a function.
 
     Args:
-        state: what is known of it.
-        changed: called when it may be called again, or not any more.
+        state: Known state of the pod.
+        changed: Called when the pod becomes callable or stops being so.
     """
 
     confined = ""
@@ -49,36 +49,36 @@ class PodInstance:
 
     @property
     def name(self) -> str:
-        """The pod's."""
+        """Name of the pod."""
         return self.state.name
 
     @property
     def address(self) -> str:
-        """Where it takes requests."""
+        """Address at which the pod accepts requests."""
         return self.state.address
 
     @property
     def ready(self) -> bool:
-        """Whether it can be sent requests now."""
+        """Whether requests can be sent to the pod now."""
         return self.state.ready and not self._suspected
 
     @property
     def failing(self) -> bool:
-        """Whether it cannot start as it is."""
+        """Whether the pod cannot start in its present form."""
         return self.state.failing
 
     @property
     def reason(self) -> str:
-        """Why it is not ready, as far as Kubernetes says."""
+        """Why the pod is not ready, according to Kubernetes; empty if unknown."""
         return self.state.reason
 
     @property
     def silent(self) -> bool:
-        """Whether it has been ready and does not answer at all any more."""
+        """Whether the pod has been ready and no longer responds at all."""
         return self._was_ready and self._unanswered >= _SILENT_PROBES
 
     def update(self, state: PodState) -> None:
-        """Another version of the pod."""
+        """Take over a new state of the pod."""
         before, self.state = self.state, state
         self._was_ready = self._was_ready or state.ready
         if state.ready:
@@ -89,18 +89,18 @@ class PodInstance:
             self._ask()
 
     def meet(self) -> None:
-        """It gets a call: the first one has to know whether it may be sent again."""
+        """Ask the pod before its first call whether calls may be repeated."""
         if not self._known:
             self._ask()
 
     def suspect(self) -> None:
-        """A request could not reach it: not ready until it has answered again."""
+        """Mark the pod as not ready, after a failed connection, until it responds again."""
         self._suspected = True
         self._changed()
         self._ask()
 
     def close(self) -> None:
-        """It is no more."""
+        """Stop asking the pod, which no longer exists."""
         self._gone = True  # a call that it had may still find out, and suspect it
         if self._asking:
             self._asking.cancel()

@@ -1,6 +1,6 @@
-"""What a function's pods print, as the API server passes it on from their kubelets.
+"""Log lines of a function's pods, as the API server passes them on from the kubelets.
 
-What there is may be more than memory holds: of all pods together the newest lines are kept.
+The logs may exceed memory, so only the newest lines of all pods together are kept.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _POD_BYTES = 16 * 1024 * 1024  # more than the file that a kubelet keeps, by def
 
 
 class NewestLines:
-    """The latest of the lines that are added in any order. Pure.
+    """The newest of the lines that are added in any order. Pure.
 
     Args:
-        lines: how many are kept at most.
-        size_bytes: of their text at most; the last one stays, however long.
+        lines: Maximum number of lines to keep.
+        size_bytes: Maximum size of their text; the last line is kept, however long.
     """
 
     def __init__(self, lines: int, size_bytes: int) -> None:
@@ -53,7 +53,7 @@ class NewestLines:
         self._heap: list[tuple[datetime, int, LogLine]] = []
 
     def add(self, line: LogLine) -> None:
-        """Keep a line, and drop the oldest where there are too many."""
+        """Keep a line, dropping the oldest ones if there are too many."""
         self._count += 1  # lines of the same time stay in order
         self._bytes += len(line.text)
         heapq.heappush(self._heap, (line.timestamp, self._count, line))
@@ -64,14 +64,14 @@ class NewestLines:
         return self._bytes > self._max_bytes and len(self._heap) > 1
 
     def sorted(self) -> list[LogLine]:
-        """Those that are kept, in order of time."""
+        """Return the kept lines, sorted by time."""
         return [line for _, _, line in sorted(self._heap)]
 
 
 class PodLogs:
     """The logs of one function.
 
-    A pod that has no lines because it cannot start has one that says why.
+    A pod that has no lines because it cannot start gets one that says why.
     """
 
     def __init__(self, api: ApiServer, function: KubernetesFunction, query: LogQuery) -> None:
@@ -86,7 +86,10 @@ class PodLogs:
         self._last: dict[str, datetime] = {}
 
     async def lines(self) -> AsyncGenerator[list[LogLine], None]:
-        """What there is, in order of time; then what is printed, until the function is removed."""
+        """Yield the existing lines, sorted by time.
+
+        If the query follows, yield new lines until the function is removed.
+        """
         await asyncio.gather(*(self._keep(pod.name) for pod in self._pods()))
         for line in self._reasons():
             self._newest.add(line)
@@ -126,7 +129,7 @@ class PodLogs:
                 task.cancel()
 
     def _follow_new(self) -> None:
-        """Follow the pods that run; the tasks of those that have gone end by themselves."""
+        """Follow newly running pods; the tasks of removed pods end by themselves."""
         for name in self._running():
             task = self._followed.get(name)
             if task is None or task.done():
@@ -137,7 +140,7 @@ class PodLogs:
         return {pod.name for pod in self._pods() if pod.address and not pod.leaving}
 
     async def _follow(self, pod: str) -> None:
-        """Queue what a pod prints; its log may end at any time, with its container or without."""
+        """Queue a pod's output, reopening its log when it ends while the pod still runs."""
         now = asyncio.get_running_loop().time
         backoff = Backoff(_LOOK_S, _LONGEST_WAIT_S, _HEALTHY_S)
         while pod in self._running():
@@ -167,7 +170,7 @@ class PodLogs:
     async def _read(
         self, pod: str, params: dict[str, str], silence_s: float | None
     ) -> AsyncIterator[LogLine]:
-        """The lines that are asked for."""
+        """Yield the requested lines of a pod that match the query."""
         path = collection(PODS, self._function.deployment.namespace, pod) + "/log"
         asked = {"container": CONTAINER, "timestamps": "true", **params}
         async for raw in self._api.lines(path, asked, silence_s, _LINE_BYTES):
@@ -183,7 +186,7 @@ def _seconds(time: datetime) -> str:
 
 
 def _time(text: str) -> datetime:
-    """Of a line, to the microsecond; a line without a time is of now."""
+    """Return the timestamp of a line, to the microsecond; the current time if it has none."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a pod's object says of the instance in it. Pure."""
+"""The state of an instance, read from its pod's object. Pure."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _STARTING = ("ContainerCreating", "PodInitializing")
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """An instance.
+    """State of an instance.
 
     Attributes:
-        name, namespace: of the pod.
-        id: of the function's Deployment.
-        address: where it takes requests; empty: nowhere yet.
-        ready: whether it can be sent requests.
-        leaving: whether it was told to end, or has ended.
-        failing: whether it cannot start as it is.
-        reason: why it is not ready, as far as Kubernetes says; or empty.
-        restarts: how often its container was started again.
-        deletion_cost: what was said of whether to remove it first.
-        revision: of the deployment that it was made from.
-        unplaced: whether no node has room for it.
+        name, namespace: Name and namespace of the pod.
+        id: ID of the function's Deployment.
+        address: Address for requests; empty if there is none yet.
+        ready: Whether requests can be sent to it.
+        leaving: Whether it was told to end, or has ended.
+        failing: Whether it cannot start in its present form.
+        reason: Why it is not ready, according to Kubernetes; empty if unknown.
+        restarts: Number of restarts of its container.
+        deletion_cost: Its deletion cost, by which Kubernetes chooses pods to remove first.
+        revision: Revision of the deployment that it was created from.
+        unplaced: Whether no node has room for it.
     """
 
     name: str
@@ -62,10 +62,10 @@ class PodState:
 
 
 def read_pod(pod: Mapping[str, Any]) -> PodState:
-    """The instance in a pod.
+    """Return the state of the instance in a pod.
 
     Raises:
-        KeyError: it does not belong to a function.
+        KeyError: The pod does not belong to a function.
     """
     metadata, status = pod["metadata"], pod.get("status", {})
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
@@ -102,7 +102,7 @@ def _reason(
     container: Mapping[str, Any],
     waiting: Mapping[str, str],
 ) -> str:
-    """What the scheduler, the image or the last end of the container has to say."""
+    """Return the reason given by the scheduler, the image pull or the container's last end."""
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         return _joined(scheduled.get("reason", ""), scheduled.get("message", ""))

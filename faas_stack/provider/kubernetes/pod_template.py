@@ -1,7 +1,7 @@
-"""From a deployment to the pod that runs an instance of it. Pure.
+"""Conversion of a deployment to the pod that runs an instance of it. Pure.
 
-The pod passes the Pod Security Standard ``restricted``. Where it is taken away it gets no new calls
-for `DRAIN_S` before its process is told to end: as long as every provider may take to hear of it.
+The pod passes the Pod Security Standard ``restricted``. A pod that is removed gets no new calls for
+`DRAIN_S` before its process is told to end: the time that providers may take to learn of it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def pod_spec(
     token: str = "",
     logins: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What runs one instance.
+    """Return the pod spec that runs one instance.
 
     Args:
-        deployment: with the scaler's additions, if there are any.
-        options: how functions are run.
-        token: the Secret with the function's own scaler token; empty: it has none.
-        logins: those of its secrets that the image is pulled with.
+        deployment: The deployment, with the scaler's additions, if any.
+        options: Settings for running functions.
+        token: Name of the Secret with the function's own scaler token; empty if it has none.
+        logins: Secrets of the deployment that are used to pull the image.
 
     Raises:
-        ConfigError: limits, requests or constraints that cannot be read; all of them.
+        ConfigError: Limits, requests or constraints cannot be read; all of them are reported.
     """
     problems = Problems()
     each = problems.attempt(lambda: Resources.of(deployment)) or Resources()
@@ -95,7 +95,7 @@ def pod_spec(
 
 
 def pod_security(options: KubernetesOptions) -> dict[str, Any]:
-    """What the Pod Security Standard ``restricted`` asks of a pod."""
+    """Return the pod settings that the Pod Security Standard ``restricted`` requires."""
     return {
         "runAsNonRoot": True,
         "runAsUser": options.user,
@@ -105,7 +105,7 @@ def pod_security(options: KubernetesOptions) -> dict[str, Any]:
 
 
 def container_security(*, read_only: bool) -> dict[str, Any]:
-    """And of each of its containers."""
+    """Return the container settings that the Pod Security Standard ``restricted`` requires."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -114,12 +114,16 @@ def container_security(*, read_only: bool) -> dict[str, Any]:
 
 
 def _env(variables: Mapping[str, str]) -> list[dict[str, str]]:
-    """With every ``$`` doubled, as Kubernetes would otherwise replace ``$(NAME)`` in values."""
+    """Return the variables with every ``$`` doubled, as Kubernetes would replace ``$(NAME)``."""
     return [{"name": k, "value": v.replace("$", "$$")} for k, v in variables.items()]
 
 
 def _probes(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Asked for readiness every second; alive is what answers at all, within half a minute."""
+    """Return the container's probes.
+
+    Readiness is asked for every second. An instance is alive if it responds at all within half a
+    minute.
+    """
     ready, alive = annotations.get(_READY_PATH, _READY), annotations.get(_ALIVE_PATH, _ALIVE)
     return {
         "readinessProbe": {
@@ -141,7 +145,7 @@ def _probes(annotations: Mapping[str, str]) -> dict[str, Any]:
 def _volumes(
     deployment: Deployment, token: str, logins: Collection[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Mounts and volumes: the secrets in one folder, and scratch where the root is read-only."""
+    """Return mounts and volumes: secrets in one folder, and ``/tmp`` if the root is read-only."""
     mounts, volumes = [], []
     other = {*logins, *([SCALER_SECRET] if token else ())}
     names = [name for name in deployment.secrets if name not in other]

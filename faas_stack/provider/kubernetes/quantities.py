@@ -1,4 +1,4 @@
-"""What an instance may use, as the resources and the nodes that its pod asks for. Pure."""
+"""Conversion of an instance's limits to the resources and nodes that its pod requests. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _READ = ("cpu", "memory", GPU_LIMIT)  # what `Resources` says
 def pod_resources(
     deployment: Deployment, each: Resources, options: KubernetesOptions
 ) -> dict[str, dict[str, str]]:
-    """Requests and limits of the function's container.
+    """Return the requests and limits of the function's container.
 
-    A pinned instance has whole cores and requests all that it is limited to: only then does the
-    kubelet's static CPU manager give it cores of its own.
+    A pinned instance has whole cores and requests as much as its limits allow, because only then
+    does the kubelet's static CPU manager give it exclusive cores.
     """
     limits = _others(deployment.limits)
     requests = _others(deployment.requests)
@@ -46,7 +46,7 @@ def pod_resources(
 
 
 def gpu_slots(each: Resources, options: KubernetesOptions) -> int:
-    """How many of the GPU shares that nodes have an instance gets: never less than it asks for."""
+    """Return the number of GPU shares of an instance, rounded up to those that nodes offer."""
     if not each.gpus:
         return 0
     if each.gpus > 1:
@@ -55,7 +55,7 @@ def gpu_slots(each: Resources, options: KubernetesOptions) -> int:
 
 
 def gpu_remark(each: Resources, options: KubernetesOptions) -> str:
-    """How a share of a GPU was rounded to those that nodes have; empty if it was not."""
+    """Describe how a GPU share was rounded up to those that nodes offer; empty if it was not."""
     slots = gpu_slots(each, options)
     given = 100 * slots / options.gpu_slots
     if not slots or given <= each.gpus * each.gpu_percent:
@@ -65,7 +65,7 @@ def gpu_remark(each: Resources, options: KubernetesOptions) -> str:
 
 
 def node_selector(constraints: Iterable[str], problems: Problems) -> dict[str, str]:
-    """The labels of nodes that ``KEY=VALUE`` and ``KEY==VALUE`` ask for; ill-formed ones noted."""
+    """Return the node labels of ``KEY=VALUE`` and ``KEY==VALUE`` constraints; report bad ones."""
     selector = {}
     for constraint in constraints:
         if constraint == _PINNED:

@@ -1,6 +1,6 @@
-"""What the provider asks of the API server, as the rules of RBAC that have to allow it.
+"""RBAC rules that allow the provider's requests to the API server.
 
-The chart's Roles are these and no more; its test compares them.
+The chart's Roles contain exactly these rules; the chart's test compares them.
 """
 
 from __future__ import annotations

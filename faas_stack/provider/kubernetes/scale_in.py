@@ -1,8 +1,9 @@
-"""Which pods are to go when there are to be fewer: those with the fewest calls. Pure.
+"""Choice of the pods to remove when scaling in: those with the fewest calls. Pure.
 
-Kubernetes removes pods with the lowest deletion cost first, and every cost is a request to the API
-server. So none is written where the choice makes no difference, and otherwise of the two ways to
-say it the one with fewer: those that go are lowered, or those that stay are raised.
+Kubernetes removes the pods with the lowest deletion cost first, and setting a cost takes a request
+to the API server. So no costs are written if the choice makes no difference. Otherwise, either the
+costs of the pods to remove are lowered or those of the remaining ones are raised, whichever takes
+fewer requests.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class Candidate(NamedTuple):
     """A ready pod.
 
     Attributes:
-        name: of the pod.
-        calls: how many it has to answer.
-        cost: its deletion cost as it is now; empty: none.
+        name: Name of the pod.
+        calls: Number of its in-flight calls.
+        cost: Its present deletion cost; empty if it has none.
     """
 
     name: str
@@ -32,11 +33,11 @@ class Candidate(NamedTuple):
 
 
 def deletion_costs(pods: Iterable[Candidate], left: int) -> dict[str, str]:
-    """The costs to write, by pod, so that the busiest stay; empty: the cost is to be removed.
+    """Return the costs to write, by pod, so that the busiest stay; empty to remove a cost.
 
     Args:
-        pods: all that are ready.
-        left: how many of them are to stay.
+        pods: All ready pods.
+        left: Number of pods that are to stay.
     """
     ranked = sorted(pods, key=lambda pod: -pod.calls)
     stay, go = ranked[:left], ranked[left:]

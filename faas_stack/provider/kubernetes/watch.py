@@ -1,8 +1,8 @@
-"""Following a collection of objects: listed once, and from then on every change.
+"""Watch over a collection of objects: listed once, then followed change by change.
 
-A watch continues from the last version that was seen. It may end at any event, with status 200 and
-without an error: that means nothing. Where the API server has forgotten that version (410), or a
-watch says so in an event, the collection is listed again. What is in it stays known meanwhile.
+A watch continues from the last version seen. It may end after any event, with status 200 and
+without an error, which has no significance. If the API server has forgotten that version (status
+410 or an event that says so), the collection is listed again. Until then its known content is kept.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S, _HEALTHY_S = 0.05, 10.0, 5.0
 
 
 class Watch(Generic[T]):
-    """Follows one collection, until its task is cancelled.
+    """Follows one collection until its task is cancelled.
 
     Args:
-        api: where it is.
-        path: of the collection.
-        selector: by labels; empty: all.
-        read: what is kept of an object; None of one that is not ours.
+        api: API server that has the collection.
+        path: Path of the collection.
+        selector: Label selector; empty for all objects.
+        read: Converts an object to what is kept of it; None for objects that are not ours.
 
     Attributes:
-        listings: how often the whole collection was read.
-        ends: how often a watch has ended and was begun again.
-        failed: why it is not followed now; or empty.
+        listings: Number of times that the whole collection was read.
+        ends: Number of times that a watch ended and was restarted.
+        failed: Why changes are currently not received; empty if they are.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Watch(Generic[T]):
         self.failed = ""
 
     async def first(self) -> list[T]:
-        """All there is now; `follow` continues from here.
+        """Return all current objects; `follow` continues from here.
 
         Raises:
-            CarpoolError: the API server refuses, or cannot be reached.
+            CarpoolError: The API server refuses the request or cannot be reached.
         """
         found, self._version = await self._api.list(self._path, self._selector, self._known)
         self.listings += 1
@@ -76,12 +76,12 @@ class Watch(Generic[T]):
         changed: Callable[[T], object],
         gone: Callable[[T], object],
     ) -> None:
-        """Tell of every change, forever, whatever goes wrong.
+        """Report all changes until cancelled, retrying after any error.
 
         Args:
-            listed: told all there is, when changes may have been missed.
-            changed: told of an object that is new or another.
-            gone: told of an object that is no more.
+            listed: Called with all objects when changes may have been missed.
+            changed: Called with an object that is new or has changed.
+            gone: Called with an object that was deleted.
         """
         loop, backoff = (
             asyncio.get_running_loop(),
@@ -117,7 +117,7 @@ class Watch(Generic[T]):
         self.failed = ""
 
     def _known(self, stored: dict[str, Any]) -> T | None:
-        """What is kept of an object; one that cannot be read is no fault of the others."""
+        """Return what is kept of an object; None, with a warning, if it cannot be read."""
         try:
             return self._read(stored)
         except Exception as error:  # noqa: BLE001 - of whatever form it is
@@ -126,10 +126,10 @@ class Watch(Generic[T]):
             return None
 
     async def _events(self, changed: Callable[[T], object], gone: Callable[[T], object]) -> None:
-        """Tell of changes until the watch ends.
+        """Report changes until the watch ends.
 
         Raises:
-            Expired: the whole collection has to be read again.
+            Expired: The whole collection has to be listed again.
         """
         params = {
             "watch": "1",

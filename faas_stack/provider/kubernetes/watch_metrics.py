@@ -1,4 +1,4 @@
-"""How the provider follows the cluster, as metrics."""
+"""Metrics of the watches with which the provider follows the cluster."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["WatchMetrics"]
 
 
 class WatchMetrics(Collector):
-    """Reads the watches when it is scraped."""
+    """Collector that reads the watches when it is scraped."""
 
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
 
     def collect(self) -> Iterator[Metric]:
-        """The counters, by namespace and resource."""
+        """Yield the metrics, by namespace and resource."""
         labels = ("namespace", "resource")
         ends = CounterMetricFamily("provider_watch_ends", "Watches that ended.", labels=labels)
         listings = CounterMetricFamily(
@@ -42,5 +42,5 @@ class WatchMetrics(Collector):
         yield from (ends, listings, failing)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: it depends on the namespaces."""
+        """Return nothing, as the metrics depend on the namespaces."""
         return ()

@@ -1,1 +1,1 @@
-"""Instances on this machine: processes, or containers of a Docker Engine."""
+"""Instances on this machine, as processes or as containers of a Docker Engine."""

@@ -1,4 +1,4 @@
-"""The namespaces of functions on one machine: one is there as long as a function is in it."""
+"""Namespaces of functions on one machine; each exists as long as it has functions."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ __all__ = ["ImpliedNamespaces"]
 
 
 class ImpliedNamespaces:
-    """Those that there are.
+    """The existing namespaces.
 
     Args:
-        names: of them, now.
+        names: Returns their current names.
     """
 
     def __init__(self, names: Callable[[], Collection[str]]) -> None:
         self._names = names
 
     async def get(self, name: str) -> FunctionNamespace:
-        """One by its name."""
+        """Return the namespace with the given name."""
         if name in self._names():
             return FunctionNamespace(name)
         message = f"no namespace {name!r}"
         raise NotFound(message)
 
     async def create(self, namespace: FunctionNamespace) -> None:
-        """Refuse it."""
+        """Refuse to create a namespace."""
         raise _unsupported(namespace.name)
 
     async def update(self, namespace: FunctionNamespace) -> None:
-        """Refuse it."""
+        """Refuse to update a namespace."""
         raise _unsupported(namespace.name)
 
     async def remove(self, name: str) -> None:
-        """Refuse it."""
+        """Refuse to remove a namespace."""
         raise _unsupported(name)
 
 

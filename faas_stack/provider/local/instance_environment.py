@@ -1,4 +1,4 @@
-"""The environment of an instance that runs as a process: an image's and a container's, together."""
+"""Environment of an instance that runs as a process: that of an image plus that of a container."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _CHECKOUT = "" if _ROOT in (sysconfig.get_path("purelib"), sysconfig.get_path("p
 def of(
     deployment: Deployment, context: BuildContext, scratch: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of an instance.
+    """Return the environment of an instance.
 
     Args:
-        deployment: what it is an instance of.
-        context: the image, assembled.
-        scratch: its own folder, where it listens.
-        more: further variables, which go before the deployment's own.
+        deployment: Deployment of the instance.
+        context: The assembled image.
+        scratch: The instance's own folder, which contains its socket.
+        more: Further variables, which take precedence over the deployment's own.
     """
     env = {key: os.environ[key] for key in _INHERITED if key in os.environ}
     env["PATH"] = search_path()
@@ -62,5 +62,5 @@ def of(
 
 
 def search_path() -> str:
-    """The search path of instances: this interpreter is the ``python`` of their commands."""
+    """Return the search path of instances, on which ``python`` is this interpreter."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

@@ -1,7 +1,7 @@
-"""What functions there should be, written down: one file each, replaced as a whole.
+"""Journal of the deployed functions: one file each, always replaced as a whole.
 
-A provider whose instances outlive it starts from here. The files are readable by the provider
-alone, because environments hold what people should have put into secrets.
+A provider whose instances outlive it starts from the journal. Only the provider can read the files,
+because environments may contain what should have been in secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Entry", "Journal"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A function there should be."""
+    """A deployed function."""
 
     deployment: Deployment
     replicas: int
@@ -32,16 +32,16 @@ class Entry:
 
 
 class Journal:
-    """The entries below one folder, which is made with the first."""
+    """Entries in a folder, which is created with the first one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, entry: Entry) -> None:
-        """Write an entry down, in place of an earlier one of the same function.
+        """Write an entry, replacing an earlier one of the same function.
 
         Raises:
-            NoSpace: it cannot be written; the earlier one stays.
+            NoSpace: The entry cannot be written; the earlier one stays.
         """
         deployment = entry.deployment
         path = self._path(deployment.service, deployment.namespace)
@@ -63,10 +63,10 @@ class Journal:
             path.unlink()
 
     def entries(self) -> Iterator[Entry]:
-        """All entries.
+        """Yield all entries.
 
         Raises:
-            ConfigError: a file cannot be read; its function's instances are not touched.
+            ConfigError: A file cannot be read; the instances of its function are left alone.
         """
         for path in sorted(self._folder.glob("*.json")):
             yield _read(path)

@@ -1,4 +1,4 @@
-"""A function whose instances are this machine's."""
+"""A function whose instances run on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LocalFunction"]
 
 
 class LocalFunction(Function):
-    """One deployed function, with the replicas that run it."""
+    """A deployed function, with the replicas that run it."""
 
     def __init__(self, entry: Entry, replica_set: ReplicaSet) -> None:
         super().__init__(entry.deployment, entry.replicas, entry.created)
@@ -26,17 +26,17 @@ class LocalFunction(Function):
 
     @property
     def running(self) -> list[Replica]:
-        """Its replicas."""
+        """The function's replicas."""
         return self.replica_set.replicas
 
     @property
     def remarks(self) -> Mapping[str, Any]:
-        """What holds its replicas to their limits."""
+        """How the replicas are held to their limits, as ``partition``; empty if they are not."""
         confined = self.replica_set.confined
         return {"partition": confined} if confined else {}
 
     def update(self, deployment: Deployment, as_run: Deployment, replicas: int) -> None:
-        """Become another deployment, which the scaler's additions make ``as_run``."""
+        """Change to another deployment, which is ``as_run`` with the scaler's additions."""
         self.become(deployment)
         self.replicas = replicas
         self.replica_set.update(as_run, replicas)

@@ -1,4 +1,4 @@
-"""What the machine has for functions and what they were promised, as metrics."""
+"""Metrics of the machine's capacity for functions and of what is reserved for them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["MachineMetrics"]
 
 
 class MachineMetrics(Collector):
-    """Reads the ledger and the GPUs when it is scraped; nothing where nothing is counted."""
+    """Collector that reads the ledger and the GPUs when scraped; omits unlimited resources."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges."""
+        """Yield the gauges."""
         there, promised = self._backend.ledger.capacity, self._backend.ledger.promised()
         for name, unit, has, given in (
             ("cores", "Cores", there.cpu, promised.cpu),
@@ -43,5 +43,5 @@ class MachineMetrics(Collector):
         yield busy
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: what there is depends on the machine."""
+        """Return nothing, as the metrics depend on the machine."""
         return ()

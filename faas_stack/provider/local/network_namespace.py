@@ -1,11 +1,11 @@
 """A network namespace per instance, so that several of-watchdogs can run on one machine.
 
-of-watchdog binds its metrics to port 8081, which nothing can change, so two of them cannot share a
-network. Run as a program (``network_namespace.py COMMAND...``) this moves into a new network
-namespace (as an ordinary user: through a new user namespace that maps the user to itself), brings
-the loopback interface up and becomes COMMAND. Unix sockets reach through, which is how the provider
-talks to the instance; nothing else does, so a function in its own namespace has no outside
-network. Standard library only, and no import of ours: it starts before every instance.
+of-watchdog binds its metrics to port 8081, which cannot be configured, so two of them cannot share
+a network. Run as a program (``network_namespace.py COMMAND...``), this module moves to a new
+network namespace (as an ordinary user: through a new user namespace that maps the user to itself),
+brings the loopback interface up and becomes COMMAND. The provider talks to the instance through a
+Unix socket, which works across namespaces; nothing else does, so the function has no outside
+network. Uses the standard library only and none of our modules, as it starts before every instance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IFF_UP = 1
 
 
 def command(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """What to start so that ``argv`` runs in a network namespace of its own."""
+    """Return the command that runs ``argv`` in its own network namespace."""
     return (sys.executable, "-I", "-S", os.path.realpath(__file__), *argv)
 
 

@@ -1,8 +1,8 @@
-"""The functions there should be: desired state, and the replica set that realises each.
+"""Deployed functions: the desired state, and the replica set that realises each.
 
-The one place that changes what is deployed; the REST API and ``carpool up`` both come through
-here. What there should be is promised by the backend's ledger, which refuses what the machine has
-not, and written down where a journal is given, before anything is done about it. Knows no HTTP.
+This is the only place that changes what is deployed; the REST API and ``carpool up`` both use it.
+Before a change is made, its resources are reserved in the backend's ledger, which refuses what the
+machine does not have, and it is written to the journal, if there is one. Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -48,18 +48,19 @@ log = logging.getLogger(__name__)
 
 
 class LocalOrchestrator:
-    """All functions of a provider whose instances are this machine's.
+    """All functions of a provider whose instances run on this machine.
 
     Args:
-        backend: what runs them.
-        store: their secrets.
-        grace_s: how long a replica that is taken away may continue with its requests.
-        patience_s: how long a request waits for a replica to become ready.
-        journal: where to write down what there should be, if instances outlive the provider.
+        backend: Backend that runs them.
+        store: Their secrets.
+        grace_s: Time that a removed replica may take to finish its requests.
+        patience_s: Time that a request waits for a replica to become ready.
+        journal: Journal of the deployed functions, if instances outlive the provider.
 
     Attributes:
-        scaler: what decides how many instances functions with a scaling policy have; None: nobody.
-        rollout: brings new revisions about, and takes those back that do not become ready.
+        scaler: The scaler that sets the number of instances of functions with a scaling policy;
+            None if there is no scaler.
+        rollout: Rolls out new revisions, and rolls back those that do not become ready.
     """
 
     default_namespace = DEFAULT_NAMESPACE
@@ -87,10 +88,10 @@ class LocalOrchestrator:
         self._leaving = TaskSet()
 
     def find(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> LocalFunction:
-        """The function of that name.
+        """Return the function with the given name.
 
         Raises:
-            NotFound: there is none.
+            NotFound: There is no such function.
         """
         if function := self.get(name, namespace):
             return function
@@ -99,20 +100,20 @@ class LocalOrchestrator:
         raise NotFound(f"{message}; {hint}" if hint else message)
 
     def get(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> LocalFunction | None:
-        """The function of that name, if there is one."""
+        """Return the function with the given name; None if there is none."""
         return self._functions.get((name, namespace))
 
     def all(self, namespace: str | None = None) -> list[LocalFunction]:
-        """The functions of a namespace, or all; in order of name."""
+        """Return the functions of a namespace, or of all namespaces, sorted by name."""
         by_name = sorted(self._functions.items())
         return [f for (_, ns), f in by_name if namespace is None or ns == namespace]
 
     def namespaces(self) -> list[str]:
-        """The default namespace and every other that holds a function."""
+        """Return the default namespace and all others that have a function."""
         return sorted({DEFAULT_NAMESPACE} | {namespace for _, namespace in self._functions})
 
     def about(self) -> dict[str, Any]:
-        """The backend, what the machine has for functions and where the scaler is."""
+        """Return the backend, the machine's capacity for functions and the scaler's address."""
         machine = self.backend.ledger.capacity.to_dict()
         more = {"machine": machine, "scaler": self.scaler.address if self.scaler else ""}
         known = {key: value for key, value in more.items() if value}
@@ -122,7 +123,7 @@ class LocalOrchestrator:
         """Add the functions of the journal, as they were when the last provider ended.
 
         Raises:
-            ConfigError: the journal cannot be read.
+            ConfigError: The journal cannot be read.
         """
         for entry in list(self._journal.entries()) if self._journal else ():
             try:
@@ -137,9 +138,9 @@ class LocalOrchestrator:
         """Add a function.
 
         Raises:
-            Conflict: there is one of that name.
-            NoCapacity: others were promised what it needs.
-            CarpoolError: it cannot run here.
+            Conflict: A function with that name exists.
+            NoCapacity: The resources it needs are reserved for other functions.
+            CarpoolError: The function cannot run here.
         """
         self._refuse_second(deployment)
         entry = Entry(deployment, self._initial_replicas(deployment), datetime.now(UTC))
@@ -154,20 +155,24 @@ class LocalOrchestrator:
         return self._add(entry)
 
     async def update(self, deployment: Deployment) -> None:
-        """Replace a function, without a gap in service.
+        """Replace a function without interrupting service.
 
         Raises:
-            NotFound: there is none of that name.
-            NoCapacity: the new one needs what others were promised; the old one stays.
-            CarpoolError: the new one cannot run here; the old one stays.
+            NotFound: There is no function with that name.
+            NoCapacity: The resources it needs are reserved for others; the old function stays.
+            CarpoolError: The new function cannot run here; the old one stays.
         """
         await self.replace(deployment)
 
     async def replace(self, deployment: Deployment) -> Callable[[], None]:
-        """As `update`.
+        """Replace a function as `update` does, and return a function that rolls it back.
+
+        Args:
+            deployment: The new deployment.
+            least: Minimum number of replicas; None for its initial number.
 
         Returns:
-            What takes that back, unless something else was deployed since.
+            A function that rolls back the change, unless another deployment has followed.
         """
         self.find(deployment.service, deployment.namespace)
         await self.backend.check(self._as_run(deployment))
@@ -198,22 +203,22 @@ class LocalOrchestrator:
         return functools.partial(self._take_back, function, deployment, before, revision)
 
     async def reload(self, name: str, namespace: str, ready_s: float) -> Reloaded:
-        """Replace a function's instances by ones that load its model anew, without a gap.
+        """Replace a function's instances, so that its model is loaded again, without interruption.
 
         Raises:
-            NotFound: there is no such function.
-            CarpoolError: as `Rollout.roll_out`.
+            NotFound: There is no such function.
+            CarpoolError: As for `Rollout.roll_out`.
         """
         return await self.rollout.reload(name, namespace, ready_s)
 
     async def scale(self, name: str, namespace: str, replicas: int) -> None:
-        """Set how many replicas a function has.
+        """Set the number of replicas of a function.
 
         Raises:
-            NotFound: there is no such function.
-            BadRequest: not a number of replicas.
-            ConfigError: the machine can never have so many.
-            NoCapacity: others were promised what so many need; nothing is changed.
+            NotFound: There is no such function.
+            BadRequest: Not a valid number of replicas.
+            ConfigError: The machine is too small for that number.
+            NoCapacity: The resources needed are reserved for other functions; nothing is changed.
         """
         if replicas < 0:
             message = f"replicas = {replicas}: expected a whole number of at least 0"
@@ -224,10 +229,10 @@ class LocalOrchestrator:
         function.replica_set.scale(replicas)
 
     async def remove(self, name: str, namespace: str) -> None:
-        """Take a function away; its replicas answer what they have.
+        """Remove a function; its replicas finish their in-flight requests.
 
         Raises:
-            NotFound: there is no such function.
+            NotFound: There is no such function.
         """
         function = self.find(name, namespace)
         if self._journal:
@@ -239,20 +244,20 @@ class LocalOrchestrator:
         self._leaving.start(function.replica_set.remove())
 
     def choose(self, function: LocalFunction) -> Replica | None:
-        """A ready replica, if the function is there and has one; it is not acquired."""
+        """Return a ready replica without acquiring it; None if there is none."""
         deployment = function.deployment
         if self.get(deployment.service, deployment.namespace) is not function:
             return None
         return function.replica_set.choose() if function.replicas else None
 
     async def acquire(self, function: LocalFunction) -> Replica:
-        """A replica for one request, started first if the function is scaled to zero.
+        """Acquire a replica for one request, starting one if the function is scaled to zero.
 
         The caller must ``release`` it.
 
         Raises:
-            Overloaded: there is none, for lack of capacity, or none became ready in time.
-            NotFound: the function was removed meanwhile.
+            Overloaded: There is no capacity for a replica, or none became ready in time.
+            NotFound: The function was removed in the meantime.
         """
         service, namespace = function.deployment.service, function.deployment.namespace
         if self.get(service, namespace) is not function:
@@ -269,7 +274,10 @@ class LocalOrchestrator:
         return await function.replica_set.acquire(self._patience_s)
 
     async def lines(self, function: LocalFunction, query: LogQuery) -> AsyncIterator[list[LogLine]]:
-        """The kept lines, then each as it is printed, until the function is removed."""
+        """Yield the kept log lines; if the query follows, also new ones.
+
+        Following ends when the function is removed.
+        """
         ring = function.replica_set.log
         position = ring.next
         yield query.choose(ring.since(0))
@@ -280,7 +288,7 @@ class LocalOrchestrator:
             yield lines
 
     async def close(self) -> None:
-        """Drain every function and wait until its replicas are gone, unless they are to last."""
+        """Drain all functions and wait for their replicas to end; lasting ones are released."""
         if self.backend.lasting:
             for function in self._functions.values():
                 function.replica_set.leave()
@@ -307,7 +315,7 @@ class LocalOrchestrator:
             raise Conflict(message)
 
     def _keep(self, entry: Entry) -> None:
-        """Promise what it needs, and write it down; neither, if one cannot be."""
+        """Reserve an entry's resources and write it to the journal; do neither if one fails."""
         before = self._promise(entry)
         if self._journal:
             try:
@@ -341,6 +349,6 @@ class LocalOrchestrator:
 
 
 def _owner(deployment: Deployment) -> str:
-    """What the ledger calls a function."""
+    """Return the name of a function in the ledger."""
     default = deployment.namespace == DEFAULT_NAMESPACE
     return deployment.service if default else f"{deployment.service}.{deployment.namespace}"

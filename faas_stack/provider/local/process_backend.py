@@ -1,13 +1,13 @@
 """The process backend: every instance is a sidecar process of its own, on a Unix socket.
 
-Theory of operation: an image is a folder that was assembled for it; an instance runs the entry
+Theory of operation: an image is a folder that was assembled for it. An instance runs the entry
 command there, with its socket and temporary folder in the provider's private run folder, and is
 kept running (see `supervised_instance`). A keeper process ends everything if the provider itself
 disappears (see `leftovers`).
 
-Limits of cores and memory hold as far as the machine lets us (see `faas_stack.partition`).
-Constraints other than pinned cores, and a read-only root, are what containers are for: they are
-accepted and have no effect here.
+Limits on cores and memory are enforced where the machine allows it (see `faas_stack.partition`).
+Constraints other than pinned cores, and a read-only root, require containers: they are accepted and
+have no effect here.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 
 
 class ProcessBackend:
-    """Runs deployments as processes on this machine. `open` it first.
+    """Runs deployments as processes on this machine; call `open` first.
 
     Args:
-        images: what was assembled, by image name; looked up when a deployment names an image.
-        secrets: where the secrets of functions are.
-        command: the entry command of an instance.
-        grace_s: how long an instance may take to end.
-        watchdog: whether of-watchdog is to be used where it is installed.
-        capacity: what there is for functions; None: all that this process may use; without bounds
-            no instance is held to its limits, and nothing is counted.
+        images: Assembled images by name; looked up when a deployment names an image.
+        secrets: The functions' secrets.
+        command: Entry command of an instance.
+        grace_s: Time that an instance may take to end.
+        watchdog: Whether to use of-watchdog where it is installed.
+        capacity: Resources for functions; None for all that this process may use. If it is
+            unlimited, no instance is held to its limits, and nothing is counted.
     """
 
     name = "process"
@@ -92,7 +92,7 @@ class ProcessBackend:
         self.notes: list[str] = []
 
     async def open(self) -> None:
-        """Make the run folder, start the keeper, find out how of-watchdog can be used."""
+        """Create the run folder, start the keeper and determine how of-watchdog can be used."""
         self.run_dir = _private_folder()
         if self._capacity != Capacity() and sys.platform == "linux":
             self._partitions = await asyncio.to_thread(self._make_partitions)
@@ -110,24 +110,24 @@ class ProcessBackend:
 
     @property
     def ledger(self) -> Allocation:
-        """Which instance has what of the machine."""
+        """Resources of the machine, by the instances that hold them."""
         return self._partitions.ledger
 
     def size(self, deployment: Deployment) -> Resources:
-        """What one instance of ``deployment`` needs."""
+        """Return the resources that one instance of ``deployment`` needs."""
         return Resources.of(deployment, pin_whole=True)
 
     def folders(self) -> set[Path]:
-        """Those that its instances were started in, and are started in again."""
+        """Return the folders in which the instances were started and will be restarted."""
         return set(self._instances.values())
 
     def busy_gpus(self) -> Mapping[str, float]:
-        """Share of the last moments in which each GPU had work."""
+        """Return the share of recent time in which each GPU was busy."""
         gpus = self._partitions.gpus
         return gpus.busy() if gpus else {}
 
     async def check(self, deployment: Deployment) -> None:
-        """Whether the image is known, has a command, its secrets exist, and it is not too large."""
+        """Check the image, its command, the secrets and the size of a deployment."""
         problems = Problems()
         size = problems.attempt(lambda: self.size(deployment)) or Resources()
         gpus = self._partitions.gpus
@@ -155,7 +155,7 @@ class ProcessBackend:
             log.warning("%s: %s", deployment.service, weak)
 
     def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
-        """Begin to run one instance of a deployment that passed `check`."""
+        """Start an instance of a deployment that passed `check`."""
         number = next(self._numbers)
         scratch = self.run_dir / str(number)
         context = self._images[deployment.image]
@@ -172,13 +172,13 @@ class ProcessBackend:
         return instance
 
     async def stop(self, instance: Instance) -> None:
-        """End ``instance`` cleanly, within the grace period."""
+        """Stop ``instance``, killing it after the grace period."""
         assert isinstance(instance, SupervisedInstance)  # noqa: S101 - it came from start()
         await instance.stop(self._grace_s)
         self._instances.pop(instance, None)
 
     async def close(self) -> None:
-        """Kill what still runs, and let the keeper remove the run folder."""
+        """Kill all instances that still run, and let the keeper remove the run folder."""
         for instance in self._instances:
             await instance.kill()
         if self._partitions.gpus:
@@ -194,7 +194,7 @@ class ProcessBackend:
         return Partitions.open(self.run_dir.name, capacity, gpus)
 
     async def _isolate(self) -> None:
-        """Instances get their own network where that is possible, else no watchdog."""
+        """Give instances their own network if possible; otherwise disable of-watchdog."""
         isolated = network_namespace.command((sys.executable, "-I", "-S", "-c", ""))
         probe = await asyncio.create_subprocess_exec(
             *isolated, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
@@ -212,7 +212,7 @@ class ProcessBackend:
         self.notes.append(f"of-watchdog is not used: no network namespace is available ({why})")
 
     def _prepare(self, deployment: Deployment, scratch: Path) -> None:
-        """Make an instance's folder, with its secrets in it, unless that is done."""
+        """Create an instance's folder with its secrets, unless it exists."""
         folder = scratch / instance_environment.SECRETS
         for each in (scratch, folder):
             each.mkdir(mode=0o700, exist_ok=True)
@@ -224,7 +224,7 @@ class ProcessBackend:
 
 
 def _private_folder() -> Path:
-    """A folder only we can enter, with a path short enough for the sockets in it."""
+    """Create a folder that only we can enter, with a path short enough for sockets in it."""
     folder = Path(tempfile.mkdtemp(prefix="carpool-"))
     if len(str(folder)) + len(_LONGEST_NAME) <= _LONGEST_SOCKET_PATH:
         return folder

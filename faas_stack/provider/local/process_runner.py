@@ -1,7 +1,7 @@
-"""An instance as a process of this machine: started, its output logged, ended with all it started.
+"""An instance as a process of this machine: started, logged, and ended with its descendants.
 
-Knows nothing of functions. What belongs to it is found by its TMPDIR (see `leftovers`), and what it
-may use of the machine is its partition's.
+Knows nothing of functions. Processes that belong to the instance are found by its TMPDIR (see
+`leftovers`); its partition limits what it may use of the machine.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["Launch", "ProcessRunner"]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to start.
+    """A command to start, with its environment and folders.
 
     Attributes:
-        scratch: a private folder; the process listens on the socket ``s`` in it, and TMPDIR in
+        scratch: A private folder; the process listens on the socket ``s`` in it, and TMPDIR in
             ``env`` is this folder.
-        prepare: makes that folder ready before each start, or raises `OSError`.
+        prepare: Prepares that folder before each start, or raises `OSError`.
 
-    The process may say that it is ready on the socket that ``NOTIFY_SOCKET`` in ``env`` names.
+    The process may report its readiness on the socket that ``NOTIFY_SOCKET`` in ``env`` names.
     """
 
     argv: Sequence[str]
@@ -54,7 +54,7 @@ class ProcessRunner:
     """Runs one process at a time, all in one partition.
 
     Attributes:
-        on_ready: called when the process says by itself that it is ready, if it does.
+        on_ready: Called when the process reports its own readiness.
     """
 
     def __init__(self, name: str, launch: Launch, partition: Partition, log: LogRing) -> None:
@@ -69,18 +69,18 @@ class ProcessRunner:
 
     @property
     def pid(self) -> int:
-        """Process id of the entry command; 0 while it does not run."""
+        """Process ID of the entry command; 0 if it does not run."""
         return self._process.pid
 
     @property
     def confined(self) -> str:
-        """What holds it to its limits, in words, and how often it was killed by that."""
+        """How the process is held to its limits, in words, and how often it ran out of memory."""
         killed = self._partition.killed_for_memory
         often = f"; out of memory {killed} time{'s' * (killed > 1)}" if killed else ""
         return f"{self._partition}{often}" if self._limits_logged else ""
 
     async def start(self) -> str:
-        """Start the entry command."""
+        """Start the entry command and return the address of its socket."""
         launch = self._launch
         try:
             launch.prepare()
@@ -98,7 +98,7 @@ class ProcessRunner:
         return f"unix:{launch.scratch}/s"
 
     def _listen(self) -> None:
-        """Hear the process say that it is ready."""
+        """Listen for the process's own report that it is ready."""
         if self._notices is None:
             path, loop = self._launch.env[ready_notice.VARIABLE], asyncio.get_running_loop()
             with contextlib.suppress(OSError):  # it is probed in any case
@@ -108,7 +108,7 @@ class ProcessRunner:
         self.on_ready()
 
     async def ended(self) -> str:
-        """Wait for the end of the entry command and of what it left behind."""
+        """Wait for the entry command and the processes it left to end, and return how it ended."""
         killed_before = self._partition.killed_for_memory
         code = await self._process.ended()
         how = exit_status.in_words(code)
@@ -116,15 +116,15 @@ class ProcessRunner:
         return f"{how}, {OUT_OF_MEMORY}" if code == -signal.SIGKILL and short else how
 
     async def terminate(self) -> None:
-        """SIGTERM to the entry command."""
+        """Send SIGTERM to the entry command."""
         await self._process.terminate()
 
     async def kill(self) -> None:
-        """SIGKILL to everything it started."""
+        """Send SIGKILL to all processes of the instance."""
         await self._process.kill()
 
     async def clear(self) -> None:
-        """Remove the private folder and the partition, and what may still run there."""
+        """Remove the private folder and the partition, and end all processes in them."""
         self._end_rest()
         if self._notices:
             self._notices.close()
@@ -132,7 +132,7 @@ class ProcessRunner:
         shutil.rmtree(self._launch.scratch, ignore_errors=True)
 
     def _enter(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """What to start, in its partition, and what that adds to the environment."""
+        """Enter the partition; return the command to start and the variables to add."""
         partition = self._partition
         try:
             entered = partition.enter(self._launch.argv)

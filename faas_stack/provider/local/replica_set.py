@@ -1,11 +1,12 @@
-"""The replicas of one function: brought from what runs to what is wanted, and chosen from.
+"""The replicas of one function: started and drained to match the desired state, and chosen from.
 
-Theory of operation: `reconcile` compares what is wanted with what runs and starts or drains
-replicas; it is called whenever either changes and never waits. A new revision is rolled out one
-replica above the wanted number at a time, and a replica of the old one is drained only for each new
-one that is ready, so a revision that never becomes ready takes nothing away. Where the machine has
-no capacity for that one more, an old replica goes first, and requests wait for what takes its
-place. A draining replica gets no further request, and is stopped when those it has are answered.
+Theory of operation: `reconcile` compares the desired with the actual state and starts or drains
+replicas; it is called whenever either changes and never waits. A new revision is rolled out with
+one replica above the desired number at a time. One replica of the old revision is drained for each
+new one that is ready, so a revision that never becomes ready does not replace anything. If the
+machine has no capacity for the additional replica, an old one is drained first, and requests wait
+for its replacement. A draining replica gets no further requests, and is stopped when its in-flight
+requests are finished.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _SURGE = 1
 def rollout_step(
     replicas: list[Replica], revision: int, wanted: int, *, full: bool = False
 ) -> tuple[int, list[Replica]]:
-    """How many replicas of ``revision`` to start now, and which ones to drain.
+    """Return the number of replicas of ``revision`` to start now, and the ones to drain.
 
     Args:
-        replicas: all there are.
-        revision: the one that is wanted.
-        wanted: how many.
-        full: whether there is no room for one more than that.
+        replicas: All existing replicas.
+        revision: Desired revision.
+        wanted: Desired number of replicas.
+        full: Whether there is no capacity for an additional replica.
     """
     live = sorted((r for r in replicas if not r.draining), key=lambda r: not r.ready)
     new = [r for r in live if r.revision == revision]
@@ -53,10 +54,10 @@ class ReplicaSet:
     """The replicas of one function.
 
     Attributes:
-        replicas: those that there are, ready or not.
-        revision: which is wanted.
-        wanted: how many replicas of it.
-        log: what they print.
+        replicas: Existing replicas, ready or not.
+        revision: Desired revision.
+        wanted: Desired number of its replicas.
+        log: Log of their output.
     """
 
     def __init__(self, backend: Backend, deployment: Deployment, grace_s: float) -> None:
@@ -75,49 +76,49 @@ class ReplicaSet:
 
     @property
     def available(self) -> int:
-        """Replicas that can be sent requests."""
+        """Number of replicas that accept requests."""
         return sum(r.ready for r in self.replicas)
 
     @property
     def failing(self) -> bool:
-        """Whether nothing is ready and every replica keeps dying before it is."""
+        """Whether every replica repeatedly ends before it is ready."""
         live = [r for r in self.replicas if not r.draining]
         return bool(live) and all(r.instance.failing for r in live)
 
     @property
     def reason(self) -> str:
-        """Why a replica is not ready, of the first one that says so."""
+        """Why a replica is not ready, from the first one that gives a reason; else empty."""
         return next((r.instance.reason for r in self.replicas if r.instance.reason), "")
 
     @property
     def confined(self) -> str:
-        """What holds a replica to its limits, of the first one that says so."""
+        """How a replica is held to its limits, from the first one that says so; else empty."""
         return next((r.instance.confined for r in self.replicas if r.instance.confined), "")
 
     def scale(self, replicas: int) -> None:
-        """Set how many replicas there should be."""
+        """Set the desired number of replicas."""
         self.wanted = replicas
         self.reconcile()
 
     def update(self, deployment: Deployment, replicas: int) -> None:
-        """Replace what the replicas run, without a gap; nothing, if it has the same ``uid``."""
+        """Replace the replicas without interrupting service, unless the ``uid`` is unchanged."""
         if deployment.uid != self._deployment.uid:
             self.revision = next(self._revisions)
         self._deployment = deployment
         self.scale(replicas)
 
     def roll_back(self, deployment: Deployment, revision: int) -> None:
-        """Run an earlier revision again; its replicas that are still there stay."""
+        """Return to an earlier revision; its remaining replicas stay."""
         self._deployment = deployment
         self.revision = revision
         self.reconcile()
 
     async def change(self) -> None:
-        """Wait until anything may have changed."""
+        """Wait until the state may have changed."""
         await self._waiting.change()
 
     def reconcile(self) -> None:
-        """Start and drain what has to be, and wake calls that wait for a ready replica."""
+        """Start and drain replicas as needed, and wake calls that wait for a ready one."""
         full = self._is_full()
         count, drain = rollout_step(self.replicas, self.revision, self.wanted, full=full)
         for replica in drain:
@@ -130,13 +131,13 @@ class ReplicaSet:
         self._waiting.wake()
 
     async def acquire(self, patience_s: float) -> Replica:
-        """The ready replica with the least to do, waiting for one if there is none.
+        """Acquire the ready replica with the fewest in-flight requests, waiting for one if needed.
 
         The caller must ``release`` it.
 
         Raises:
-            Overloaded: none became ready in time, or none is going to.
-            NotFound: the function was removed meanwhile.
+            Overloaded: No replica became ready in time, or none can become ready.
+            NotFound: The function was removed in the meantime.
         """
         replica = await self._waiting.replica(patience_s)
         replica.acquire()
@@ -149,14 +150,14 @@ class ReplicaSet:
         self.log.close()
 
     async def remove(self) -> None:
-        """Drain every replica; returns when the last is gone."""
+        """Drain all replicas and wait until the last has ended."""
         self._waiting.removed = True
         self.scale(0)
         await self._drains.join()
         self.log.close()
 
     def _is_full(self) -> bool:
-        """Whether nothing is free for one more replica, nor held by one beyond those wanted."""
+        """Return whether no capacity is free for another replica or held by a surplus one."""
         ledger = self._backend.ledger
         if ledger.fits(self._backend.size(self._deployment)):
             return False
@@ -164,7 +165,7 @@ class ReplicaSet:
         return sum(ledger.assignment(name) is not None for name in names) <= self.wanted
 
     def choose(self) -> Replica | None:
-        """The ready replica with the least to do, if there is one."""
+        """Return the ready replica with the fewest in-flight requests; None if none is ready."""
         ready = [r for r in self.replicas if r.ready]
         return min(ready, key=lambda r: r.in_flight) if ready else None
 

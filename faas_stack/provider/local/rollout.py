@@ -1,8 +1,8 @@
-"""New revisions of functions that are waited for, and taken back where they do not become ready.
+"""Rollouts of new revisions, which are rolled back if they do not become ready.
 
-A function that is reloaded gets the deployment that it has once more, as an update: new replicas
-read the image's files anew, and old ones go when new ones are ready. The instances of a scaled
-function are functions of their own (``NAME--CLASS``); all of them are reloaded, or none.
+A reload is an update to the present deployment: new replicas read the image's files again, and old
+ones end when the new ones are ready. The instances of a scaled function are functions of their own
+(``NAME--CLASS``); either all of them are reloaded, or none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Rollout", "until_rolled_out"]
 
 
 class Functions(Protocol):
-    """What a rollout needs of an orchestrator; all as there."""
+    """The parts of an orchestrator that a rollout needs; all as defined there."""
 
     scaler: ScalerAccess | None
 
@@ -51,11 +51,11 @@ class Functions(Protocol):
 
 
 class Rollout:
-    """Rolls new revisions out over an orchestrator, one at a time of each image.
+    """Rolls out new revisions through an orchestrator, one at a time per image.
 
     Attributes:
-        rebuild: makes an image of that name anew for what starts within, and has the one before
-            again if that raises; by default images are made elsewhere.
+        rebuild: Context manager that rebuilds the named image for instances started within, and
+            restores the previous image on an exception; by default images are not rebuilt.
     """
 
     def __init__(self, orchestrator: Functions) -> None:
@@ -64,10 +64,10 @@ class Rollout:
         self.rebuild: Rebuild = lambda _: contextlib.nullcontext()
 
     async def reload(self, name: str, namespace: str, ready_s: float) -> Reloaded:
-        """Replace a function's instances by ones of the same deployment.
+        """Replace a function's instances with new ones of the same deployment.
 
         Raises:
-            CarpoolError: as `roll_out`.
+            CarpoolError: As for `roll_out`.
         """
         image = self._orchestrator.find(name, namespace).deployment.image
         async with self._locks[image]:
@@ -79,13 +79,13 @@ class Rollout:
         return Reloaded(sum(function.replicas for function in functions), finished=True)
 
     async def roll_out(self, deployment: Deployment, ready_s: float) -> None:
-        """Replace a function by another deployment, its image made anew.
+        """Replace a function with another deployment, with its image rebuilt.
 
         Raises:
-            FunctionFault: the new one does not become ready; the old one serves on.
-            Conflict: the function was updated by others meanwhile.
-            NotFound: there is none of that name.
-            CarpoolError: the new one cannot run here; the old one stays.
+            FunctionFault: The new function does not become ready; the old one continues to serve.
+            Conflict: The function was updated by another caller in the meantime.
+            NotFound: There is no function with that name.
+            CarpoolError: The new function cannot run here; the old one stays.
         """
         self._orchestrator.find(deployment.service, deployment.namespace)
         async with self._locks[deployment.image]:
@@ -120,11 +120,11 @@ class Rollout:
             raise
 
     def _names(self, name: str, namespace: str) -> list[str]:
-        """Of what runs a function's model now."""
+        """Return the names of the functions that run its model now."""
         return [function.deployment.service for function in self._runners(name, namespace)]
 
     def _runners(self, name: str, namespace: str) -> list[LocalFunction]:
-        """What runs a function's model now."""
+        """Return the functions that currently run a function's model."""
         deployment = self._orchestrator.find(name, namespace).deployment
         there = {each.deployment.service: each for each in self._orchestrator.all(namespace)}
         others = (function.deployment for function in there.values())
@@ -133,11 +133,11 @@ class Rollout:
 
 
 async def until_rolled_out(name: str, replica_set: ReplicaSet, ready_s: float) -> None:
-    """Wait until the wanted revision is ready, and then until all others are gone.
+    """Wait until the desired revision is ready, and then until all others have ended.
 
     Raises:
-        FunctionFault: a replica of it keeps failing, or they are not ready in time.
-        Conflict: another revision is wanted meanwhile.
+        FunctionFault: A replica of it keeps failing, or they are not ready in time.
+        Conflict: Another revision became the desired one.
     """
     revision = replica_set.revision
     try:
@@ -172,7 +172,7 @@ def _refuse_hopeless(name: str, replica_set: ReplicaSet, revision: int) -> None:
 
 
 def _told(how: str, replica_set: ReplicaSet, replicas: Sequence[Replica]) -> str:
-    """What went wrong, in the words of the first of some replicas that is not ready."""
+    """Describe a failure, with the reason and log of the first replica that is not ready."""
     unready = next((each.instance for each in replicas if not each.instance.ready), None)
     if unready is None:
         return how

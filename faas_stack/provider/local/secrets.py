@@ -1,4 +1,4 @@
-"""The functions' secrets as the REST API asks for them, kept as files by a `SecretStore`."""
+"""The functions' secrets as required by the REST API, stored as files by a `SecretStore`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["LocalSecrets"]
 
 
 class LocalSecrets:
-    """Passes everything on to a store, which raises what is wrong."""
+    """Asynchronous interface to a secret store, whose errors it passes on."""
 
     def __init__(self, store: SecretStore) -> None:
         self._store = store
 
     async def names(self, namespace: str) -> list[str]:
-        """The names of a namespace's secrets, in order."""
+        """Return the names of a namespace's secrets, sorted."""
         return self._store.names(namespace)
 
     async def create(self, name: str, namespace: str, value: bytes) -> None:

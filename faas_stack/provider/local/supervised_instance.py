@@ -1,9 +1,9 @@
-"""An instance that is kept running, and asked whether it is ready.
+"""An instance that is kept running and probed for readiness.
 
-Theory of operation: a `Supervisor` starts it again whenever it ends. While it runs, a task asks for
-its readiness, often until it is ready and once a second from then on. Not to answer is not to be
-ready; an instance that has answered and then is silent for too long is ended. What runs (a process,
-a container) is behind `Runner`; nothing here knows of functions.
+Theory of operation: a `Supervisor` starts the instance again whenever it ends. While it runs, a
+task probes its readiness, often until it is ready and once a second from then on. An instance that
+does not respond is not ready; one that has responded before and is silent for too long is killed.
+The process or container is behind `Runner`; nothing here depends on functions.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _CALLS = wire.CALLS_HEADER.encode()
 
 
 class StartFailed(CarpoolError):
-    """A run could not begin; the message says why.
+    """Raised when a run cannot start.
 
     Args:
-        message: why.
-        counts: whether it says something about the instance, rather than about what is to run it.
+        message: The reason.
+        counts: Whether the failure is due to the instance, rather than to what runs it.
     """
 
     def __init__(self, message: str, *, counts: bool = True) -> None:
@@ -49,40 +49,40 @@ class StartFailed(CarpoolError):
 
 
 class Runner(Protocol):
-    """Runs an instance, again and again; one run at a time."""
+    """Runs an instance repeatedly, one run at a time."""
 
     async def start(self) -> str:
-        """Start it; the address where it is going to take requests.
+        """Start a run, and return the address at which it will accept requests.
 
         Raises:
-            StartFailed: it cannot.
+            StartFailed: The run cannot start.
         """
         ...
 
     async def ended(self) -> str:
-        """Wait until it is over and what it printed is in the log; how, as in ``status 3``."""
+        """Wait until the run and its log are complete; return how it ended, as in ``status 3``."""
         ...
 
     @property
     def confined(self) -> str:
-        """What holds it to its limits, in words; empty if there is nothing to say."""
+        """How the instance is held to its limits, in words; empty if there is nothing to say."""
         ...
 
     async def terminate(self) -> None:
-        """Ask it to end; it may finish what it has."""
+        """Ask the instance to end after its in-flight requests."""
         ...
 
     async def kill(self) -> None:
-        """End it now, with everything it started."""
+        """Kill the instance and all its processes."""
         ...
 
     async def clear(self) -> None:
-        """Remove what all runs have left; there will be no more."""
+        """Remove what all runs have left; called after the last one."""
         ...
 
 
 class SupervisedInstance:
-    """One instance that is kept running."""
+    """An instance that is kept running."""
 
     def __init__(
         self, name: str, runner: Runner, log: LogRing, changed: Callable[[], None]
@@ -106,47 +106,47 @@ class SupervisedInstance:
 
     @property
     def failing(self) -> bool:
-        """Whether it, or what it starts, has died several times in a row before it was ready."""
+        """Whether the instance or its handler ended several times in a row before it was ready."""
         return self._failed_starts >= _FAILING_STARTS or self._reports_failing
 
     @property
     def silent(self) -> bool:
-        """Whether it was ready in this run, and says nothing to probes any more.
+        """Whether the instance was ready in this run and no longer responds to probes.
 
-        One that refuses them takes no new requests, and may well answer those it has.
+        An instance that refuses probes accepts no new requests, but may still finish those it has.
         """
         return self._was_ready and self._unanswered >= _SILENT_PROBES
 
     @property
     def confined(self) -> str:
-        """What holds it to its limits, in words."""
+        """How the instance is held to its limits, in words."""
         return self.runner.confined
 
     def suspect(self) -> None:
-        """Not ready until the next probe, which is sent now."""
+        """Mark the instance as not ready until the next probe, which is sent now."""
         self._set_ready(ready=False)
         self._probe_now.set()
 
     def probe_soon(self) -> None:
-        """Probe it now rather than after the pause: it may have become ready."""
+        """Probe the instance now rather than after the pause, as it may have become ready."""
         self._probe_now.set()
 
     async def stop(self, grace_s: float) -> None:
-        """Ask it to end, after ``grace_s`` end it; returns when it is gone."""
+        """Stop the instance, killing it after ``grace_s`` seconds, and wait until it has ended."""
         if await self._supervisor.stop(grace_s):
             self._say(f"still running {grace_s:g} s after SIGTERM: killed")
         await self.runner.clear()
 
     async def kill(self) -> None:
-        """End it now, for good."""
+        """Kill the instance and do not start it again."""
         await self._supervisor.kill()
 
     async def leave(self) -> None:
-        """Stop looking after it, without ending it."""
+        """Stop supervising the instance without ending it."""
         await self._supervisor.leave()
 
     async def _run(self) -> str:
-        """One run, from its start to its end; its outcome."""
+        """Run the instance once, from start to end, and return the outcome."""
         self._was_ready = False
         self._silence = Silence()
         self._unanswered = 0
@@ -173,7 +173,7 @@ class SupervisedInstance:
         self._changed()
 
     async def _probe(self) -> None:
-        """Ask again and again whether it is ready: often until it is, then once a second."""
+        """Probe readiness repeatedly: often until the instance is ready, then once a second."""
         loop, silence = asyncio.get_running_loop(), self._silence
         pool = Pool(self.address, max_connections=2)
         try:
@@ -196,7 +196,7 @@ class SupervisedInstance:
             pool.close()
 
     async def _answers(self, pool: Pool) -> bool | None:
-        """Whether it says that it is ready; None if it says nothing."""
+        """Return whether the instance reports that it is ready; None if it does not respond."""
         try:
             answer = await pool.request("GET", "/_/ready", timeout_s=_PROBE_TIMEOUT_S)
         except (ConnectionFailed, TimeoutError) as error:

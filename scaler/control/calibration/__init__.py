@@ -1,1 +1,1 @@
-"""Latency models, corrected by the execution times that sidecars report."""
+"""Corrects latency models by the execution times that sidecars report."""

@@ -1,12 +1,13 @@
-"""A latency model corrected by measured execution times, and how far off it still is.
+"""A latency model corrected by measured execution times, and its remaining error.
 
-A model is measured elsewhere, or predicted; the batches of a running function tell what they take
-here: on the way between sidecar and handler too, and on a slower machine. Measured seconds are
-taken for ``factor`` times the model's and a base, which are fitted to the latest reports by
-relative least squares, large errors counting less (Huber 1964), and drawn to what was known before.
-Both are bounded: what lies beyond is no correction but another model, and is told as an alarm.
+A model was measured elsewhere, or predicted; the batches of a running function show how long they
+take here, including the way between sidecar and handler, and slower machines. Measured seconds are
+modelled as ``factor`` times the model's plus a base. Both are fitted to the latest reports by
+relative least squares, with less weight for large errors (Huber 1964), and drawn towards the
+previous values. Both are bounded: a larger deviation is no correction but a different model, and
+raises an alarm.
 
-The error that remains is what a plan has to allow for. Nothing here knows policies or sidecars.
+Plans have to allow for the error that remains. Nothing here depends on policies or sidecars.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ _NOTHING = (1.0, 0.0)  # factor and base
 
 @dataclass(frozen=True, slots=True)
 class CorrectedModel:
-    """A model whose batches take ``factor`` times as long, and ``base_s`` more.
+    """A model whose batches take ``factor`` times as long, plus ``base_s``.
 
     Attributes:
-        model: The model.
+        model: The uncorrected model.
         factor: From 1 / `MOST_FACTOR` to `MOST_FACTOR`.
         base_s: From 0 to `MOST_BASE_S`.
     """
@@ -83,7 +84,7 @@ class CorrectedModel:
 
 
 class _Seen(NamedTuple):
-    """Batches of one report: their mean as predicted, and as measured."""
+    """Predicted and measured mean execution time of the batches of one report."""
 
     predicted_s: float
     measured_s: float
@@ -91,11 +92,11 @@ class _Seen(NamedTuple):
 
 
 class Correction:
-    """What is known of one function's execution times beside its model.
+    """Correction of one function's latency model.
 
     Attributes:
         factor, base_s: As in `CorrectedModel`.
-        error: By how much batches may exceed the corrected model; None while that is not known.
+        error: Relative error by which batches may exceed the corrected model; None if unknown.
     """
 
     def __init__(self) -> None:
@@ -117,14 +118,14 @@ class Correction:
         item_count: int,
         exec_s: float,
     ) -> None:
-        """Batches came back.
+        """Record executed batches.
 
         Args:
-            model: What the function is planned with, uncorrected; another one starts again.
+            model: The uncorrected model that the function is planned with; another one starts over.
             size: Cores of the instance, and percent of a GPU.
-            batches: How many.
-            item_count: With how many items together.
-            exec_s: After how long together.
+            batches: Number of batches.
+            item_count: Total number of items.
+            exec_s: Total execution time, in seconds.
         """
         self._begin(model)
         if batches < 1 or not (0 < exec_s < math.inf and item_count >= batches):
@@ -143,7 +144,7 @@ class Correction:
         self._fresh = self._fresh or self.error is None or self._off > 0
 
     def of(self, model: LatencyModel) -> LatencyModel:
-        """The model, corrected; the same object while the correction hardly moves."""
+        """Return the corrected model; the same object while the correction hardly changes."""
         self._begin(model)
         if self._fresh and len(self._seen) >= _LEAST:
             self._fit()
@@ -155,25 +156,25 @@ class Correction:
         return self._model
 
     def news(self) -> str:
-        """What has changed since this was asked last, as a sentence; empty: nothing."""
+        """Return a sentence on what has changed since the last call; empty if nothing has."""
         said, self._news = self._news, ""
         return said
 
     def alarm(self) -> str:
-        """What is to be said of a model whose batches take longer; empty: it is near enough."""
+        """Return the alarm that batches take longer than the model predicts; empty if none."""
         return self._alarm
 
     def to_dict(self) -> list[float]:
-        """State that must survive a restart."""
+        """Return the state that must survive a restart."""
         return [round(self.factor, 3), round(self.base_s, 5)]
 
     def absorb(self, data: Sequence[float]) -> None:
-        """Continue from the result of `to_dict`; what is measured from now on outweighs it."""
+        """Continue from the result of `to_dict`, which later measurements outweigh."""
         factor, base_s = data
         self.factor, self.base_s = self._prior = _bounded(factor, base_s)
 
     def _begin(self, model: LatencyModel) -> None:
-        """What was known of another model says nothing of this one."""
+        """Start over if the model is a different one, as its correction is unrelated."""
         if model is self._plain:
             return
         if self._plain is not None:
@@ -201,7 +202,7 @@ class Correction:
         self._watch()
 
     def _watch(self) -> None:
-        """Begin, renew or end the alarm. Batches quicker than predicted are no reason."""
+        """Raise, renew or clear the alarm. Batches faster than predicted raise none."""
         times = self._times()
         beyond = self.base_s >= MOST_BASE_S or self.factor >= MOST_FACTOR
         if not beyond and times <= (_CALM if self._alarm else _ALARM):
@@ -212,7 +213,7 @@ class Correction:
             self._alarm = f"{self._said(times)}; {more}: measure its latency model again"
 
     def _times(self) -> float:
-        """How many times longer the largest batches take than the model says."""
+        """Return how many times longer than the model's prediction the largest batches take."""
         if not self._seen:
             return self.factor
         predicted_s = max(self._seen).predicted_s
@@ -227,7 +228,7 @@ class Correction:
         return self.factor * predicted_s + self.base_s
 
     def _moved(self, model: LatencyModel) -> bool:
-        """Whether that correction differs from the present one where batches have been seen."""
+        """Return whether the correction now differs from that of ``model`` at observed batches."""
         factor, base_s = 1.0, 0.0
         if isinstance(model, CorrectedModel):
             factor, base_s = model.factor, model.base_s
@@ -239,7 +240,7 @@ class Correction:
 
 
 def _mean_s(model: LatencyModel, item_count: float, cpu: float, gpu: float) -> float | None:
-    """Between the two batch sizes that a mean lies between."""
+    """Interpolate the execution time between the two batch sizes around a mean."""
     low = int(item_count)
     low_s = model.predict(low, cpu, gpu)
     high_s = model.predict(low + 1, cpu, gpu) if item_count > low else low_s
@@ -255,7 +256,7 @@ def _bounded(factor: float, base_s: float) -> tuple[float, float]:
 def _fitted(
     seen: Sequence[_Seen] | deque[_Seen], weights: Sequence[float], prior: tuple[float, float]
 ) -> tuple[float, float]:
-    """Least squares of (factor * predicted + base) / measured - 1; the prior is one report."""
+    """Minimize squared (factor * predicted + base) / measured - 1; the prior counts as a report."""
     total = sum(weights)
     middle_s = sum(w * s.measured_s for w, s in zip(weights, seen, strict=True)) / total
     draw = total / len(weights)
@@ -274,7 +275,7 @@ def _fitted(
 
 
 def _quantile(errors: Sequence[tuple[float, float]]) -> float:
-    """The error that so large a share of batches does not exceed."""
+    """Return the weighted ``_QUANTILE`` quantile of the errors."""
     ordered = sorted(errors)
     left = _QUANTILE * sum(weight for _, weight in ordered)
     for error, weight in ordered:

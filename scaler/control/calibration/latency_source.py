@@ -1,7 +1,7 @@
-"""How long a function's batches take: by the model that is named, or by what was measured.
+"""Chooses the latency model of a function: the configured model, or one learned from its batches.
 
-A model that was named is corrected by measurements; one that was learned from batches corrects
-itself. Variants of a model have execution times of their own, and no correction here.
+A configured model is corrected by measurements; one that was learned from batches corrects itself.
+Variants of a model have execution times of their own, and are not corrected here.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["LatencySource"]
 
 
 class LatencySource:
-    """What is known of one function's execution times.
+    """Execution times of one function.
 
     Args:
-        given: The model that is named; None: there is none.
-        reports: What its sidecars say.
+        given: The configured model; None if there is none.
+        reports: Reports of its sidecars.
 
     Attributes:
-        given: The model that is named.
-        correction: How far off it is.
+        given: The configured model.
+        correction: Correction of the model.
     """
 
     def __init__(self, given: LatencyModel | None, reports: SidecarReports) -> None:
@@ -40,11 +40,11 @@ class LatencySource:
         self._learned = MeasuredModel(1.0)
 
     def sized(self, cpu: float, gpu: float) -> None:
-        """Instances have this size, as far as the function's settings say."""
+        """Set the size of instances according to the function's settings."""
         self._learned = MeasuredModel(cpu, gpu)
 
     def model(self) -> LatencyModel | None:
-        """What plans are made with; None while nothing is known."""
+        """Return the model to plan with; None while execution times are unknown."""
         plain = self._plain()
         if plain is None:
             return None
@@ -52,7 +52,7 @@ class LatencySource:
         return plain if self.given is None or isinstance(plain, VariantSet) else corrected
 
     def compare(self, report: FrontReport, plan: Plan | None) -> None:
-        """Hold measured execution times against the model."""
+        """Compare measured execution times with the model."""
         model = self._plain()
         if model is None or isinstance(model, VariantSet) or plan is None:
             return

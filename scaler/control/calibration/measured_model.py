@@ -1,8 +1,8 @@
-"""A latency model from what the fronts have measured, for a function whose model nobody named.
+"""Builds a latency model from what fronts have measured, for functions without a configured model.
 
-Fronts learn a line of execution times by batch size for each class of instances. Its sizes are
-those of the function's own setting: how times change with cores is not in a line. The model stays
-the same object while the line moves little, because planners remember what they know by it.
+Fronts learn a line of execution times by batch size for each class of instances. Sizes of instance
+are taken from the function's own settings, as a line does not tell how times change with cores. The
+model stays the same object while the line changes little, because planners cache by its identity.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOADED_S = 1.0
 
 
 class MeasuredModel:
-    """The model of one function, as far as it is known.
+    """Latency model of one function, built from measurements.
 
     Args:
         cpu: Cores of an instance.
@@ -42,12 +42,12 @@ class MeasuredModel:
         batches: Mapping[str, int],
         load_s: float,
     ) -> LatencyModel | None:
-        """The model by the class that has executed the most; None while nothing is known.
+        """Return the model of the class that has executed the most batches; None if unknown.
 
         Args:
             lines: Base and per-item seconds by class.
-            batches: How many each class has executed.
-            load_s: How long an instance loads.
+            batches: Number of executed batches by class.
+            load_s: Seconds that an instance takes to load.
         """
         if not lines:
             return None
@@ -60,7 +60,7 @@ class MeasuredModel:
 
 
 def _differ(one: Linear, other: Linear) -> bool:
-    """Whether batches of one or of many take noticeably longer or shorter."""
+    """Return whether execution times at some batch size, or loading times, differ noticeably."""
     for batch in (1, 8, 64):
         was_s, is_s = one.base_s + one.per_item_s * batch, other.base_s + other.per_item_s * batch
         if abs(is_s - was_s) > _MOVED * was_s:

@@ -1,11 +1,11 @@
 """The exact law of batches for all sizes and windows at once, on a grid of times.
 
-What `batch_law` says of one batch size and window, a search has to know of thousands, with the
-execution times of every size of instance. All of them share the matrices of `map_counts`, which
-know neither. So times are rounded to a grid, always to the side on which more requests are late,
-and what the law needs is tabulated: ``[k, T, w]`` holds the mean number of requests in batches of k
-that wait longer than w, for each phase in which the batch began. A size of instance then costs one
-look into the table for each batch size, window and execution time.
+What `batch_law` computes for one batch size and window, a search needs for thousands, with the
+execution times of every instance size. All of them share the matrices of `map_counts`, which depend
+on neither. So times are rounded to a grid, always to the side on which more requests are late, and
+the law's terms are tabulated: ``[k, T, w]`` holds the mean number of requests in batches of k that
+wait longer than w, for each phase in which the batch began. An instance size then costs one table
+lookup for each batch size, window and execution time.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SHORT = 1e-9  # of a step; times that differ by no more are the same
 
 
 class BatchGrid:
-    """Sizes 1 to ``largest`` and windows 0, one step, up to ``steps`` steps.
+    """Law of batches of sizes 1 to ``largest``, with windows of 0 to ``steps`` steps.
 
     Args:
-        process: How requests come.
+        process: Arrival process of requests.
         largest: The largest batch.
         longest_s: The longest window, above 0.
-        steps: How many steps it has.
+        steps: Number of steps of the longest window.
 
     Attributes:
         windows_s: The windows, shape (windows,).
-        mean_size: Requests in a batch, shape (sizes, windows).
+        mean_size: Mean requests per batch, shape (sizes, windows).
     """
 
     def __init__(self, process: Markovian, largest: int, longest_s: float, steps: int) -> None:
@@ -56,10 +56,11 @@ class BatchGrid:
         self._waiting = self._waiting_partial(within), self._waiting_full(within, spent)
 
     def per_batch(self, values: Times) -> Times:
-        """The mean over batches of what a batch of each size has.
+        """Return the mean over batches of a value that depends on their size.
 
         Args:
-            values: For batches of 1, 2 and so on, shape (sizes,); all sizes, or the smaller ones.
+            values: Values for batches of 1, 2 and so on, shape (sizes,); all sizes, or the smaller
+                ones.
 
         Returns:
             Shape (sizes, windows).
@@ -70,11 +71,11 @@ class BatchGrid:
         return self._started(both)
 
     def late(self, objective_s: float, service: Service) -> Times:
-        """The share of requests whose latency is longer than ``objective_s``, or a little more.
+        """Return the share of requests whose latency exceeds ``objective_s``, rounded up.
 
         Args:
             objective_s: Seconds.
-            service: What a batch takes; for all sizes, or the smaller ones.
+            service: Execution times of batches, for all sizes or the smaller ones.
 
         Returns:
             Shape (sizes, windows).
@@ -86,7 +87,7 @@ class BatchGrid:
         return (self._started(both) / self.mean_size[: len(steps)]).clip(0.0, 1.0)
 
     def _looked_up(self, table: Times, steps: Times, service: Service) -> Times:
-        """Shape (sizes, windows, phases)."""
+        """Return the mean of table entries over execution times, shape (sizes, windows, phases)."""
         numbers = np.arange(len(steps))
         found: Times = np.zeros((len(steps), *table.shape[2:]))
         for point, weight in enumerate(service.weights):
@@ -94,7 +95,7 @@ class BatchGrid:
         return found
 
     def _started(self, by_phase: Times) -> Times:
-        """The mean over the phases in which batches begin, shape (sizes, windows)."""
+        """Return the mean over the phases in which batches begin, shape (sizes, windows)."""
         mean: Times = (self._first[: len(by_phase)] * by_phase).sum(axis=-1)
         return mean
 
@@ -109,11 +110,12 @@ class BatchGrid:
         return self._table(spent, ended, 1, number[:, None, None] * self._more)
 
     def _table(self, begun: Times, ended: Times, short: int, everybody: Times) -> Times:
-        """Requests that wait longer, for each number of them, wait, window and first phase.
+        """Return the requests that wait longer, by batch size, wait, window and first phase.
 
         Args:
-            begun: What the batch has done up to the wait, shape (times, levels, phases, phases).
-            ended: What it must do in the wait, shape (times, levels, phases).
+            begun: Arrivals up to the wait before the window ends, shape (times, levels, phases,
+                phases).
+            ended: Arrivals during the wait, shape (times, levels, phases).
             short: How many fewer than k - 1 requests there are in both.
             everybody: All requests, shape (levels, times, phases).
 

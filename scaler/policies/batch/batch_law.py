@@ -1,25 +1,25 @@
-"""Batches that leave full or when a window is over: the exact law, under any Markovian arrivals.
+"""The exact law of batches that leave when full or after a window, under any Markovian arrivals.
 
 Theory of operation
 -------------------
 A batch begins with its first request and leaves when it has ``size`` requests or ``window_s`` after
-the first, whichever is earlier; then an instance takes it at once. Written ``p`` for the phase as a
+the first, whichever is earlier; an instance then takes it at once. With ``p`` for the phase as a
 batch begins, ``P_n(t)`` and ``I_n(t)`` for the matrices of `map_counts`, B and T for size and
-window, 1 for a column of ones:
+window, and 1 for a column of ones:
 
 * P(batch of k) = p P_{k-1}(T) 1 for k < B, the rest is full (BATCH, SC'20, Eq. 6 and 12).
 * The phase as a batch leaves is ``sum_{n<B-1} P_n(T) + I_{B-2}(T) D1``; until the next request it
-  changes by ``(-D0)^-1 D1``. ``p`` is the stationary vector of the product. The paper leaves it
-  open and its code guesses it from how long the phases last.
-* Of a batch that leaves at T with k requests, those wait longer than w that came before T - w; of a
-  full one, those that came more than w before the last. So the mean number of requests in batches
-  of k that wait longer than w is ``sum_j (1+j) p P_j(T-w) P_{k-1-j}(w) 1`` for k < B, and for full
-  ones ``sum_j (1+j) p I_j(T-w) P_{B-2-j}(w) D1 1``. Divided by the mean size it is the share of
-  requests. This stands for Eq. 9 of the paper, which is no distribution where a batch takes less
-  than T longer for one request more.
+  changes by ``(-D0)^-1 D1``. ``p`` is the stationary vector of the product. The paper does not
+  specify it, and its code guesses it from how long the phases last.
+* Of a batch that leaves at T with k requests, those that arrived before T - w wait longer than w;
+  of a full one, those that arrived more than w before the last. So the mean number of requests in
+  batches of k that wait longer than w is ``sum_j (1+j) p P_j(T-w) P_{k-1-j}(w) 1`` for k < B, and
+  for full ones ``sum_j (1+j) p I_j(T-w) P_{B-2-j}(w) D1 1``. Divided by the mean size it is the
+  share of requests. This replaces Eq. 9 of the paper, which is no distribution if a batch takes
+  less than T longer for one request more.
 
-Nothing here knows instances: that one is free at once is the paper's assumption, and `queueing`
-says what it costs where there is no more than a number of them.
+Nothing here depends on instances: that one is always free is the paper's assumption, and `queueing`
+computes the effect of a limited number.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _GEOMETRIC = np.logspace(-6, 0, 401)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """How long batches of each size take.
+    """Execution times of batches by size.
 
     Attributes:
-        seconds: Equally or differently likely times, shape (sizes, points), from size 1 on.
-        weights: How likely each is, shape (points,); they add up to 1.
+        seconds: Possible times, shape (sizes, points), from size 1 on.
+        weights: Probability of each, shape (points,); they add up to 1.
     """
 
     seconds: Times
@@ -63,31 +63,31 @@ class Service:
 
     @classmethod
     def fixed(cls, seconds: Sequence[float] | Times) -> Self:
-        """A batch of k takes ``seconds[k - 1]``, always."""
+        """Return constant execution times: ``seconds[k - 1]`` for a batch of k."""
         return cls(np.asarray(seconds, dtype=float)[:, None], np.ones(1))
 
     def mean_s(self) -> Times:
-        """The mean time by size, shape (sizes,)."""
+        """Return the mean execution time by size, shape (sizes,)."""
         mean: Times = self.seconds @ self.weights
         return mean
 
     def delayed(self, delays_s: Times, weights: Times) -> Service:
-        """With a delay before, independent of it; it takes these times with these weights."""
+        """Return the times with an independent delay added, of these values and weights."""
         seconds = self.seconds[:, :, None] + delays_s
         both = self.weights[:, None] * weights
         return Service(seconds.reshape(len(seconds), -1), both.ravel())
 
 
 class BatchLaw:
-    """Batches of one process, size and window.
+    """The law of batches of one process, size and window.
 
     Args:
-        process: How requests come.
+        process: Arrival process of requests.
         size: Requests in a full batch, at least 1.
-        window_s: How long after its first request a batch leaves at the latest.
+        window_s: Seconds after its first request at which a batch leaves at the latest.
 
     Raises:
-        ConfigError: a size below 1, or a window that is negative or not finite.
+        ConfigError: The size is below 1, or the window is negative or not finite.
 
     Attributes:
         size, window_s: As given.
@@ -106,7 +106,7 @@ class BatchLaw:
 
     @cached_property
     def first_phase(self) -> Times:
-        """The phase as a batch begins, shape (phases,)."""
+        """Probability of each phase as a batch begins, shape (phases,)."""
         levels = max(self.size - 1, 1)
         counted = self._at_end
         within, spent = counted.within[:, :levels], counted.spent[:, :levels]
@@ -115,27 +115,27 @@ class BatchLaw:
 
     @cached_property
     def sizes(self) -> Times:
-        """The share of batches of 1, 2 and so on requests, shape (size,)."""
+        """Share of batches with 1, 2 and so on requests, shape (size,)."""
         partial = self.first_phase @ self._at_end.within[0].sum(axis=-1)[: self.size - 1].T
         return np.append(partial, max(1.0 - float(partial.sum()), 0.0))
 
     @property
     def mean_size(self) -> float:
-        """Requests in a batch."""
+        """Mean number of requests in a batch."""
         return float(self.sizes @ np.arange(1, self.size + 1))
 
     @property
     def mean_wait_s(self) -> float:
-        """Seconds that a request waits for its batch to leave."""
+        """Mean seconds that a request waits for its batch to leave."""
         held = self.first_phase @ self._at_end.spent[0].sum(axis=-1)[: self.size - 1].T
         return float(held @ np.arange(1, self.size)) / self.mean_size
 
     def late(self, times_s: Sequence[float] | Times, service: Service | None = None) -> Times:
-        """The share of requests whose latency is longer than each of these times.
+        """Return the share of requests whose latency exceeds each of these times.
 
         Args:
             times_s: Seconds, shape (times,).
-            service: What a batch takes, for all sizes up to ``size``; None: no time, so that the
+            service: Execution times for all sizes up to ``size``; None for zero, so that the
                 latency is the wait.
 
         Returns:
@@ -158,7 +158,7 @@ class BatchLaw:
         return share.clip(0.0, 1.0)
 
     def quantiles(self, shares: Sequence[float] | Times, service: Service | None = None) -> Times:
-        """The latencies in seconds that these shares of requests do not exceed, shape (shares,)."""
+        """Return the latencies in seconds at these shares of requests, shape (shares,)."""
         service = service or Service.fixed(np.zeros(self.size))
         finite = service.seconds[: self.size][np.isfinite(service.seconds[: self.size])]
         most_s = (float(finite.max(initial=0.0)) + self.window_s) * (1 + _ROUNDING)
@@ -170,12 +170,12 @@ class BatchLaw:
 
     @cached_property
     def _everybody(self) -> Times:
-        """Requests in batches of each size, in the mean of all batches, shape (size,)."""
+        """Mean number of requests per batch that are in batches of each size, shape (size,)."""
         return self.sizes * np.arange(1, self.size + 1)
 
     @cached_property
     def waits_s(self) -> Times:
-        """Times up to the window: dense near 0 too, where full batches come from quick arrivals."""
+        """Times up to the window, also dense near 0, where fast arrivals fill batches."""
         return np.union1d(_EVEN, _GEOMETRIC) * self.window_s
 
     @cached_property
@@ -183,10 +183,10 @@ class BatchLaw:
         return self.waiting(self.first_phase)
 
     def waiting(self, first_phase: Times) -> Times:
-        """How many requests of batches of each size wait longer than each of `waits_s`.
+        """Return how many requests in batches of each size wait longer than each of `waits_s`.
 
         Args:
-            first_phase: How likely a batch begins in each phase; need not add up to 1.
+            first_phase: Probability that a batch begins in each phase; need not add up to 1.
 
         Returns:
             Shape (size, waits).
@@ -205,7 +205,7 @@ class BatchLaw:
 
     @cached_property
     def _around(self) -> tuple[Counted, Times]:
-        """What has come up to each wait before the window is over, and what comes in it."""
+        """Arrivals up to each wait before the end of the window, and during the wait."""
         before = self._counting.at(self.window_s - self.waits_s)
         return before, self._counting.at(self.waits_s).within
 
@@ -213,12 +213,12 @@ class BatchLaw:
 def quantiles(
     late: Callable[[Times], Times], shares: Sequence[float] | Times, longest_s: float
 ) -> Times:
-    """The latencies in seconds that these shares of requests do not exceed, shape (shares,).
+    """Return the latencies in seconds at these shares of requests, shape (shares,).
 
     Args:
-        late: The share of requests whose latency is longer than each of some times.
-        shares: Of requests.
-        longest_s: No latency is longer that is finite; where more than may are, it is ``inf``.
+        late: Returns the share of requests whose latency exceeds each of some times.
+        shares: Shares of requests.
+        longest_s: Longest finite latency; the result is ``inf`` if too many requests exceed it.
     """
     allowed = 1.0 - np.asarray(shares, dtype=float)
     never = late(np.array([longest_s]))[0] > allowed
@@ -233,12 +233,12 @@ def quantiles(
 
 
 def first_phases(counting: Counting, within: Times, spent: Times) -> Times:
-    """The phase as a batch begins, for windows and all sizes.
+    """Return the probability of each phase as a batch begins, for windows and all sizes.
 
     Args:
-        counting: Of the process.
+        counting: Counts of the process.
         within: As in `Counted` at the windows, shape (windows, levels, phases, phases).
-        spent: Likewise.
+        spent: As in `Counted`, of the same shape.
 
     Returns:
         Shape (windows, levels + 1, phases), for sizes from 1 to ``levels`` + 1.

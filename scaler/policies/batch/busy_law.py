@@ -1,19 +1,19 @@
 """Latencies of batches that share a number of instances: the law of `batch_law`, and waiting.
 
-The chain of `start_chain` says what a batch finds as the one before it starts. From there requests
-are counted that wait longer than w, by the size of their batch, much as in `batch_law`. With ``p``
-for the phase as a start leaves nothing over and v until an instance is free, of the next batch wait
-longer than w:
+The chain of `start_chain` gives the state that a batch finds as the previous one starts. From
+there, the requests that wait longer than w are counted by the size of their batch, much as in
+`batch_law`. With ``p`` for the phase as a start leaves nothing over and v for the time until an
+instance is free, the requests of the next batch that wait longer than w are:
 
-* of those that leave as if an instance had been free, what `batch_law` says, less
+* of batches that leave as if an instance had been free, those of `batch_law`, less
   ``sum_i i p E I_i(min(v, T) - w) P_{B-1-i}(w) D1 1`` that are full too early;
 * of those that start full at v ``sum_i min(i, B) p P_i(v - w) P_{>=B-i}(w) 1``;
 * of those that start at v with k < B ``sum_i i p (P_i(v - w) - E P_i(T - w)) P_{k-i}(w) 1``.
 
-Likewise of those that come while requests are left over. A left-over request waits from its age
-on: of M that have come since the start before all are equally likely at any time since, and of
-those left over then the i-th last is taken for gamma distributed with shape i. Execution is added
-afterwards, by size, as in `batch_law`.
+The same holds for requests that arrive while others are left over. The wait of a left-over request
+includes its age: of M that have arrived since the previous start, all are equally likely at any
+time since, and for those left over then, the age of the i-th last is approximated by a gamma
+distribution with shape i. Execution times are added afterwards, by size, as in `batch_law`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class BusyLaw:
     """Latencies on a limited number of instances.
 
     Args:
-        law: How requests are put into batches where instances are free.
-        chain: What batches find, for the same law.
-        service: What a batch takes.
+        law: Law of batches with free instances.
+        chain: Chain of their starts, for the same law.
+        service: Execution times of batches.
     """
 
     def __init__(self, law: BatchLaw, chain: StartChain, service: Service) -> None:
@@ -65,11 +65,11 @@ class BusyLaw:
 
     @property
     def mean_size(self) -> float:
-        """Requests in a batch."""
+        """Mean number of requests in a batch."""
         return float(self._requests.sum())
 
     def late(self, times_s: Sequence[float] | Times) -> Times:
-        """The share of requests whose latency is longer than each of these times."""
+        """Return the share of requests whose latency exceeds each of these times."""
         # Beyond the jump of a table at its end: who waits just the window has waited no longer.
         exact = 2 * _JUMP * (1 + self._law.window_s)
         left = np.asarray(times_s, dtype=float)[:, None, None] - self._seconds + exact
@@ -82,12 +82,12 @@ class BusyLaw:
         return share
 
     def quantiles(self, shares: Sequence[float] | Times) -> Times:
-        """The latencies in seconds that these shares of requests do not exceed, shape (shares,)."""
+        """Return the latencies in seconds at these shares of requests, shape (shares,)."""
         longest_s = float(self._seconds.max() + self._waits_s[-1])
         return quantiles(self.late, shares, longest_s)
 
     def _of_free(self) -> Times:
-        """Those that come where nothing was left over, beside those that find an instance free."""
+        """Count requests after a start that left none over, beyond those with a free instance."""
         chain, size = self._chain, self._law.size
         steps = np.arange(len(chain.within))
         none = np.einsum("ga,gab->gb", chain.free, chain.none_before)
@@ -109,7 +109,7 @@ class BusyLaw:
         return found
 
     def _of_left(self) -> Times:
-        """Those that come after a start that has left some over, into the next batch."""
+        """Count requests that join the next batch after a start that left some over."""
         chain, size = self._chain, self._law.size
         found = np.zeros((size, len(chain.within)))
         after = _behind(chain.busy, chain.within[:, :size])
@@ -131,7 +131,7 @@ class BusyLaw:
         return found
 
     def _filling(self, until: Times, share: Times, rest: int) -> Times:
-        """Those of batches that become full after an instance is free, by the wait."""
+        """Count requests of batches that become full after an instance is free, by the wait."""
         chain = self._chain
         spent = _before(until, chain.spent[:, :rest])
         spent -= np.einsum("a,jiab->jib", share, self._spent_after[:, :rest])
@@ -141,12 +141,13 @@ class BusyLaw:
         return waiting
 
     def _full(self, came: Times, starts: Times) -> Times:
-        """Requests of batches that start full that wait longer, by the wait.
+        """Count requests that wait longer in batches that start full, by the wait.
 
         Args:
-            came: How likely it is that so many have come by a wait before the start, shape (waits,
-                numbers below those that fill the batch, phases).
-            starts: How likely a start is so many steps away, by phase, shape (steps, phases).
+            came: Probability of each number of arrivals up to a wait before the start, shape
+                (waits, numbers below those that fill the batch, phases).
+            starts: Probability of a start after each number of steps, by phase, shape (steps,
+                phases).
         """
         rest = came.shape[1]
         beyond = 1.0 - np.cumsum(self._ended[:, :rest], axis=1)  # more than so many in a wait
@@ -157,7 +158,7 @@ class BusyLaw:
         return waiting
 
     def _partial(self, came: Times) -> Times:
-        """Requests of batches that are not full that wait longer, by how many come and the wait.
+        """Count requests that wait longer in batches that are not full, by arrivals and wait.
 
         Args:
             came: As for `_full`.
@@ -171,7 +172,7 @@ class BusyLaw:
         return found
 
     def _of_left_over(self) -> tuple[Times, Times]:
-        """Those left over, with their ages: waits in seconds, and requests by size and wait."""
+        """Return waits in seconds, and the left-over requests exceeding them, by size and wait."""
         chain, size = self._chain, self._law.size
         requests = chain.left.sum(axis=1) * np.minimum(np.arange(1, len(chain.left) + 1), size)
         beyond = np.cumsum(requests[::-1])[::-1] / self._requests.sum()
@@ -187,7 +188,7 @@ class BusyLaw:
         return waits_s, found
 
     def _left_over(self, left: int, waits_s: Times) -> Times:
-        """Of so many left over those that wait longer, by the size of their batch and the wait."""
+        """Count those of ``left`` left-over requests that wait longer, by batch size and wait."""
         chain, size = self._chain, self._law.size
         found = np.zeros((size, len(waits_s)))
         share, soon_s = chain.left[left - 1], chain.busy_steps * chain.step_s
@@ -208,7 +209,7 @@ class BusyLaw:
         return found
 
     def _older(self, left: int, waits_s: Times, start_s: float) -> Times:
-        """How many of so many left over wait longer if the next batch starts so much later."""
+        """Count left-over requests that wait longer if a batch starts ``start_s`` later."""
         if left not in self._ages:
             spread_s = np.linspace(0.0, float(waits_s[-1]), _AGES)
             since = list(self._chain.left_from(left))
@@ -220,7 +221,7 @@ class BusyLaw:
 
 
 def _added(tables: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
-    """The sum of tables, each of which has rows over times of its own and is 0 beyond them."""
+    """Add tables whose rows are over different times, and are 0 beyond them."""
     ends = [times[-1:] * (1 + _JUMP) + _JUMP for times, _ in tables]
     every = np.unique(np.concatenate([*(times for times, _ in tables), *ends]))
     rows = zip(*(table for _, table in tables), strict=True)
@@ -235,10 +236,10 @@ def _added(tables: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
 
 
 def _before(starts: Times, counted: Times) -> Times:
-    """What has come by a wait before a start, for each wait.
+    """Return the arrivals up to each wait before a start.
 
     Args:
-        starts: How likely a start is so many steps away, by phase, shape (steps, phases).
+        starts: Probability of a start after each number of steps, by phase, shape (steps, phases).
         counted: Matrices on the grid, shape (steps, levels, phases, phases).
 
     Returns:
@@ -254,7 +255,7 @@ def _before(starts: Times, counted: Times) -> Times:
 
 
 def _behind(starts: Times, counted: Times) -> Times:
-    """The same by phase at the start before: shape (waits, levels, phases, phases)."""
+    """Return `_before` by phase at the previous start, shape (waits, levels, phases, phases)."""
     steps = len(counted)
     padded = np.concatenate([starts, np.zeros_like(starts)])
     rows = padded[np.arange(steps)[:, None] + np.arange(steps)]
@@ -263,7 +264,7 @@ def _behind(starts: Times, counted: Times) -> Times:
 
 
 def _older(ages_s: Times, left: int, size: int, since: LeftOver) -> Times:
-    """How many of the oldest ``size`` of those left over are older than so many seconds."""
+    """Count those of the oldest ``size`` left-over requests that exceed each age."""
     first = max(left - size, 0)  # the last of them that is not taken
     new = min(since.came, left)
     part = (ages_s / since.since_s).clip(0.0, 1.0)
@@ -275,12 +276,12 @@ def _older(ages_s: Times, left: int, size: int, since: LeftOver) -> Times:
 
 
 def _fewer(numbers: Times, first: int, last: int) -> Times:
-    """How many of the numbers from ``first`` + 1 to ``last`` are larger than a random one.
+    """Return how many numbers from ``first`` + 1 to ``last`` exceed a random one, on average.
 
     Args:
-        numbers: How likely it is 0, 1 and so on, shape (cases, numbers).
-        first: The largest that does not count.
-        last: The last that counts.
+        numbers: Probabilities of 0, 1 and so on, shape (cases, numbers).
+        first: The largest number that does not count.
+        last: The last number that counts.
     """
     each = np.arange(numbers.shape[1])
     counted: Times = numbers @ (last - np.maximum(each, first)).clip(0)
@@ -288,7 +289,7 @@ def _fewer(numbers: Times, first: int, last: int) -> Times:
 
 
 def _binomial(count: int, part: Times) -> Times:
-    """How likely 0, 1 and so on up to all of so many are, each with this probability."""
+    """Return the binomial probabilities of 0 to ``count``, for each success probability."""
     numbers = np.arange(count + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(numbers[1:]))])
     ways = logs[-1] - logs - logs[::-1]
@@ -299,7 +300,7 @@ def _binomial(count: int, part: Times) -> Times:
 
 
 def _poisson(count: int, mean: Times) -> Times:
-    """How likely 0, 1 and so on below ``count`` are."""
+    """Return the Poisson probabilities of the numbers below ``count``, for each mean."""
     numbers = np.arange(count)
     logs = np.concatenate([[0.0], np.cumsum(np.log(numbers[1:]))])
     powers = np.log(mean.clip(1e-300))[:, None] * numbers

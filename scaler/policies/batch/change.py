@@ -1,4 +1,4 @@
-"""What a function runs under BATCH's last plan, and what it costs to run something else."""
+"""What a function currently runs under BATCH's last plan, and the cost of changing it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["in_force", "loading_cost"]
 def in_force(
     load: FunctionLoad, instance_sizes: Sequence[InstanceSize]
 ) -> tuple[InstanceSize, int, float] | None:
-    """The size of instance, batch and window of the current plan; None if it has no such."""
+    """Return the instance size, batch size and window in force; None if the plan has no such."""
     plan = load.plan
     if plan is None or len(plan.classes) != 1 or not plan.routes:
         return None
@@ -31,7 +31,7 @@ def in_force(
 
 
 def loading_cost(load: FunctionLoad, choice: Choice, billing: Billing) -> float:
-    """What it costs to load as many instances of another size as there are now."""
+    """Return the cost of loading as many instances of another size as exist now."""
     resources, load_s = choice.instance_size.resources[choice.batch_size - 1], load.model.load_s
     one = billing.lifetime(resources, load_s)
     if load_s and not one:

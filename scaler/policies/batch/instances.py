@@ -1,7 +1,7 @@
-"""Instances enough for what a batch search chose, and what is to be expected of them.
+"""Number of instances for the choice of a batch search, and the predicted results.
 
-The search has an instance for every batch. Here it gets a number of them, the fewest with which
-their being busy makes no more requests late than the objective allows (`queueing`).
+The search assumes an instance for every batch. This module finds the least number of instances with
+which waiting for busy ones makes no more requests late than the objective allows (`queueing`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _QUANTILES = (0.5, 0.95, 0.99)
 
 
 class BatchFleet:
-    """Instances of one choice.
+    """The instances of one choice.
 
     Args:
-        process: How requests come.
-        choice: What was chosen.
-        model: How long batches take.
+        process: Arrival process of requests.
+        choice: The choice of the search.
+        model: Latency model of batches.
         percentile: Share of requests that must be in time.
 
     Attributes:
         choice: As given.
-        size: The size of its instances, as plans are made of; always the same object.
+        size: The size of its instances, for plans; always the same object.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class BatchFleet:
 
     @property
     def busiest(self) -> int:
-        """With fewer instances the busiest phase cannot be kept up with."""
+        """Least number of instances that keeps up with the busiest phase."""
         return max(1, math.ceil(self._crowd.busiest))
 
     def needed(self, objective_s: float, miss: float) -> int:
-        """The fewest instances with which no more than a share ``miss`` of requests is late."""
+        """Return the fewest instances with which at most a share ``miss`` of requests is late."""
         key = objective_s, miss
         if key not in self._needed:
             self._needed[key] = least_instances(self._crowd, objective_s, miss)
         return self._needed[key]
 
     def predicted(self, instances: int, objective_s: float, billing: Billing) -> Predicted:
-        """What a plan says of so many instances; computed once for each number."""
+        """Return the prediction for a number of instances, computed once for each number."""
         key = instances, objective_s
         if key not in self._predicted:
             self._predicted[key] = self._expected(instances, objective_s, billing)

@@ -1,14 +1,14 @@
-"""BATCH (SC'20): one size of instance, one batch size and one window, for bursty arrivals.
+"""BATCH (SC'20): one instance size, one batch size and one window, for bursty arrivals.
 
-Every round both are searched anew: the cheapest with the objective's percentile in time (Eq. 2),
-or with a budget the quickest within it (Eq. 3), over all sizes of instance that the model knows,
-batches up to the function's largest, and windows on a grid. What is in force stays while it will do
-and another one is not worth the change.
+All three are searched again every round: the cheapest with the objective's percentile in time
+(Eq. 2), or with a budget the fastest within it (Eq. 3), over all instance sizes of the model,
+batches up to the function's largest, and windows on a grid. The choice in force stays as long as it
+suffices and no other is worth the change.
 
 Deviations from the paper. Batch sizes, the phase in which a batch begins and latencies follow the
-exact law (`batch_law`) instead of Eq. 9, and the cost is that of a mean batch. There are
-instances enough, as counted by `queueing`, where the paper has one at once for every batch. A
-function's applications are planned for as one, with the tightest objective.
+exact law (`batch_law`) instead of Eq. 9, and the cost is that of a mean batch. The number of
+instances is computed by `queueing`, where the paper has one at once for every batch. A function's
+applications are planned for as one, with the tightest objective.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MODELS = 1024  # models whose execution times are
 
 
 class Batch:
-    """The cheapest size, batch and window that meet a percentile, or the quickest for a budget."""
+    """Finds the cheapest size, batch and window for a percentile, or the fastest for a budget."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -66,7 +66,7 @@ class Batch:
         learn: int = 60
 
         def __post_init__(self) -> None:
-            """Refuse what is no search."""
+            """Refuse invalid parameters."""
             if self.budget is not None and not 0 < self.budget < math.inf:
                 message = f"budget = {self.budget}: expected null or a number above 0"
                 raise ValueError(message)
@@ -115,7 +115,7 @@ class Batch:
         )
 
     def _task(self, load: FunctionLoad, process: Markovian) -> BatchTask:
-        """What is known of a function at its load; computed once for each."""
+        """Return the task of planning for a function at its load, computed once for each."""
         asked = (Same(load.model), load.max_batch, load.percentile)
         instance_sizes = self._instance_sizes.of(
             asked, lambda: sizes.instance_sizes(load.model, load.max_batch, load.percentile)
@@ -126,7 +126,7 @@ class Batch:
         )
 
     def _arrivals(self, load: FunctionLoad, now_s: float) -> Markovian:
-        """The process of all requests, as far as it is known; Poisson where only the rate is."""
+        """Return the known process of all requests; Poisson if only the rate is known."""
         if self._learn and all(app.arrivals is None for app in load.apps):
             counted = self._counted.setdefault(load.name, CountedArrivals(self._learn))
             counted.note(now_s, load.rate_rps)
@@ -143,9 +143,9 @@ class Batch:
         return superposed([Poisson(self._held(load.name, plain_rps)), *bursty])
 
     def _held(self, function: str, rate_rps: float) -> float:
-        """A rate nearby, the one of the last round if that will do.
+        """Return a rounded rate, keeping that of the last round if it is close enough.
 
-        Others near it share it, so that what was found for one serves them all.
+        Similar rates share it, so that results for one serve all of them.
         """
         before_rps = self._plain_rps.get(function, 0.0)
         if not alike(rate_rps, before_rps):
@@ -155,6 +155,6 @@ class Batch:
 
 
 def _with_one_objective(load: FunctionLoad) -> FunctionLoad:
-    """The function with one objective for all of its applications, so that they share a window."""
+    """Return the load with one objective for all applications, so that they share a window."""
     objective_s = load.tightest_s
     return replace(load, apps=tuple(replace(app, slo_s=objective_s) for app in load.apps))

@@ -1,17 +1,16 @@
-"""How long batches wait for an instance, and how many instances that takes.
+"""How long batches wait for an instance, and how many instances are needed.
 
-The exact law (`batch_law`) has an instance for every batch at once. With ``n`` of them a batch may
-wait for one. Arrivals of one phase after the other are taken for Poisson at the rate that is to be
-expected during an execution that begins in the phase, as phases mostly last longer than executions.
-For each: batches leave at the rate over the mean size that it leads to; an instance is free at once
-but for the share that Erlang's C says; a batch that waits does so exponentially, with Erlang's
-mean times half the sum of both variations squared (Allen and Cunneen, see Bolch et al., 2006,
-6.3.3). Full batches come as regularly as sums of their requests' gaps, which the variation of gaps
-says.
+The exact law (`batch_law`) has an instance for every batch at once. With only ``n`` of them, a
+batch may wait. Each phase is treated as Poisson arrivals at the rate expected during an execution
+that begins in it, as phases mostly last longer than executions. In each of them, batches leave at
+the rate over the resulting mean size; a batch waits with the probability of Erlang's C, for an
+exponential time with Erlang's mean times half the sum of both squared variations (Allen and
+Cunneen, see Bolch et al., 2006, 6.3.3). Full batches arrive as regularly as sums of their requests'
+gaps, which the variation of gaps accounts for.
 
-That is on the safe side: batches of a window come more evenly than at random, and one that waits
-grows meanwhile. It says how many instances there should be. What is to be expected of them says the
-chain of their starts (`busy_law`), where batches wait at all.
+This is a conservative estimate: batches of a window arrive more evenly than at random, and one that
+waits grows meanwhile. It determines the number of instances. If batches wait at all, latencies are
+predicted by the chain of their starts (`busy_law`).
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ class _Phase:
     """Batches that leave while the arrivals are in one phase.
 
     Attributes:
-        share: Of all requests.
-        busy: Executions at a time with instances enough.
-        exec_s: Mean seconds of one.
+        share: Share of all requests.
+        busy: Concurrent executions with enough instances.
+        exec_s: Mean execution time in seconds.
         variation: Half the sum of the squared variations of their gaps and times.
-        full: Executions at a time if all batches are full.
+        full: Concurrent executions if all batches are full.
     """
 
     share: float
@@ -65,12 +64,12 @@ class LimitedInstances:
     """Batches of one law on a limited number of instances.
 
     Args:
-        process: How requests come.
-        law: How they are put into batches.
-        service: What a batch takes.
+        process: Arrival process of requests.
+        law: Law of the batches.
+        service: Execution times of batches.
 
     Attributes:
-        busiest: Executions at a time in the busiest phase: so many instances are needed at least
+        busiest: Concurrent executions in the busiest phase: at least as many instances are needed
             to keep up in it.
     """
 
@@ -82,21 +81,21 @@ class LimitedInstances:
         self.busiest = max(phase.busy for phase in self._phases)
 
     def late(self, objective_s: float, instances: int) -> float:
-        """The share of requests whose latency is longer than ``objective_s``."""
+        """Return the share of requests whose latency exceeds ``objective_s``."""
         delays, weights = self._delays(instances)
         service = self._service.delayed(delays, weights)
         return float(self._law.late([objective_s], service)[0])
 
     def late_anyway(self, objective_s: float) -> float:
-        """The same with an instance for every batch at once."""
+        """Return the share of late requests with an instance for every batch at once."""
         return float(self._law.late([objective_s], self._service)[0])
 
     def delayed(self, instances: int) -> Service:
-        """What a batch takes from its leaving on, with the wait for an instance by Erlang's C."""
+        """Return execution times of batches plus the wait for an instance by Erlang's C."""
         return self._service.delayed(*self._delays(instances))
 
     def law(self, instances: int) -> BusyLaw | None:
-        """The law of latencies on so many instances; None where queues may become endless."""
+        """Return the law of latencies with ``instances``; None if queues may grow without bound."""
         full = max(phase.full for phase in self._phases) / instances
         if full >= _FULL or not np.isfinite(self._service.seconds[: self._law.size]).all():
             return None
@@ -104,13 +103,13 @@ class LimitedInstances:
         return BusyLaw(self._law, chain, self._service)
 
     def expected(self, instances: int) -> BusyLaw | None:
-        """The same where it tells more than Erlang's C: for batches, or one instance, that wait."""
+        """Return `law` if it is more precise than Erlang's C; None if not, or if few wait."""
         waits = 1 - self._delays(instances)[1][0]
         exact = self._law.size > 1 or instances == 1
         return self.law(instances) if exact and waits > _NEVER else None
 
     def _delays(self, instances: int) -> tuple[Times, Times]:
-        """Seconds until an instance is free, and how likely each is."""
+        """Return possible seconds until an instance is free, and their probabilities."""
         middles = (np.arange(_POINTS) + 0.5) / _POINTS
         exponential = -np.log1p(-middles)
         exponential /= exponential.mean()
@@ -128,16 +127,16 @@ class LimitedInstances:
 def least_instances(
     crowd: LimitedInstances, objective_s: float, miss: float, most: float = math.inf
 ) -> int:
-    """The fewest with which no more than a share ``miss`` of requests is late.
+    """Return the fewest instances with which at most a share ``miss`` of requests is late.
 
     Args:
-        crowd: What they have to do.
+        crowd: The batches to execute.
         objective_s: Latency that is in time.
-        miss: The share of requests that may be late.
-        most: No more than so many, whatever that makes late.
+        miss: Share of requests that may be late.
+        most: Maximum number of instances, even if more requests are late then.
 
     Returns:
-        Where more are late on any number, so many that hardly a batch waits for one.
+        If more are late with any number, a number with which hardly any batch waits.
     """
     most = min(most, _MOST)
     if crowd.late_anyway(objective_s) > miss:
@@ -177,7 +176,7 @@ def _phases(process: Markovian, law: BatchLaw, service: Service) -> list[_Phase]
 
 
 def _expected_rates(d0: Times, d1: Times, exec_s: float) -> Times:
-    """Requests per second in the mean of so many seconds, by the phase in which they begin."""
+    """Return the mean requests per second over ``exec_s``, by the phase at its beginning."""
     changes = Counting(d0 + d1, np.zeros_like(d1), 1)
     rates: Times = changes.at([exec_s]).spent[0, 0] @ d1.sum(axis=1) / exec_s
     return rates

@@ -1,14 +1,13 @@
-"""The cheapest size of instance, batch and window, or the quickest: BATCH's two problems, by grid.
+"""Grid search for the cheapest or fastest instance size, batch size and window, as in BATCH.
 
-BATCH (SC'20) asks for the least cost with a percentile of latency below an objective (Eq. 2), or
-the least percentile with the cost of a request below a budget (Eq. 3), over memory, batch size and
-window. Here memory stands for whatever sizes of instance the latency model knows. Every choice is
-looked at, with the exact law (`batch_grid`); the second problem is the first one asked for
-objectives, by halving.
+BATCH (SC'20) minimizes the cost with a percentile of latency below an objective (Eq. 2), or the
+percentile with the cost of a request below a budget (Eq. 3), over memory, batch size and window.
+Here the instance sizes of the latency model take the place of memory. Every choice is evaluated by
+the exact law (`batch_grid`); the second problem is solved by bisecting the objective of the first.
 
-The cost of a request is that of a mean batch over its mean size. (The authors' code takes the cost
-of a batch of a high percentile's size, which no request pays.) Where instances are paid for rather
-than executions, it is that of as many as the busiest phase keeps busy and a reserve.
+The cost of a request is that of a mean batch over its mean size. (The authors' code uses the cost
+of a batch of a high percentile's size, which no request pays.) If instances are paid for rather
+than executions, it is the cost of as many as the busiest phase keeps busy, plus a reserve.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class Choice:
     """An instance size, a batch size and a window.
 
     Attributes:
-        instance_size: On which it runs.
+        instance_size: The instance size.
         batch_size: Requests in a full batch.
-        window_s: How long after its first request a batch leaves at the latest.
-        cost: Of a request, in the mean.
-        late: The share of requests that is late, rounded up to the search's grid.
+        window_s: Seconds after its first request at which a batch leaves at the latest.
+        cost: Mean cost of a request.
+        late: Share of requests that are late, rounded up to the search's grid.
     """
 
     instance_size: InstanceSize
@@ -62,11 +61,11 @@ class BatchSearch:
     """All choices for one load.
 
     Args:
-        process: How requests come.
-        instance_sizes: At least one.
-        billing: What executions and instances cost.
+        process: Arrival process of requests.
+        instance_sizes: The instance sizes, at least one.
+        billing: Billing rule of executions and instances.
         longest_s: The longest window, above 0.
-        steps: How many windows up to it are tried.
+        steps: Number of windows up to it that are tried.
     """
 
     def __init__(
@@ -85,23 +84,24 @@ class BatchSearch:
         self._costs = [self._cost(instance_size) for instance_size in instance_sizes]
 
     def within(self, objective_s: float, miss: float) -> list[Choice]:
-        """The cheapest of each size of instance with which few enough are late, cheapest first.
+        """Return the cheapest choice of each instance size that is rarely late, cheapest first.
 
         Args:
             objective_s: Latency that is in time.
-            miss: The share of requests that may be late.
+            miss: Share of requests that may be late.
         """
         return self._best(objective_s, miss, math.inf)
 
     def quickest(self, budget: float, miss: float) -> tuple[float, list[Choice]]:
-        """The least latency that few enough requests exceed for this cost of one.
+        """Return the least latency that is affordable for a share of requests.
 
         Args:
-            budget: What a request may cost.
-            miss: The share of requests that may be later.
+            budget: Maximum cost of a request.
+            miss: Share of requests that may be later.
 
         Returns:
-            Seconds, and the choices with it, cheapest first; ``inf`` and none beyond any budget.
+            Seconds, and the choices with it, cheapest first; ``inf`` and none if all exceed the
+                budget.
         """
         low, high = 0.0, self._longest_s()
         choices = self._best(high, miss, budget)
@@ -115,7 +115,7 @@ class BatchSearch:
         return high, choices
 
     def cheapest_cost(self) -> float:
-        """The least that a request can cost, however late it is."""
+        """Return the least possible cost of a request, however late it is."""
         return min(float(cost.min()) for cost in self._costs)
 
     def _best(self, objective_s: float, miss: float, budget: float) -> list[Choice]:
@@ -134,7 +134,7 @@ class BatchSearch:
         miss: float,
         budget: float,
     ) -> Choice | None:
-        """Of equally cheap ones that with the fewest late, then the smallest."""
+        """Return the cheapest choice; ties go to the fewest late, then to the smallest."""
         if float(instance_size.service.seconds.min()) > objective_s or not (cost <= budget).any():
             return None
         late = self._grid.late(objective_s, instance_size.service)
@@ -153,7 +153,7 @@ class BatchSearch:
         )
 
     def _cost(self, instance_size: InstanceSize) -> Times:
-        """Of a request, by size and window, infinite where the model does not know the size."""
+        """Return the cost of a request by size and window; infinite for unknown sizes."""
         cost = np.full((len(instance_size.known), len(self._grid.windows_s)), math.inf)
         by_resources: dict[Resources, list[int]] = {}
         for number in np.flatnonzero(instance_size.known).tolist():
@@ -183,12 +183,12 @@ def examined(
     objective_s: float,
     billing: Billing,
 ) -> Choice:
-    """What a choice comes to that no search has made.
+    """Return the cost and the share of late requests of a choice that no search has made.
 
     Args:
-        process: How requests come.
-        choice: The instance size, the batch size, which it knows, and the window.
-        objective_s: Latency that is in time.
+        process: The arrival process.
+        choice: The instance size, a batch size known for it, and the window.
+        objective_s: Latency objective.
         billing: What executions and instances cost.
     """
     instance_size, size, window_s = choice
@@ -204,7 +204,7 @@ def examined(
 
 
 def _batch_costs(instance_size: InstanceSize, resources: Resources, billing: Billing) -> Times:
-    """What a batch of each size costs in the mean, shape (sizes,)."""
+    """Return the mean cost of a batch of each size, shape (sizes,)."""
     costs = [
         [billing.execution(resources, exec_s) for exec_s in row]
         for row in instance_size.service.seconds.tolist()
@@ -214,7 +214,7 @@ def _batch_costs(instance_size: InstanceSize, resources: Resources, billing: Bil
 
 
 def _instances(process: Markovian, busy_per_request_s: Times) -> Times:
-    """About so many instances are needed in the busiest phase."""
+    """Return the approximate number of instances needed in the busiest phase."""
     busy = float(matrices(process)[1].sum(axis=1).max()) * busy_per_request_s
     needed: Times = np.maximum(np.ceil(busy + _RESERVE * np.sqrt(busy)), 1.0)
     return needed

@@ -1,7 +1,7 @@
-"""The sizes of instance that a latency model knows, with the times of all batches on each.
+"""The instance sizes that a latency model knows, with the execution times of all batches on each.
 
-A model answers one batch size and one quantile at a time; the law of batches wants all sizes, and
-times that stand for all quantiles.
+A model answers for one batch size and one quantile at a time; the law of batches needs all sizes,
+and times that represent all quantiles.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _EDGES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)  # of sh
 
 
 class InstanceSize(NamedTuple):
-    """A size of instance.
+    """An instance size.
 
     Attributes:
-        cpu, gpu: Cores and percent of a GPU, as the model knows it.
-        service: What batches of 1, 2 and so on take; those the model does not know take as long as
-            the next larger one.
+        cpu, gpu: Cores and percent of a GPU, as in the model.
+        service: Execution times of batches of 1, 2 and so on; sizes that the model does not know
+            take as long as the next larger one.
         known: Which sizes a full batch may have, shape (sizes,).
         resources: What an instance occupies, by size of a full batch.
     """
@@ -48,12 +48,12 @@ class InstanceSize(NamedTuple):
 def instance_sizes(
     model: LatencyModel, max_batch: int, percentile: float = 0.99
 ) -> tuple[InstanceSize, ...]:
-    """Every size of instance that the model knows, with all its batches.
+    """Return every instance size that the model knows, with all its batches.
 
     Args:
-        model: How long batches take.
-        max_batch: The largest batch to ask for.
-        percentile: One share of batches that the times are to be right at.
+        model: Latency model of the function.
+        max_batch: Largest batch size to ask for.
+        percentile: Share of batches at which the times must be exact.
     """
     batches: dict[tuple[float, float], list[int]] = {}
     for batch, cpu, gpu in model.configurations(max_batch):
@@ -66,7 +66,7 @@ def instance_sizes(
 
 
 def _points(percentile: float) -> tuple[list[float], Times]:
-    """Shares at which to ask for a batch's time, and how much of all batches each stands for."""
+    """Return the quantiles at which to ask for a batch's time, and the weight of each."""
     edges = sorted({*_EDGES, percentile})
     middles = [(low + high) / 2 for low, high in itertools.pairwise(edges)]
     return middles, np.diff(edges)
@@ -94,7 +94,7 @@ def _instance_size(
 
 
 def _padded(batches: list[int]) -> Iterator[int]:
-    """For each size from 1 to the last the next of those known."""
+    """Yield, for each size from 1 to the largest, the next known size that is not smaller."""
     known = iter(batches)
     upper = next(known)
     for size in range(1, batches[-1] + 1):

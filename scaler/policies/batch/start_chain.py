@@ -1,30 +1,30 @@
-"""What batches find as they start on a limited number of instances: a Markov chain.
+"""The state that batches find when they start on a limited number of instances: a Markov chain.
 
 Theory of operation
 -------------------
 A batch leaves when it is full or its window is over *and* an instance is free; meanwhile it grows
-(`sidecar.core.batcher`). What one start leaves behind decides the next: how long it takes until an
-instance is free, ``v``, how many requests were left over because the batch was full, ``r``, and the
+(`sidecar.core.batcher`). What one start leaves behind determines the next: the time until an
+instance is free, ``v``, the number of requests left over because the batch was full, ``r``, and the
 phase of the arrivals. With ``P_n(t)`` and ``I_n(t)`` as in `map_counts`, B, T for size and window,
 ``E`` for ``P_0((v - T)+)``, ``F = (-D0)^-1 D1``, and nothing left over:
 
-* B requests or more come within v: the batch starts at v, full, and leaves over what exceeds B:
+* B requests or more arrive within v: the batch starts at v, full, and leaves over those beyond B:
   ``P_k(v)``.
-* Fewer come, the first of them before v - T: it starts at v with them: ``P_k(v) - E P_k(T)``.
-* Else the first comes after (v - T)+, and the batch leaves as if an instance had always been free,
-  ``E F P_{k-1}(T)`` with k < B and ``E F I_{B-2}(T) D1`` full, less those that would have been full
-  before v, ``E I_{B-1}(min(v, T)) D1``, which are of the first kind.
+* Fewer arrive, the first of them before v - T: it starts at v with them: ``P_k(v) - E P_k(T)``.
+* Otherwise the first arrives after (v - T)+, and the batch leaves as if an instance had always been
+  free, ``E F P_{k-1}(T)`` with k < B and ``E F I_{B-2}(T) D1`` full, less those that would have
+  been full before v, ``E I_{B-1}(min(v, T)) D1``, which belong to the first case.
 
-With r left over, j more come: ``P_j(v)`` where they fill the batch; else it continues to wait until
-the window of the oldest is over, whose age is known in the mean.
+With r left over, j more arrive: ``P_j(v)`` if they fill the batch; otherwise it continues to wait
+until the window of its oldest request is over, whose mean age is known.
 
-With one instance v is the execution that has just begun, and the chain is exact but for these ages.
-With n instances v is what is left of the execution that began n - 1 starts before: the gaps between
-those starts are taken for independent of each other, and while requests are left over instances
+With one instance, v is the execution that has just begun, and the chain is exact except for these
+ages. With n instances, v is what remains of the execution that began n - 1 starts before: the gaps
+between those starts are assumed to be independent, and while requests are left over, instances
 become free one after the other, every n-th part of an execution.
 
-Times are multiples of a step, a ninety-sixth of the longest; what lies between two is shared by
-them, so that means are kept.
+Times are multiples of a step, a ninety-sixth of the longest; the weight of a time between two
+multiples is divided between them, so that means are preserved.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _TAIL = 4.5  # exponents of what is neglected: e to the power of twice as much
 
 
 class LeftOver(NamedTuple):
-    """Where those come from that a start leaves over.
+    """One origin of the requests that a start leaves over.
 
     Attributes:
-        share: How likely it is, of all starts.
-        came: Requests that came since the start before, of which they are the last.
+        share: Probability, as a share of all starts.
+        came: Requests since the previous start; those left over are the last of them.
         since_s: Seconds since that start.
-        apart_s: Mean gap of those of them that had been left over then, too.
+        apart_s: Mean gap between those that had been left over by that start, too.
     """
 
     share: float
@@ -74,26 +74,26 @@ class LeftOver(NamedTuple):
 
 
 class StartChain:
-    """Starts of the batches of one law on a number of instances.
+    """Markov chain over the starts of batches on a given number of instances.
 
     Args:
-        process: How requests come.
-        law: How they are put into batches.
-        service: What a batch takes, for all sizes, finite.
-        instances: At least one.
-        load: Share of the time that instances are busy in the busiest phase if all batches are
-            full, below 1.
+        process: The arrival process.
+        law: How requests are batched.
+        service: Execution times of all batch sizes, finite.
+        instances: Number of instances, at least one.
+        load: Utilization of the instances in the busiest phase if all batches are full, below 1.
 
     Attributes:
-        size, window, step_s: The law's size, and its window in steps.
+        size, window, step_s: The law's size, its window in steps, and the step.
         within, spent: As in `Counted` on the grid of times.
-        d1: The process's.
-        free: How likely the next free instance is so many steps away after a start that leaves
-            nothing over, by phase, shape (steps, phases).
-        left: How likely a start leaves over 1, 2 and so on, shape (most, phases).
-        left_age_s: Mean age of the oldest of those as the start leaves them over, shape (most,).
-        busy: Steps until an instance is free with some left over, how likely, shape (steps,).
-        taken: How likely a start is one of 1, 2 and so on requests, shape (size,).
+        d1: The matrix ``D1`` of the process.
+        free: Probability that the next free instance is 0, 1 and so on steps away after a start
+            that leaves nothing over, by phase, shape (steps, phases).
+        left: Probability that a start leaves over 1, 2 and so on, shape (most, phases).
+        left_age_s: Mean age of the oldest of those when they are left over, shape (most,).
+        busy: Distribution of the steps until an instance is free if some are left over, shape
+            (steps,).
+        taken: Probability that a start has 1, 2 and so on requests, shape (size,).
     """
 
     def __init__(
@@ -121,36 +121,39 @@ class StartChain:
         self._solve()
 
     def departs(self, left: int) -> int:
-        """Steps from a start until the window of the oldest of so many left over closes."""
+        """Return the steps from a start until the window of the oldest left-over request closes."""
         window_s = self.window * self.step_s
         return round((window_s - float(self.left_age_s[left - 1])) / self.step_s)
 
     def waits_on(self, left: int) -> bool:
-        """Whether so many left over may wait on for company while an instance is free."""
+        """Return whether ``left`` requests may continue to wait while an instance is free."""
         return left < self.size and self.departs(left) > self.busy_steps
 
     @cached_property
     def busy_steps(self) -> float:
-        """The mean of `busy`."""
+        """Mean of `busy`."""
         return float(self.busy @ np.arange(self._steps + 1))
 
     @cached_property
     def none_before(self) -> Times:
-        """Nothing comes up to a window before each time, shape (steps, phases, phases)."""
+        """``P_0`` up to one window before each time, shape (steps, phases, phases)."""
         before = np.maximum(np.arange(self._steps + 1) - self.window, 0)
         none: Times = self.within[before, 0]
         return none
 
     def started(self) -> Times:
-        """The phase as batches begin that leave as if an instance had always been free."""
+        """Return the phase as batches open that leave as if an instance were always free."""
         first: Times = np.einsum("ga,gab,bc->c", self.free, self.none_before, self._next)
         return first
 
     def waiting_on(self, left: int) -> tuple[Times, Times]:
-        """How likely ``left`` requests become 1, 2 and so on, and full, as their window closes.
+        """Return how likely ``left`` requests become 1, 2 and so on, and full, by the end.
+
+        The end is when the window of the oldest closes.
 
         Returns:
-            Shapes (size - left, phases, phases) for those that are not full, and (phases, phases).
+            Shapes (size - left, phases, phases) for batches that are not full, and (phases,
+                phases).
         """
         rest = self.size - left
         if not self.waits_on(left):
@@ -178,7 +181,7 @@ class StartChain:
             self._settle(landing)  # with the ages that are known by now
 
     def _settle(self, landing: Times) -> None:
-        """The stationary chain: `free`, `left`, `taken` and `left_age_s`."""
+        """Solve the stationary chain: set `free`, `left`, `taken` and `left_age_s`."""
         used = np.flatnonzero(landing.any(axis=0))
         taken, left = self._from_free(used)
         taken_left, left_left = self._from_left()
@@ -196,7 +199,7 @@ class StartChain:
         self._learn_ages(used, share[: len(used)], left, left_left)
 
     def _from_free(self, at: Places) -> tuple[Times, Times]:
-        """From so many steps until an instance is free: what is taken, and what is left over."""
+        """Return what is taken and what is left over, by the steps until an instance is free."""
         size, window = self.size, self.window
         none = self.none_before[at]
         first = none @ self._next
@@ -211,7 +214,7 @@ class StartChain:
         return taken, self.within[at, size + 1 :]
 
     def _from_left(self) -> tuple[Times, Times]:
-        """The same from 1, 2 and so on left over."""
+        """Return what is taken and what is left over after 1, 2 and so on were left over."""
         size, most, phases = self.size, self._most, len(self.d1)
         left = np.arange(1, most + 1)
         more = size - left[:, None] + left[None, :]  # that come where so many are left over again
@@ -228,9 +231,10 @@ class StartChain:
         return taken, again
 
     def _learn_ages(self, at: Places, free: Times, left: Times, left_left: Times) -> None:
-        """How old the oldest of those left over are, by how many came since the start before.
+        """Compute the mean age of the oldest left-over request.
 
-        Those that came since are spread evenly over it; others are as old as they were then and it.
+        Arrivals since the previous start are assumed to be evenly spread over that time; earlier
+        requests are older by all of it.
         """
         numbers, size, busy_s = (
             np.arange(1, self._most + 1),
@@ -252,7 +256,7 @@ class StartChain:
         self._flow_left = flow_left
 
     def left_from(self, left: int) -> Iterator[LeftOver]:
-        """Where so many left over come from, by how many came since unless that is rare."""
+        """Yield the origins of ``left`` left-over requests, merging those that are rare."""
         share, since_s = (float(each[left - 1]) for each in self._fresh)
         if share > 0:
             yield LeftOver(share, self.size + left, since_s / share, 0.0)
@@ -272,14 +276,14 @@ class StartChain:
                 )
 
     def _remaining(self, executions: Times) -> Times:
-        """Steps until the oldest execution ends, after as many gaps as other instances."""
+        """Return the steps until the oldest execution ends, after a gap per other instance."""
         gaps = _sum_of(self._gaps(), self._instances - 1)
         left: Times = np.correlate(executions, gaps, "full")[len(gaps) - 1 :]
         left[0] += max(1.0 - left.sum(), 0.0)
         return left
 
     def _gaps(self) -> Times:
-        """How likely so many steps are between two starts; the longest are left out."""
+        """Return the distribution of the steps between two starts, without the longest gaps."""
         steps = np.arange(self._steps + 1)
         within = self.within[np.minimum(steps, self.window), : self.size].sum(axis=(1, 3))
         natural = np.einsum("gab,gb->ga", self.none_before, within)
@@ -290,7 +294,7 @@ class StartChain:
         return gaps
 
     def _shared(self, seconds: Times, weights: Times) -> Times:
-        """Weights on the grid of times, shape (steps,)."""
+        """Distribute the weights over the grid of times, shape (steps,)."""
         places = seconds / self.step_s
         low = np.floor(places).astype(int).clip(0, self._steps - 1)
         part = (places - low).clip(0.0, 1.0)
@@ -301,7 +305,7 @@ class StartChain:
 
 
 def _grid(window_s: float, longest_s: float) -> tuple[float, int]:
-    """A step in seconds, and how many of them are a window: none if it is much shorter."""
+    """Return the step in seconds, and the steps per window; 0 if the window is much shorter."""
     step_s = max(window_s, longest_s) / _STEPS
     if window_s < step_s / 4:
         return step_s, 0
@@ -310,7 +314,7 @@ def _grid(window_s: float, longest_s: float) -> tuple[float, int]:
 
 
 def _stationary(step: Times) -> Times:
-    """The distribution that a transition matrix keeps."""
+    """Return the stationary distribution of a transition matrix."""
     step = step / step.sum(axis=1, keepdims=True)
     equations = step.T - np.eye(len(step))
     equations[-1] = 1.0
@@ -322,7 +326,7 @@ def _stationary(step: Times) -> Times:
 
 
 def _sum_of(gaps: Times, count: int) -> Times:
-    """How likely so many gaps add up to each number of steps."""
+    """Return the distribution of the sum of ``count`` independent gaps, in steps."""
     total = np.zeros_like(gaps)
     total[0] = 1.0
     power = gaps

@@ -1,6 +1,6 @@
-"""One function's round under BATCH: what is best, whether the current plan stays, what has room.
+"""One round of one function under BATCH: the best plan, whether the current one stays, what fits.
 
-A task is of one load and one objective; all that it finds out it keeps, so that asking again at the
+A task belongs to one load and one objective; it caches its results, so that repeating it at the
 same load costs nothing.
 """
 
@@ -33,14 +33,14 @@ _MS_PER_S = 1000
 
 @dataclass(frozen=True, slots=True)
 class Aims:
-    """What is searched for, and when it is changed.
+    """What to optimize, and when to change the plan.
 
     Attributes:
-        budget: What a request may cost; None: as little as the objective allows.
-        reserve: Part of the late requests allowed that is kept for busy instances.
-        windows: How many windows are tried.
-        gain: Part of the cost, or of the latency, that a change has to save.
-        amortised_s: Seconds in which a change of instances has to pay for their loading.
+        budget: Highest cost of a request; None: as little as the objective allows.
+        reserve: Share of the allowed late requests that is reserved for busy instances.
+        windows: Number of windows to try.
+        gain: Share of the cost, or of the latency, that a change must save.
+        amortised_s: Seconds in which a change of instances must pay for their loading.
     """
 
     budget: float | None
@@ -51,7 +51,7 @@ class Aims:
 
 
 class _Option(NamedTuple):
-    """A choice with the instances that it has and would need."""
+    """A choice with the instances that it needs, gets, and has to start."""
 
     fleet: BatchFleet
     wanted: int
@@ -64,13 +64,13 @@ class _Option(NamedTuple):
 
 
 class BatchTask:
-    """A function at a load.
+    """The planning task of one function at one load.
 
     Args:
-        aims: What is searched for.
+        aims: What to optimize.
         load: The function; its plan, instances and queue may change from round to round.
-        process: How its requests come.
-        instance_sizes: Those that its model knows.
+        process: The arrival process.
+        instance_sizes: The instance sizes that its model knows.
     """
 
     def __init__(
@@ -96,14 +96,14 @@ class BatchTask:
 
     @property
     def objective_s(self) -> float:
-        """The tightest of the function's."""
+        """The tightest latency objective of the function."""
         return self._objective_s
 
     def drafted(self, load: FunctionLoad, room: ClusterView) -> tuple[Draft, BatchFleet | None]:
-        """Instances for the function, placed into ``room`` as far as they are new.
+        """Draft instances for the function, and place the new ones in ``room``.
 
         Returns:
-            The draft, and what its instances do; None where no size of instance is known.
+            The draft, and the fleet of its instances; None if no instance size is known.
         """
         draft = Draft(load, (), needed_rps=load.rate_rps)
         if not self._choices:
@@ -146,7 +146,7 @@ class BatchTask:
         )
 
     def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
-        """The current state, if it will do and a change would not pay, and why."""
+        """Return the current choice and why it stays; None if it fails or a change pays."""
         found, best = in_force(load, self._instance_sizes), self._choices[0]
         if found is None:
             return None, ""
@@ -176,7 +176,7 @@ class BatchTask:
     def _with_room(
         self, load: FunctionLoad, options: Sequence[Choice], room: ClusterView
     ) -> _Option:
-        """The first of which all instances have room, or else that which takes the most."""
+        """Return the first choice whose instances all fit, or else that of highest throughput."""
         found: list[_Option] = []
         for choice in options:
             fleet = self._fleet(choice)
@@ -204,7 +204,7 @@ class BatchTask:
         return self._fleets[key]
 
     def _idle(self, draft: Draft) -> BatchFleet | None:
-        """No instance, of the size that is the fastest."""
+        """Draft no instances, of the fastest size."""
         if not self._instance_sizes:
             return None
         instance_size = min(self._instance_sizes, key=lambda one: float(one.service.seconds.min()))

@@ -1,1 +1,1 @@
-"""The policy `carpool`: the least bill in time, with the batches that arrivals really give."""
+"""The policy `carpool`: minimize the bill, given the batch sizes that arrivals actually produce."""

@@ -1,39 +1,42 @@
-"""How many requests per second a number of equal instances take, few of them late.
+"""Compute how many requests per second a number of equal instances can take with few of them late.
 
 Theory of operation
 -------------------
-*Eager*: an instance that is free takes what waits, up to its batch, and never waits for company. So
-batches are as large as load makes them: with ``n`` instances and executions of ``a + c k`` seconds
-for ``k`` requests, all busy, a batch has ``m = R a / (n - R c)`` requests at a rate ``R``, and one
-while instances are free. A request is late in one of two ways.
+*Eager*: a free instance takes the waiting requests, up to its batch size, and never waits for more.
+So batches are as large as the load makes them. With ``n`` instances, all busy, and executions of
+``a + c k`` seconds for ``k`` requests, a batch has ``m = R a / (n - R c)`` requests at a rate
+``R``. While instances are free, it has one request. A request can be late in one of two ways.
 
-* It comes while all instances are busy, and none becomes free within ``x``, the longest wait that
-  leaves room for the batch that has collected by then. Executions of ``s`` seconds began within the
-  last ``s``; none ends within ``x`` if all ``n`` began in the last ``s - x``. Batches begin at
-  random, ``R / m`` a second, so that is a Poisson tail (Chernoff's bound), times the probability
-  that all are busy (Sakasegawa's approximation of Erlang's C). It is not a matter of even shares:
-  batches bunch as buses do, as one that is late is full, and so slower.
-* More came for a while than full batches take, and a backlog is longer than the slack. With
-  Poisson arrivals that has probability ``exp(-z C w)`` (Lundberg), ``C = n b / s_b`` requests per
-  second, ``w`` the slack, ``R (exp(z) - 1) = C z``.
+* It arrives while all instances are busy, and none becomes free within ``x``, the longest wait that
+  leaves time to execute the batch collected by then. The executions in progress, of ``s`` seconds,
+  began within the last ``s`` seconds; none ends within ``x`` if all ``n`` began in the last
+  ``s - x``. Batches begin at random, ``R / m`` per second, so the probability is a Poisson tail
+  (Chernoff's bound) times the probability that all are busy (Sakasegawa's approximation of Erlang's
+  C). Even shares cannot be assumed: batches bunch as buses do, because a late one is fuller and
+  therefore slower.
+* More requests arrived for a while than full batches can take, and the backlog is longer than the
+  slack. With Poisson arrivals this has probability ``exp(-z C w)`` (Lundberg), where
+  ``C = n b / s_b`` requests per second, ``w`` is the slack, and ``R (exp(z) - 1) = C z``.
 
-Both are held to half of what may be late. Beside simulated queues the rate is then within five
-percent of the highest where an execution takes half the objective or less, and lower where it
-takes more.
+Each probability is limited to half of the share that may be late. Compared with simulated queues,
+the rate is then within five percent of the highest where an execution takes half the objective or
+less, and lower where it takes more.
 
 *Patient*: a batch leaves when it is full, or when its first request has waited ``T``, nine tenths
-of what the objective leaves beside a full batch's execution ``s``. So executions cannot bunch: they
-begin at least ``T`` apart, but for batches that were full before. All ``n`` instances are busy when
-a batch is to leave only if the last ``n`` batches began within ``s`` less the last tenth. If ``k``
-of them were full, that is when ``n - k + k b`` requests or more came in that time less ``(n - k)
-T``, again a Poisson tail. Each of the others was not filled in ``T``, by fewer than ``b - 1``
-requests more, which where ``b`` is 2 has the probability ``exp(-R T)``. The likeliest ``k`` counts.
+of the time that the objective leaves after a full batch's execution ``s``. Executions then cannot
+bunch: except for batches that filled up earlier, they begin at least ``T`` apart. When a batch is
+due to leave, all ``n`` instances are busy only if the last ``n`` batches began within ``s`` less
+the remaining tenth. If ``k`` of them were full, this requires at least ``n - k + k b`` requests in
+that time less ``(n - k) T``, again a Poisson tail. Each of the others was not filled within ``T``,
+because fewer than ``b - 1`` further requests arrived; for ``b = 2`` this has the probability
+``exp(-R T)``. The likeliest ``k`` counts.
 
-Of two instances whose executions take two thirds of the objective, or three where they take three
-quarters, one is so always free in time, whatever the rate; eager ones may both be busy. Where
-executions take half the objective or less, or instances are many, eager ones take as much.
+So of two instances whose executions take two thirds of the objective, or of three where they take
+three quarters, one is always free in time, whatever the rate, whereas eager ones may all be busy.
+Where executions take half the objective or less, or there are many instances, eager ones take as
+much.
 
-The rate is found by halving, for all options and numbers at once.
+The rate is found by bisection, for all options and numbers of instances at once.
 """
 
 from __future__ import annotations
@@ -60,20 +63,20 @@ _FULL = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the last batches
 
 
 def windows_s(options: Sequence[Option], slo_s: float) -> npt.NDArray[np.float64]:
-    """How long the first request of a batch waits for others where batches are patient."""
+    """Return how long the first request of each option's batches waits if batches are patient."""
     return _WAITED * np.array([max(slo_s - option.size.exec_s, 0.0) for option in options])
 
 
 def capacities(
     options: Sequence[Option], slo_s: float, miss: float, *, patient: bool = False
 ) -> npt.NDArray[np.float64]:
-    """Requests per second of `COUNTS` instances of each option.
+    """Return the requests per second that `COUNTS` instances of each option can take.
 
     Args:
         options: At least one.
-        slo_s: Latency objective, less what a request takes on its way.
+        slo_s: Latency objective, less the time a request takes outside queue and execution.
         miss: Share of requests that may be late.
-        patient: Batches wait for company, as `windows_s` says.
+        patient: Whether batches wait for more requests, for the times of `windows_s`.
 
     Returns:
         Shape (options, counts), ascending along the counts.
@@ -92,7 +95,7 @@ def capacities(
 
 
 class _Law:
-    """Whether rates are taken, for arrays of instances that broadcast."""
+    """Test of whether rates can be taken, for broadcastable arrays of instances."""
 
     def __init__(
         self,
@@ -111,11 +114,11 @@ class _Law:
         self._most_rps = count * batch / full_s
 
     def holds(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Whether no more are late than may."""
+        """Return whether the share of late requests stays within the limit."""
         return (self._found_busy(rate_rps) <= self._miss) & (self._backlog(rate_rps) <= self._miss)
 
     def _found_busy(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The share that no instance is free for in time."""
+        """Return the share of requests for which no instance becomes free in time."""
         count, fixed_s, item_s = self._count, self._fixed_s, self._item_s
         spare = np.maximum(count - rate_rps * item_s, 1e-9)
         usual = np.clip(rate_rps * fixed_s / spare, 1.0, self._batch)
@@ -125,7 +128,7 @@ class _Law:
         return np.asarray(_all_busy(busy, count) * _tail(rate_rps / usual * uncovered_s, count))
 
     def _longest_gap_s(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """How long a request may wait if a batch collects meanwhile, some more than usual."""
+        """Return how long a request may wait while a somewhat larger batch than usual collects."""
         left_s = self._slo_s - self._fixed_s - self._item_s
         even_s = left_s / (1 + rate_rps * self._item_s)
         more = _ABOVE * np.sqrt(rate_rps * np.maximum(even_s, 0.0))
@@ -133,7 +136,7 @@ class _Law:
         return np.maximum(grown_s, self._slack_s)  # no batch is larger than a full one
 
     def _backlog(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The share that comes upon more than is begun within the slack."""
+        """Return the share of requests that find a backlog longer than the slack."""
         load = np.clip(rate_rps / self._most_rps, 1e-9, 1 - 1e-9)
         exponent = _lundberg(load)
         slack_s = np.maximum(self._slack_s - 0.5 * self._full_s / self._count, 0.0)
@@ -143,10 +146,10 @@ class _Law:
 
 
 class _Patient(_Law):
-    """The same where batches wait for company."""
+    """The same test for patient batches, which wait for more requests."""
 
     def _found_busy(self, rate_rps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The likeliest way in which all began within the last execution."""
+        """Return the probability of the likeliest way for all instances to be busy."""
         window_s = _WAITED * self._slack_s
         began_s = self._full_s - (self._slack_s - window_s)
         unfilled = _at_most(rate_rps * window_s, self._batch - 2)  # its first one, and one to fill
@@ -163,12 +166,12 @@ class _Patient(_Law):
 def _all_busy(
     busy: npt.NDArray[np.float64], count: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Sakasegawa's approximation of Erlang's C, where each instance is busy for such a share."""
+    """Return Sakasegawa's approximation of Erlang's C for ``count`` instances this busy."""
     return np.asarray(busy ** (np.sqrt(2 * (count + 1)) - 1))
 
 
 def _tail(mean: npt.NDArray[np.float64], least: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Chernoff's bound of the probability that a Poisson number is ``least`` or more."""
+    """Return Chernoff's bound on the probability that a Poisson variable is at least ``least``."""
     below = np.clip(mean, 1e-12, least)
     return np.asarray(np.exp(least - below - least * np.log(least / below)) * (mean > 0))
 
@@ -176,7 +179,7 @@ def _tail(mean: npt.NDArray[np.float64], least: npt.NDArray[np.float64]) -> npt.
 def _likely_tail(
     mean: npt.NDArray[np.float64], least: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """The same by the approximation of Bahadur and Rao, which is no bound, and nearer to it."""
+    """Return Bahadur and Rao's approximation of the same, which is closer but not a bound."""
     spread = np.sqrt(2 * math.pi * least) * (1 - np.minimum(mean / least, 1.0))
     return np.asarray(_tail(mean, least) / np.maximum(spread, 1.0))
 
@@ -184,13 +187,13 @@ def _likely_tail(
 def _at_most(
     mean: npt.NDArray[np.float64], most: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Chernoff's bound of the probability that a Poisson number is ``most`` or less."""
+    """Return Chernoff's bound on the probability that a Poisson variable is at most ``most``."""
     above = np.maximum(mean, np.maximum(most, 1e-12))
     return np.asarray(np.exp(most - above - most * np.log(np.maximum(most, 1e-12) / above)))
 
 
 def _lundberg(load: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The ``z`` above 0 with ``load (exp(z) - 1) = z``, by Newton's method from above."""
+    """Solve ``load (exp(z) - 1) = z`` for ``z`` above 0, by Newton's method from above."""
     found = 2 * (1 - load) / load  # the first terms of the series; never below the root
     found = np.minimum(found, 2 * np.log(1 / load) + 2)
     for _ in range(6):

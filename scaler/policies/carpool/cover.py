@@ -1,8 +1,8 @@
-"""The cheapest instances that take a rate: of one size, or of two sizes together.
+"""Find the cheapest instances that take a rate: of one size, or of two sizes together.
 
-What an instance is worth grows with how many there are, as one of many is free sooner. Of two sizes
-together each instance is worth what it would be if all were its equals. Two sizes are tried for up
-to sixteen instances, where a whole one more or less matters; of more, one size will do.
+An instance takes more the more instances there are, because one of many is free sooner. In a mix of
+two sizes, each instance is rated as if all were of its size. Mixes are tried for up to sixteen
+instances, where one instance more or less matters; for more, one size suffices.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ROUNDING = 1e-9
 
 
 class Cover(NamedTuple):
-    """Instances.
+    """A set of instances with its price.
 
     Attributes:
-        price_per_s: What they cost together.
-        instances: How many of each size.
-        wait_s: The longest that a request waits for company.
+        price_per_s: Total price.
+        instances: Number of instances of each size.
+        wait_s: The longest that a request waits for its batch to fill.
     """
 
     price_per_s: float
@@ -48,14 +48,14 @@ class Cover(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """The options of a function with what they take.
+    """The options of a function with their capacities and prices.
 
     Attributes:
-        options: None of which another beats in price and in what any number of them takes.
+        options: Options, none of which is dominated in both price and capacity at every number.
         taken_rps: Requests per second of `COUNTS` instances, shape (options, counts).
-        price_per_s: Of an instance, shape (options,).
-        wait_s: The longest that a request waits for company, shape (options,).
-        mixed: Whether two of them may be had together.
+        price_per_s: Price of an instance, shape (options,).
+        wait_s: The longest that a request waits for its batch to fill, shape (options,).
+        mixed: Whether two options may be combined.
     """
 
     options: tuple[Option, ...]
@@ -74,7 +74,7 @@ class Menu:
         *,
         mixed: bool = True,
     ) -> Menu:
-        """Those that are worth having at these prices, where no batch waits for company."""
+        """Return the menu of undominated options at these prices, with eager batches."""
         if not options:
             return cls((), np.zeros((0, len(COUNTS))), np.zeros(0), np.zeros(0), mixed)
         taken = capacities(options, slo_s, miss)
@@ -88,7 +88,10 @@ class Menu:
         slo_s: float,
         miss: float,
     ) -> Menu | None:
-        """Those where batches do; each with a wait of its own, so that no two go together."""
+        """Return the menu for patient batches, or None if no option batches.
+
+        Each option has its own wait, so options are not mixed.
+        """
         able = [at for at, option in enumerate(options) if option.size.batch > 1]
         if not able:
             return None
@@ -114,26 +117,26 @@ class Menu:
 
     @cached_property
     def at(self) -> Mapping[Size, int]:
-        """The place of each size."""
+        """Index of each size among the options."""
         return {option.size: at for at, option in enumerate(self.options)}
 
     def cover(self, rate_rps: float, among: Sequence[int], limit: float = math.inf) -> Cover | None:
-        """The cheapest instances of some options that take a rate.
+        """Return the cheapest instances of the given options that take a rate.
 
         Args:
             rate_rps: Requests per second.
-            among: The places of the options.
-            limit: No more instances than so many.
+            among: Indices of the options.
+            limit: Maximum number of instances.
 
         Returns:
-            None: they cannot take it.
+            None if they cannot take the rate.
         """
         found = [self._of_one(rate_rps, at, limit) for at in among]
         found.append(self._of_two(rate_rps, np.array(among, dtype=int), limit))
         return min([each for each in found if each], key=lambda c: c.price_per_s, default=None)
 
     def nearly(self, rate_rps: float, limit: float = math.inf) -> Cover:
-        """Where nothing takes the rate in time: what keeps up with it for the least."""
+        """Return the cheapest instances that keep up with a rate that nothing takes in time."""
         sizes = [option.size for option in self.options]
         at = min(range(len(sizes)), key=lambda at: self.price_per_s[at] / sizes[at].rate_rps)
         count = max(1, math.ceil(_BEHIND * rate_rps / sizes[at].rate_rps))
@@ -141,13 +144,13 @@ class Menu:
         return Cover(count * float(self.price_per_s[at]), Counter({sizes[at]: count}))
 
     def taken_by(self, instances: Mapping[Size, int]) -> float:
-        """What instances take together, as far as they are of these options."""
+        """Return the requests per second that these instances take, ignoring unknown sizes."""
         known = {self.at[size]: n for size, n in instances.items() if size in self.at and n}
         count = sum(known.values())
         return sum([n * self.worth_rps(at, count) for at, n in known.items()])
 
     def rated(self, instances: Mapping[Size, int]) -> Counter[Size]:
-        """The same, their sizes with what one of so many takes, instead of what full batches do."""
+        """Return the instances with ``rate_rps`` set to what one of that many takes."""
         count = sum(instances.values())
         found: Counter[Size] = Counter()
         for size, number in instances.items():
@@ -156,7 +159,7 @@ class Menu:
         return found
 
     def worth_rps(self, at: int, count: int) -> float:
-        """What one of so many instances takes."""
+        """Return the requests per second that one of ``count`` instances of an option takes."""
         return float(np.interp(count, COUNTS, self.taken_rps[at] / COUNTS))
 
     def _of_one(self, rate_rps: float, at: int, limit: float) -> Cover | None:
@@ -176,7 +179,7 @@ class Menu:
         return Cover(price, Counter({self.options[at].size: count}), float(self.wait_s[at]))
 
     def _of_two(self, rate_rps: float, among: npt.NDArray[np.int_], limit: float) -> Cover | None:
-        """Of two to sixteen instances in all: so many of one, the rest of another."""
+        """Return the cheapest mix of two sizes with two to sixteen instances in all."""
         few = int(min(_FEW, limit))
         if not self.mixed or few < 2 or len(among) < 2:  # noqa: PLR2004  two of two
             return None
@@ -203,7 +206,7 @@ class Menu:
 def _undominated(
     taken: npt.NDArray[np.float64], price: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int_]:
-    """The places of those that nothing beats or equals at every number; of equals the first."""
+    """Return the indices of undominated options; of equal options, only the first."""
     as_good = (price[:, None] <= price[None, :]) & (taken[:, None] >= taken[None, :]).all(axis=2)
     before = np.triu(np.ones_like(as_good), 1)
     beaten = (as_good & (~as_good.T | before)).any(axis=0)

@@ -1,20 +1,20 @@
-"""The rate to have instances for: what is measured, less noise, and what may come meanwhile.
+"""Estimate the rate to provision for: the measured rate without noise, plus a reserve.
 
 Theory of operation
 -------------------
-Measured rates are counts over some ten seconds, and go up and down by chance. They are averaged
-over a little longer, but for what chance does not explain: a rate that is further above the average
-than its own deviation is believed at once, and so is one that is as far below it; the guard, which
-follows reductions slowly, keeps what there is for a while.
+Measured rates are counts over some ten seconds and fluctuate by chance. They are averaged over a
+slightly longer time, except for changes that chance does not explain: a rate that exceeds the
+average by more than its own standard deviation is believed at once, and so is one that is as far
+below it. The guard, which follows reductions slowly, keeps the present instances for a while.
 
-An instance that is asked for now is there only after it has loaded. So the rise that was lately
-seen over that time is expected again: the mean square of by how much rates exceeded what was
-expected so long before them, beyond what chance explains, forgotten over minutes. A load that is
-calm has no reserve, one that drifts or bursts has what it needs.
+An instance that is requested now is ready only after it has loaded. So the rise recently seen over
+that time is expected again: the mean square of the excess of rates over the expectation that long
+before, beyond what chance explains, forgotten over minutes. A calm load has no reserve; one that
+drifts or bursts has the reserve it needs.
 
-Averages come late where a load rises steadily. Two of them, over a shorter and a longer time,
-differ by what it has risen by between their ages. Beyond what chance explains, the rise is
-taken to go on from the age of the shorter one until an instance has loaded.
+Averages lag while a load rises steadily. Two averages, over a shorter and a longer time, differ by
+the rise between their ages. Beyond what chance explains, the rise is assumed to continue from the
+age of the shorter one until an instance has loaded.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _CLEAR = 2.5  # deviations of their difference
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What instances are needed for.
+    """The load to provision instances for.
 
     Attributes:
         level_rps: The rate without its noise.
-        reserve_rps: What may come on top while an instance loads.
-        jumped: The load has risen beyond chance just now.
-        rising: It has been rising for a while.
+        reserve_rps: Additional rate that may arrive while an instance loads.
+        jumped: Whether the load has just risen beyond chance.
+        rising: Whether the load has been rising for a while.
     """
 
     level_rps: float
@@ -54,21 +54,21 @@ class Demand:
 
     @property
     def rate_rps(self) -> float:
-        """All of it."""
+        """Level and reserve together."""
         return self.level_rps + self.reserve_rps
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What has been seen of a function.
+    """Observations of one function.
 
     Attributes:
-        at_s: When it was last looked at.
+        at_s: Time of the last update.
         level_rps: The average.
         jumped_s: When the load last jumped.
-        short_rps, long_rps: Averages over a shorter and a longer time, both anew after a jump.
+        short_rps, long_rps: Averages over a shorter and a longer time, both restarted after a jump.
         risen: Mean square of unexpected rises, beyond chance.
-        expected: What was expected, for so long as an instance loads.
+        expected: Past expectations with their times, for as long as an instance loads.
     """
 
     at_s: float
@@ -81,13 +81,13 @@ class _Memory:
 
 
 class Demands:
-    """The demand of every function, round by round.
+    """The demand of every function, updated each round.
 
     Args:
-        smoothing_s: Over how long rates are averaged.
-        reserve: How many deviations of what was seen are kept free.
-        trend: Whether a steady rise is taken to go on.
-        surge: Whether more is expected after a jump than was counted.
+        smoothing_s: Time over which rates are averaged.
+        reserve: Number of standard deviations of past rises to keep in reserve.
+        trend: Whether a steady rise is assumed to continue.
+        surge: Whether to expect more than was counted after a jump.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Demands:
         self._seen: dict[str, _Memory] = {}
 
     def of(self, function: str, measured_rps: float, load_s: float, now_s: float) -> Demand:
-        """What it needs, from this round's rate on."""
+        """Update a function's demand with this round's rate, and return it."""
         memory = self._seen.get(function)
         if memory is None:
             memory = self._seen[function] = _Memory(now_s, measured_rps, measured_rps, measured_rps)
@@ -138,7 +138,7 @@ def _follow(
 
 
 def _forecast(memory: _Memory, ahead_s: float) -> float:
-    """The rate so far ahead if it rises on as it does; 0: it does not, as far as one can tell."""
+    """Return the rate ``ahead_s`` from now if it keeps rising, or 0 if it is not clearly rising."""
     apart = memory.short_rps - memory.long_rps
     chance = math.sqrt(memory.long_rps / (2 * _LONG_S))
     if apart <= _CLEAR * chance:
@@ -150,7 +150,7 @@ def _forecast(memory: _Memory, ahead_s: float) -> float:
 def _learn(
     memory: _Memory, measured_rps: float, ahead_s: float, passed_s: float, now_s: float
 ) -> None:
-    """Compare the rate with what was expected when an instance would have had to be asked for."""
+    """Compare the rate with the expectation ``ahead_s`` ago, when instances had to be started."""
     expected = memory.expected
     while len(expected) > 1 and expected[1][0] <= now_s - ahead_s:
         expected.popleft()

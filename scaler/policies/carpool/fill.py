@@ -1,11 +1,11 @@
-"""What a request costs where executions are paid for: batches wait, and are as full as they get.
+"""Compute what a request costs where executions are billed, and batches wait to fill up.
 
 A batch begins with its first request and leaves when it is full or the window is over. With Poisson
-arrivals at a rate ``R`` it has ``1 + min(N, b - 1)`` requests, ``N`` Poisson of mean ``R T``. The
-window ``T`` is what the objective leaves beside a full batch's execution.
+arrivals at a rate ``R`` it has ``1 + min(N, b - 1)`` requests, where ``N`` is Poisson with mean
+``R T``. The window ``T`` is the time that the objective leaves after a full batch's execution.
 
-What executions of each option take and cost is computed once, and only options are kept that are
-among the cheapest at some rate; a rate is then a product of matrices.
+Execution times and costs of each option are computed once, and only options that are among the
+cheapest at some rate are kept. Evaluating a rate is then a product of matrices.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Filled(NamedTuple):
     """Batches of one option at one rate.
 
     Attributes:
-        at: The option's place.
-        cost: Of a request.
-        window_s: How long the first one waits.
-        mean_batch: Requests in a batch.
-        busy: Executions at a time.
+        at: Index of the option.
+        cost: Cost per request.
+        window_s: How long the first request waits.
+        mean_batch: Mean number of requests in a batch.
+        busy: Mean number of concurrent executions.
     """
 
     at: int
@@ -50,14 +50,15 @@ class Filled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fills:
-    """Options with what their batches take and cost.
+    """Options with the execution times and costs of their batches.
 
     Attributes:
         options: In any order.
         window_s: How long a batch's first request waits, shape (options,).
-        exec_s: Of batches of 1, 2 and so on, shape (options, largest batch); 0 beyond an option's.
-        cost: Of such a batch, likewise.
-        honest: Batches are as full as arrivals make them; else they count as full.
+        exec_s: Execution time by batch size from 1, shape (options, largest batch); 0 beyond an
+            option's largest.
+        cost: Cost of such a batch, same shape.
+        honest: Whether batches are as full as arrivals make them; otherwise they count as full.
     """
 
     options: tuple[Option, ...]
@@ -70,11 +71,11 @@ class Fills:
     def of(
         cls, options: Sequence[Option], slo_s: float, billing: Billing, *, honest: bool = True
     ) -> Fills:
-        """Those of the options that are worth having at some rate.
+        """Return the options that are among the cheapest at some rate.
 
         Args:
             options: At least one.
-            slo_s: Latency objective, less what a request takes on its way.
+            slo_s: Latency objective, less the time a request takes outside queue and execution.
             billing: What an execution costs.
             honest: As the attribute.
         """
@@ -94,13 +95,13 @@ class Fills:
         return every.only(every.often_best())
 
     def only(self, kept: Sequence[int]) -> Fills:
-        """Some of the options."""
+        """Return only the options at the given indices."""
         at = np.array(kept)
         options = tuple(self.options[place] for place in kept)
         return Fills(options, self.window_s[at], self.exec_s[at], self.cost[at], self.honest)
 
     def often_best(self) -> list[int]:
-        """The places of those that are among the cheapest at some rate."""
+        """Return the indices of the options that are among the cheapest at some rate."""
         found: set[int] = set()
         for rate_rps in _RATES_RPS:
             cost = self._of_a_request(self.cost, self._shares(float(rate_rps)))
@@ -108,7 +109,7 @@ class Fills:
         return sorted(found)
 
     def at(self, rate_rps: float) -> list[Filled]:
-        """Every option with the batches that it gets at so many requests per second, in order."""
+        """Return every option, in order, with its batches at ``rate_rps`` requests per second."""
         shares = self._shares(rate_rps)
         columns = (
             self._of_a_request(self.cost, shares),
@@ -125,7 +126,7 @@ class Fills:
         return np.asarray((shares * of_a_batch).sum(axis=1) / _mean_batch(shares))
 
     def _shares(self, rate_rps: float) -> npt.NDArray[np.float64]:
-        """The share of batches of each size from 1 on, shape (options, largest batch)."""
+        """Return the share of batches of each size from 1, shape (options, largest batch)."""
         batch = np.array([option.size.batch for option in self.options])
         numbers = np.arange(self.cost.shape[1])
         last = numbers == (batch - 1)[:, None]

@@ -1,7 +1,7 @@
-"""What instances of a function may be: every size that answers in time, with how its batches grow.
+"""List the possible instances of a function: every size that responds in time.
 
-A batch may take more than half the objective here: of several instances one is free sooner than an
-execution ends, and `capacity` says how much sooner.
+A batch may take more than half the objective here: one of several instances becomes free before an
+execution time has passed, and `capacity` computes how much sooner.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MOST = 0.85  # of an objective: the longest execution of a batch
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One size.
+    """One size of instance.
 
     Attributes:
-        size: With the execution time of a full batch, raised by the model's error.
-        single_s: A batch of one on it.
+        size: Size with the execution time of a full batch, raised by the model's error.
+        single_s: Execution time of a batch of one on it.
     """
 
     size: Size
@@ -39,13 +39,13 @@ class Option:
 
     @property
     def item_s(self) -> float:
-        """What each further request of a batch adds."""
+        """Execution time that each further request adds to a batch."""
         batch = self.size.batch
         return (self.size.exec_s - self.single_s) / (batch - 1) if batch > 1 else 0.0
 
 
 def options(load: FunctionLoad) -> tuple[Option, ...]:
-    """All sizes that can answer the tightest application, of variants accurate enough for all."""
+    """Return all sizes fast enough for the tightest application and accurate enough for all."""
     return tuple(
         option
         for variant, model, accuracy in _variants(load)

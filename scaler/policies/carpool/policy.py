@@ -1,15 +1,15 @@
-"""The policy `carpool`: the least bill within the objective, whatever the load and the billing.
+"""The policy `carpool`: the lowest bill within the objective, for any load and billing.
 
-What the papers' policies do well, put together, and each part in a module of its own:
+It combines the strengths of the papers' policies, each part in its own module:
 
-* `options`: every size that answers in time, with batches of more than half the objective too.
-* `capacity`: what a number of instances takes with the batches that arrivals really give.
+* `options`: every size that responds in time, including batches of more than half the objective.
+* `capacity`: what a number of instances takes with the batch sizes that arrivals actually produce.
 * `cover`: the cheapest instances for a rate, of one or two sizes.
-* `fill`: where executions are paid for, the cheapest batch and wait at this rate.
-* `demand`: the rate to have instances for, with a reserve by what was seen.
+* `fill`: where executions are billed, the cheapest batch and wait at this rate.
+* `demand`: the rate to provision for, with a reserve based on past rises.
 
-Sizes that run are given up for others only where that saves ``gain`` of the bill. What idles costs
-nothing where executions are paid for: there instances are plentiful, and stay.
+Running sizes are replaced by others only where that saves ``gain`` of the bill. Where executions
+are billed, idle instances cost nothing: there instances are plentiful, and stay.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _RATIO = 1.01  # of neighbouring rates that are planned for alike
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """What is known of a model at an objective: what is worth having by the billing rule.
+    """Options worth proposing for a model and an objective, by billing rule.
 
     Attributes:
-        menus: Where instances are paid for: eager batches, and patient ones. Empty: nothing
-            answers in time, or executions are paid for.
-        fills: Where only executions are.
+        menus: Where instances are billed: menus for eager and for patient batches. Empty if
+            nothing responds in time, or if executions are billed.
+        fills: Options where only executions are billed.
     """
 
     menus: tuple[Menu, ...] = ()
@@ -60,12 +60,12 @@ class _Known:
 
 @dataclass(slots=True)
 class _Peaks:
-    """The most of late, where what idles is free."""
+    """Recent maximum of busy instances, where idle ones are free."""
 
     seen: deque[tuple[float, float]] = field(default_factory=deque)
 
     def most(self, busy: float, now_s: float, kept_s: float) -> float:
-        """The most of the last ``kept_s``, this included."""
+        """Record ``busy`` and return the maximum over the last ``kept_s``."""
         while self.seen and self.seen[0][0] <= now_s - kept_s:
             self.seen.popleft()
         while self.seen and self.seen[-1][1] <= busy:
@@ -75,7 +75,7 @@ class _Peaks:
 
 
 class Carpool:
-    """The least bill within the objective, with batches as full as arrivals make them."""
+    """The lowest bill within the objective, with batches as full as arrivals make them."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -107,7 +107,7 @@ class Carpool:
         surge: bool = False
 
         def __post_init__(self) -> None:
-            """Refuse what is no plan."""
+            """Raise ValueError if a parameter is out of range."""
             for name in ("reserve", "smoothing_s", "gain", "kept_s"):
                 value = getattr(self, name)
                 if not 0 <= value < math.inf:
@@ -131,7 +131,7 @@ class Carpool:
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """See `ScalePolicy.propose`."""
         found = {load.name: self._proposal(load, cluster) for load in loads}
         return {name: proposal for name, proposal in found.items() if proposal is not None}
 
@@ -156,7 +156,7 @@ class Carpool:
         return self._known.of((Same(load.model), accuracy, variants, *asked), make)
 
     def _worth_having(self, load: FunctionLoad, found: Sequence[Option]) -> _Known:
-        """What may be proposed of the options."""
+        """Return the options that are worth proposing."""
         slo_s, params = (1 - WAY) * load.tightest_s, self._params
         if not found:
             return _Known()
@@ -171,7 +171,7 @@ class Carpool:
     def _by_instance(
         self, load: FunctionLoad, menus: Sequence[Menu], demand: Demand, cluster: ClusterView
     ) -> Proposal:
-        """Where instances are paid for as long as they live: the cheapest that take the demand."""
+        """Propose the cheapest instances for the demand where their lifetime is billed."""
         rate_rps = _rounded(demand.rate_rps)
         menu, chosen = self._chosen(load, menus, rate_rps)
         instances = _placed(menu.rated(chosen.instances), _running(load), cluster)
@@ -186,11 +186,11 @@ class Carpool:
     def _chosen(
         self, load: FunctionLoad, menus: Sequence[Menu], rate_rps: float
     ) -> tuple[Menu, Cover]:
-        """The cheapest cover; that of sizes that run, if others do not save enough."""
+        """Return the cheapest cover, or that of the planned sizes if others do not save enough."""
         limit, planned = load.instance_limit, _planned(load)
 
         def cheapest(places: Callable[[Menu], tuple[int, ...]]) -> tuple[Menu, Cover] | None:
-            """Of all menus; the first of equals, as what need not wait should not."""
+            """Return the cheapest cover of all menus; on a tie the first, which does not wait."""
             found = [
                 (menu, cover)
                 for menu in menus
@@ -213,7 +213,7 @@ class Carpool:
     def _by_use(
         self, load: FunctionLoad, fills: Fills, demand: Demand, cluster: ClusterView
     ) -> Proposal:
-        """Where only executions are paid for: the cheapest batches, and instances to spare."""
+        """Propose the cheapest batches and spare instances where only executions are billed."""
         rate_rps = _rounded(demand.rate_rps)
         found = self._filled.of((Same(fills), rate_rps), lambda: tuple(fills.at(rate_rps)))
         best = min(found, key=lambda each: each.cost)
@@ -247,7 +247,10 @@ class Carpool:
         )
 
     def _rested(self, load: FunctionLoad, serving: Size, chosen: Size) -> Counter[Size]:
-        """Other sizes that run, which serve now or did of late: there for when they pay again."""
+        """Return the running instances of other sizes that serve now or did recently.
+
+        They stay for the time when they pay off again.
+        """
         served = self._served.setdefault(load.name, {})
         served[serving] = load.now_s
         running = _running(load)
@@ -257,7 +260,7 @@ class Carpool:
 
 
 def _serving(load: FunctionLoad, own: Sequence[Filled], fills: Fills, chosen: Filled) -> Filled:
-    """What requests go to: what runs already, until enough of the chosen size does."""
+    """Return the option to send requests to: a running one until enough of the chosen are ready."""
     ready = Counter({_plain(size): there.ready for size, there in load.running.items()})
     there = [each for each in (chosen, *own) if ready[fills.options[each.at].size]]
 
@@ -272,13 +275,13 @@ def _serving(load: FunctionLoad, own: Sequence[Filled], fills: Fills, chosen: Fi
 
 
 def _only_executions(load: FunctionLoad, size: Size) -> bool:
-    """Whether an instance that idles costs nothing, and one that executes does."""
+    """Return whether only executing instances cost money, not idle ones."""
     idle = load.billing.lifetime(size.resources, 1.0)
     return not idle and load.billing.execution(size.resources, size.exec_s) > 0
 
 
 def _running(load: FunctionLoad) -> Counter[Size]:
-    """The instances there are, whichever pool they are in."""
+    """Return the number of instances of each size, in all pools together."""
     found: Counter[Size] = Counter()
     for size, there in load.running.items():
         found[_plain(size)] += there.total
@@ -286,13 +289,13 @@ def _running(load: FunctionLoad) -> Counter[Size]:
 
 
 def _planned(load: FunctionLoad) -> list[Size]:
-    """The sizes of the plan in force of which there are to be some."""
+    """Return the sizes that have replicas in the current plan."""
     wanted = {each.name for each in load.plan.classes if each.replicas} if load.plan else set()
     return [_plain(size) for name, size in load.planned.items() if name in wanted]
 
 
 def _price(load: FunctionLoad, size: Size) -> float:
-    """Of an instance, per second, by the bill; else as prices or resource units say."""
+    """Return an instance's price per second by the bill, or else by prices or resource units."""
     return load.billing.lifetime(size.resources, 1.0) or size.price_per_s
 
 
@@ -301,12 +304,12 @@ def _plain(size: Size) -> Size:
 
 
 def _rounded(rate_rps: float) -> float:
-    """A rate nearby, no lower, that others share."""
+    """Round a rate up to one of a geometric series, so that cached results can be shared."""
     return _RATIO ** math.ceil(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
 
 
 def _placed(wanted: Counter[Size], running: Counter[Size], cluster: ClusterView) -> Counter[Size]:
-    """What there is room for; what runs has its place."""
+    """Return the wanted instances that fit in the cluster; running ones already have a place."""
     placed: Counter[Size] = Counter()
     for size, count in wanted.items():
         more = count - running[size]
@@ -316,7 +319,7 @@ def _placed(wanted: Counter[Size], running: Counter[Size], cluster: ClusterView)
 
 
 def _said(load: FunctionLoad, demand: Demand, cover: Cover, menu: Menu) -> list[str]:
-    """Why, in a sentence or two."""
+    """Return the reasons for the proposal, as a few sentences."""
     sizes = " and ".join(f"{count} x {size.name}" for size, count in cover.instances.items())
     slo_ms = 1000 * load.tightest_s
     taken_rps = menu.taken_by(cover.instances)

@@ -1,1 +1,1 @@
-"""What several scaling policies are built from."""
+"""Building blocks shared by several scaling policies."""

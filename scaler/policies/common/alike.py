@@ -1,4 +1,4 @@
-"""Whether a rate is still as good as the one that was planned for."""
+"""Decides whether a rate is still close enough to the one that was planned for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _SHARE = 0.02
 
 
 def alike(rate_rps: float, planned_rps: float) -> bool:
-    """Whether what was found for ``planned_rps`` is reused: within two percent of it.
+    """Return whether a rate is within two percent of the planned one, so that the plan is reused.
 
-    Rates are held to what was planned for, not to those of the round before, so that a slow drift
-    is noticed too.
+    Rates are compared with the planned rate, not with that of the previous round, so that a slow
+    drift is noticed too.
     """
     return abs(rate_rps - planned_rps) <= _SHARE * planned_rps

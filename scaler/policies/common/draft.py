@@ -1,6 +1,6 @@
-"""What a policy is about to propose: one function's instances during a round.
+"""The draft of a proposal: one function's instances during a round.
 
-How many instances of which size there should be is the policies' business.
+How many instances of which size there should be is up to the policies.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Draft", "listed", "running"]
 
 @dataclass(slots=True)
 class Draft:
-    """What a function will have.
+    """Instances that a function is going to have.
 
     Attributes:
-        load: The function's.
-        sizes: What its instances may be.
-        instances: What it has, or is to get.
-        needed_rps: What they must be able to take.
+        load: Load of the function.
+        sizes: Sizes that its instances may have.
+        instances: Instances that it has or is to get.
+        needed_rps: Throughput that the instances must have.
         explain: Sentences for an operator.
     """
 
@@ -39,19 +39,19 @@ class Draft:
 
     @property
     def missing_rps(self) -> float:
-        """What the instances cannot take of what they must."""
+        """Throughput that the instances lack, in requests per second."""
         missing = self.needed_rps - rate_shares.rate_high(self.instances)
         return missing if missing > 1e-9 * self.needed_rps else 0.0
 
     @property
     def unplaced_rps(self) -> float:
-        """The part of the function's rate that goes with what is missing."""
+        """Part of the function's arrival rate that corresponds to the missing throughput."""
         rate_rps = self.load.rate_rps
         return rate_rps * self.missing_rps / self.needed_rps if self.needed_rps else 0.0
 
 
 def running(load: FunctionLoad, sizes: Sequence[Size]) -> Counter[Size]:
-    """The instances there are of those sizes, whichever pool they are in."""
+    """Count the existing instances of these sizes, in all pools."""
     own = {size: size for size in sizes}
     found: Counter[Size] = Counter()
     for size, there in load.running.items():
@@ -62,7 +62,7 @@ def running(load: FunctionLoad, sizes: Sequence[Size]) -> Counter[Size]:
 
 
 def listed(instances: Counter[Size], most: int = 6) -> str:
-    """Instances in words: ``4 x b4-c2-g10 and 1 x b1-c2``."""
+    """Return the instances in words: ``4 x b4-c2-g10 and 1 x b1-c2``."""
     parts: Sequence[str] = [f"{count} x {size.name}" for size, count in instances.items()]
     if len(parts) > most:
         parts = [*parts[: most - 1], f"{len(parts) - most + 1} other sizes"]

@@ -1,8 +1,8 @@
-"""How many instances are always enough, so that a batch hardly ever waits for one.
+"""Number of instances with which a batch hardly ever waits for one.
 
-HarmonyBatch (IWQoS'24) has a function start as many instances as there are batches. Where instances
-are started beforehand, batches that come at random and find all of them busy wait: Erlang's C. The
-batches of a window come more evenly than at random, so this is on the safe side.
+In HarmonyBatch (IWQoS'24) a function starts as many instances as there are batches. If instances
+are started beforehand, batches that arrive at random and find all of them busy wait: Erlang's C.
+Batches that close after a window arrive more evenly than at random, so this is on the safe side.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _NORMAL_MARGIN = 0.5
 
 
 def waiting_share(instances: int, busy: float) -> float:
-    """Share of batches that find all instances busy (Erlang's C); 1 if they never catch up.
+    """Return the share of batches that find all instances busy (Erlang's C); 1 if overloaded.
 
     Args:
-        instances: How many there are.
-        busy: How many are busy in the mean: batches per second times seconds of each.
+        instances: Number of instances.
+        busy: Mean number of busy ones: batches per second times seconds of each.
     """
     if busy >= instances:
         return 1.0
@@ -36,10 +36,10 @@ def waiting_share(instances: int, busy: float) -> float:
 
 
 def enough(busy: float, waiting: float = 1e-3) -> int:
-    """The least number of instances with which no more than a share ``waiting`` of batches waits.
+    """Return the least number of instances for which at most a share ``waiting`` of batches waits.
 
     Args:
-        busy: How many are busy in the mean.
+        busy: Mean number of busy instances.
         waiting: Between 0 and 1.
     """
     if busy <= 0:

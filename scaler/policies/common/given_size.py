@@ -1,7 +1,7 @@
-"""The size of an instance that is named, wholly or in part, whatever it can hold.
+"""Resolves an instance size that is given wholly or in part, whatever it can serve.
 
-Where `sizing` lists what meets an objective, this takes what is given; whether the objective is met
-is for others to say.
+Where `sizing` lists the sizes that meet an objective, this takes what is given; whether the
+objective is met is left to others.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def given_size(
     gpu: float | None = None,
     batch: int | None = None,
 ) -> Size | None:
-    """The size with what is given, and else the smallest with the most requests per second.
+    """Return the smallest size with the given properties, and the highest throughput among those.
 
-    Of those that leave the objective room for a batch that waits for the one before it, or else for
-    one batch, or else of all. None where the model does not know any.
+    Sizes that leave the objective room for a batch and the one before it are preferred, then those
+    with room for one batch, then all others. None if the model knows no such size.
     """
     asked = (load.percentile, load.slo_s, load.max_batch, load.prices, cpu, gpu, batch)
     return _KNOWN.of((Same(load.model), *asked), lambda: _given_size(load, cpu, gpu, batch))
@@ -55,7 +55,7 @@ def _given_size(
 def _configurations(
     load: FunctionLoad, cpu: float | None, gpu: float | None, batch: int | None
 ) -> Iterator[tuple[int, float, float]]:
-    """What the model would try, with what is given put in."""
+    """Return the model's configurations with the given values substituted."""
     known = list(load.model.configurations(max(load.max_batch, batch or 1)))
     batches = sorted({c.batch for c in known} if batch is None else {batch})
     sizes = sorted({(c.cpu if cpu is None else cpu, c.gpu if gpu is None else gpu) for c in known})

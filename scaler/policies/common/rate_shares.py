@@ -1,10 +1,11 @@
-"""How a rate is shared among instances, and when instances have too little to do.
+"""How a rate is divided among instances, and when instances have too little load.
 
-INFless's dispatch (ASPLOS'22, section 3.3), with ``Rmin`` and ``Rmax`` the sums of what instances
-need and can take: (i) beyond ``Rmax`` each gets all it can take and more are needed; (ii) from
-``theta`` to there each gets its most, less an equal part of its window; (iii) below ``theta``
-instances are released until (ii) holds. The paper prints ``theta`` in two ways; meant, and in its
-code, is the one of constraint (7): ``alpha Rmax + (1 - alpha) Rmin``, near the upper bound.
+INFless's dispatch (ASPLOS'22, section 3.3), with ``Rmin`` and ``Rmax`` the sums of the instances'
+lowest and highest rates: (i) beyond ``Rmax`` each gets its highest rate and more instances are
+needed; (ii) from ``theta`` to there each gets its highest rate, less an equal part of its range;
+(iii) below ``theta`` instances are released until (ii) holds. The paper prints ``theta`` in two
+ways; what is meant, and in its code, is that of constraint (7):
+``alpha Rmax + (1 - alpha) Rmin``, near the upper bound.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ __all__ = ["rate_high", "rate_low", "rates", "release", "theta"]
 
 
 def rate_high(instances: Counter[Size]) -> float:
-    """``Rmax``: what the instances can take together."""
+    """Return ``Rmax``: the throughput of the instances together."""
     return sum(size.rate_rps * count for size, count in instances.items())
 
 
 def rate_low(instances: Counter[Size]) -> float:
-    """``Rmin``: what they need for their batches to be full in time."""
+    """Return ``Rmin``: the rate that the instances need for their batches to be full in time."""
     return sum(size.min_rps * count for size, count in instances.items())
 
 
 def theta(instances: Counter[Size], alpha: float) -> float:
-    """The rate below which there are too many instances."""
+    """Return the rate below which there are too many instances."""
     return alpha * rate_high(instances) + (1 - alpha) * rate_low(instances)
 
 
 def rates(rate_rps: float, instances: Counter[Size]) -> dict[Size, float]:
-    """What one instance of each size gets, cases (i) and (ii); too little is shared by need."""
+    """Return the rate of one instance of each size, cases (i) and (ii); below ``Rmin`` by need."""
     high, low = rate_high(instances), rate_low(instances)
     if rate_rps >= high:
         return {size: size.rate_rps for size in instances}
@@ -55,15 +56,17 @@ def release(
     most: float = math.inf,
     worth: Callable[[Size], float] = lambda size: size.efficiency,
 ) -> Counter[Size]:
-    """Case (iii): what is left once nobody has too little to do, the least efficient gone first.
+    """Return what is left after releasing instances until none has too little load, case (iii).
+
+    The least efficient instances are released first.
 
     Args:
-        instances: What there is.
-        needed_rps: What given instances must be able to take.
-        alpha: How near ``theta`` is to the most that instances can take.
-        least: So many are kept in any case.
-        most: No more than so many are, the quickest.
-        worth: What an instance of a size is worth for what it saves.
+        instances: The current instances.
+        needed_rps: Returns the throughput that given instances must have.
+        alpha: How close ``theta`` is to ``Rmax``.
+        least: Number of instances to keep in any case.
+        most: Maximum number of instances to keep; the fastest are kept.
+        worth: Returns the value of an instance of a size relative to what is saved.
     """
     left = instances.copy()
     needed = needed_rps(left)

@@ -1,21 +1,21 @@
-"""How much more than the mean rate instances must be able to take, so that few requests are late.
+"""Throughput beyond the mean rate that instances need so that few requests are late.
 
-Requests come at random, so instances that can take just the mean rate are behind forever. A
+Requests arrive at random, so instances whose throughput is just the mean rate never catch up. A
 request is late if it waits longer than the slack, what its objective leaves beside the execution.
 With Poisson arrivals at ``R``, executions of ``t`` seconds and ``n`` slots (requests that run at
-the same time), that is when some stretch of time before it brought more requests than slots became
-free: ``k n`` or more in ``k t - slack`` seconds, for some ``k``. Of all ``k`` the likeliest counts.
+the same time), that is the case if some period before it brought more requests than slots became
+free: ``k n`` or more in ``k t - slack`` seconds, for some ``k``. The likeliest ``k`` counts.
 
-* Where it is a long stretch, a backlog has built up over many executions, and Lundberg's exponent
+* If it is a long period, a backlog has built up over many executions, and Lundberg's exponent
   gives the share: ``exp(-z C slack)`` with ``R (exp(z) - 1) = C z`` and ``C = n / t``. Solved for
   ``C`` it is the effective bandwidth of a Poisson stream (Kelly, 1996): ``k / log(1 + k / R)`` with
   ``k = log(1 / share) / slack``.
-* Where it is the shortest, nobody has to wait long but all instances are busy: a Poisson tail, as
+* If it is the shortest, no request has to wait long but all instances are busy: a Poisson tail, as
   if there were no queue, by the approximation of Bahadur and Rao.
 
-Against simulated queues of 1 to 100 instances it is at most one instance short, and at most one and
-a twentieth too many (the tests say so). Batches make instances free in groups; half of the gap
-between two is taken off the slack.
+Compared with simulated queues of 1 to 100 instances it is at most one instance short, and at most
+one and a twentieth too many (as the tests verify). Batches free instances in groups; half of the
+gap between two is subtracted from the slack.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _STEPS = 30  # of halving: far below what a prediction is worth
 def needed_rps(
     rate_rps: float, exec_s: float, slack_s: float, miss: float, batch: int = 1
 ) -> float:
-    """What instances must be able to take, at least the rate itself; ``inf`` without any slack.
+    """Return the throughput that instances need, at least the rate itself; ``inf`` without slack.
 
     Args:
         rate_rps: Mean rate of Poisson arrivals.
-        exec_s: Seconds of a full batch.
+        exec_s: Execution time of a full batch.
         slack_s: How long a request may wait and still be in time.
         miss: Share of requests that may wait longer.
         batch: Requests in a full batch.
@@ -61,7 +61,7 @@ def needed_rps(
 
 
 def _without_queue(arriving: float, most: float, miss: float) -> float:
-    """Slots such that so many requests or more arrive in an execution less the slack."""
+    """Return the number of slots that arrivals in an execution less the slack seldom exceed."""
 
     def too_many(slots: float) -> bool:
         exponent = slots * math.log(slots / arriving) - slots + arriving
@@ -72,7 +72,7 @@ def _without_queue(arriving: float, most: float, miss: float) -> float:
 
 
 def _backlogged(busy: float, slack: float, most: float) -> float:
-    """Slots below which a backlog of several executions is the likelier reason."""
+    """Return the number of slots below which a backlog of several executions is likelier."""
     growth = 1 / (1 - slack)
 
     def likelier(slots: float) -> bool:
@@ -82,7 +82,7 @@ def _backlogged(busy: float, slack: float, most: float) -> float:
 
 
 def _least(fails: Callable[[float], bool], low: float, high: float) -> float:
-    """Where ``fails`` stops to hold between the two."""
+    """Return the value between ``low`` and ``high`` from which on ``fails`` no longer holds."""
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if fails(middle) else (low, middle)

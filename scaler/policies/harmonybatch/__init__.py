@@ -1,1 +1,1 @@
-"""HarmonyBatch (IWQoS'24): the policy, its price lists, groups, and their exact evaluation."""
+"""HarmonyBatch (IWQoS'24): the policy, its price lists and groups, and their exact evaluation."""

@@ -1,8 +1,9 @@
-"""How long batches of every size take on one size of instance, and what executing them costs.
+"""Execution times of batches of every size on one instance size, and what executing them costs.
 
-A latency model answers one batch size and one quantile at a time; the law of batches wants tails of
-all sizes at many times. So each size's distribution is cut into slices of equal times, thin ones
-where it is about being late. A size that the model does not know runs as the next larger, padded.
+A latency model answers for one batch size and one quantile at a time; the law of batches needs
+tails of all sizes at many times. So each size's distribution is cut into slices of equal times,
+thin ones where lateness is decided. A size that the model does not know is padded to the next
+larger.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ _ASKED: Times = np.append(0.5, (_EDGES[1:] + _EDGES[:-1]) / 2)  # the median, an
 
 
 class SlicedTimes:
-    """Execution times on one configuration, as `merged_windows.ExecutionTimes` has them.
+    """Execution times on one configuration, for `merged_windows.ExecutionTimes`.
 
     Args:
-        model: How long batches take; it knows the configuration.
+        model: Latency model; it must know the configuration.
         configuration: The instance, and its largest batch.
-        billing: What that costs.
+        billing: What executions cost.
 
     Attributes:
-        mean_s: Mean seconds of a batch by its size, from 1 on; shape ``(batch,)``.
-        costs: Money by its size; shape ``(batch,)``.
+        mean_s: Mean execution time by batch size, from 1 on; shape ``(batch,)``.
+        costs: Mean cost by batch size; shape ``(batch,)``.
     """
 
     def __init__(self, model: LatencyModel, configuration: Configuration, billing: Billing) -> None:
@@ -69,7 +70,7 @@ class SlicedTimes:
         self._in_line = (self._seconds + offsets).ravel()
 
     def tails(self, at_s: Times) -> tuple[Times, Times]:
-        """As `merged_windows.ExecutionTimes.tails`."""
+        """See `merged_windows.ExecutionTimes.tails`."""
         rows = np.arange(len(self._seconds)).reshape(-1, *([1] * np.ndim(at_s)))
         # All sizes are searched at once, one behind the other in one ascending line.
         near = np.minimum(np.maximum(at_s, -self._apart / 4), self._apart / 2)
@@ -80,7 +81,7 @@ class SlicedTimes:
 
 
 def _sums_from(values: Times) -> Times:
-    """Sums over the last axis from each place on, and 0 at its end; in one line."""
+    """Return the sums over the last axis from each place on, 0 at its end, flattened."""
     sums = np.zeros((len(values), values.shape[1] + 1))
     sums[:, :-1] = values[:, ::-1].cumsum(axis=1)[:, ::-1]
     return sums.ravel()

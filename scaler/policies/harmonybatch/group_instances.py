@@ -1,4 +1,4 @@
-"""How many instances each group has: what it wants, and what there is room for."""
+"""Number of instances for each group: what it wants, and what fits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ROUNDING = 1e-9
 
 
 def wanted(groups: Sequence[Group], load: FunctionLoad, waiting: float) -> list[int]:
-    """Instances for each group, for the rates measured last if those are above the average.
+    """Return the instances wanted for each group, at the last measured rate if above the average.
 
     Args:
-        groups: All of the function's.
-        load: The function's.
+        groups: All groups of the function.
+        load: Load of the function.
         waiting: Share of batches that may find all instances busy.
     """
     counts = []
@@ -44,12 +44,12 @@ def wanted(groups: Sequence[Group], load: FunctionLoad, waiting: float) -> list[
 def placed(
     groups: Mapping[Size, Group], counts: Sequence[int], load: FunctionLoad, room: ClusterView
 ) -> list[int]:
-    """How many of those wanted there are or have room, within the function's bound.
+    """Return how many of the wanted instances exist or fit, within the function's limit.
 
     Args:
-        groups: All of the function's, by the size of their instances.
-        counts: How many each wants.
-        load: The function's.
+        groups: All groups of the function, by instance size.
+        counts: Instances that each wants.
+        load: Load of the function.
         room: The servers, on which the missing ones are placed.
     """
     left = load.instance_limit
@@ -67,7 +67,7 @@ def placed(
 
 
 def missing_rps(load: FunctionLoad, groups: Mapping[Size, Group], counts: Sequence[int]) -> float:
-    """What instances cannot take, and what no instance is fast enough for."""
+    """Return the rate that the instances cannot serve, or that no instance is fast enough for."""
     missing = load.rate_rps - sum(
         min(_measured_rps(group, load), count * size.rate_rps)
         for (size, group), count in zip(groups.items(), counts, strict=True)

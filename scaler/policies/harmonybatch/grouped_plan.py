@@ -1,8 +1,8 @@
-"""Groups as a proposal, and back from a plan: a size of instance for each, and its applications.
+"""Groups as a proposal, and back from a plan: an instance size for each, and its applications.
 
-A group is its own function in HarmonyBatch (IWQoS'24); here it is a class of the plan, to
-which the routes of its applications lead, each with its own longest wait. Routes that lead to one
-class share batches, and no others do.
+A group is a function of its own in HarmonyBatch (IWQoS'24); here it is a class of the plan, to
+which its applications are routed, each with its own longest wait. Routes to the same class share
+batches, and no others do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["groups_in", "proposal", "sized"]
 
 
 def sized(load: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
-    """Each group by the size of its instances; those of one size in pools of their own."""
+    """Return each group by its instance size; groups with the same size get separate pools."""
     pools: Counter[Configuration] = Counter()
     found = {}
     for group in groups:
@@ -40,15 +40,15 @@ def sized(load: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
 
 
 def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list[Group] | None:
-    """The groups of a plan as they do under the load of today.
+    """Return the groups of a plan, evaluated at the current load.
 
     Args:
-        plan: As the guard made it of a `proposal`.
-        members: Today's applications, those that can be served.
-        settling: Knows the law of batches.
+        plan: A plan that the guard made from a `proposal`.
+        members: The current applications, without those that cannot be served.
+        settling: Evaluates the law of batches.
 
     Returns:
-        None where the plan does not have them all, or has instances that are not known any more.
+        None if the plan lacks some of them, or has instances that are no longer known.
     """
     routes = {route.app: route for route in plan.routes}
     classes = {kind.name: kind for kind in plan.classes}
@@ -86,13 +86,13 @@ def proposal(
     explain: Sequence[str],
     unserved_rps: float,
 ) -> Proposal:
-    """What these groups need, each application with its own wait.
+    """Return the proposal for these groups, each application with its own wait.
 
     Args:
-        groups: By the size of their instances, the tightest first; at least one.
-        counts: How many instances of each, in the same order.
+        groups: Groups by instance size, the tightest first; at least one.
+        counts: Number of instances of each, in the same order.
         explain: Sentences for an operator.
-        unserved_rps: Requests per second for which this is not enough.
+        unserved_rps: Requests per second that exceed these instances.
     """
     windows_s = {
         app: (size, window_s)

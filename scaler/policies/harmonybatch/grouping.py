@@ -1,13 +1,13 @@
-"""Which applications share instances: two ways to divide them, in the order of their objectives.
+"""Divides applications, in the order of their objectives, into groups that share instances.
 
-* `two_stages` is HarmonyBatch's Algorithm 1 (IWQoS'24). First each is alone. Stage one goes
-  through them and adds up the rates of neighbours on CPUs; beyond the knee, the rate from which a
-  GPU is cheaper, it merges them if that is cheaper, and continues behind them. Stage two merges
-  neighbours of which one at least is on a GPU, for as long as that is cheaper.
+* `two_stages` is HarmonyBatch's Algorithm 1 (IWQoS'24). At first each application is alone. Stage
+  one goes through them and adds up the rates of neighbours on CPUs; beyond the knee, the rate from
+  which a GPU is cheaper, it merges them if that is cheaper, and continues behind them. Stage two
+  merges neighbours of which at least one is on a GPU, as long as that is cheaper.
 * `best_cuts` tries every division of the order by dynamic programming.
 
-What a group costs is a matrix over its first and last application; it is made elsewhere.
-Between groups of neighbours no order is lost: with more hurry, never a longer window.
+The cost of a group is a matrix over its first and last application; it is computed elsewhere.
+Groups of neighbours are sufficient: a tighter objective never has a longer window.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Cut: TypeAlias = "tuple[int, int]"  # the first and the last application of a gr
 
 
 def best_cuts(rates_rps: Times, costs: Times) -> list[Cut]:
-    """The cheapest division.
+    """Return the cheapest division.
 
     ``best[j] = min over i of best[i] + money per second of the group i to j``.
 
     Args:
         rates_rps: Total rate of applications i to j; shape ``(n, n)``.
-        costs: Money per request of the same; infinite where no instance meets the objective.
+        costs: Cost per request of the same; infinite if no instance meets the objective.
     """
     spent = costs * rates_rps
     cuts = _cheapest_cuts(spent)
@@ -46,7 +46,7 @@ def best_cuts(rates_rps: Times, costs: Times) -> list[Cut]:
 
 
 def _cheapest_cuts(spent: Times) -> list[Cut]:
-    """By money per second of applications i to j."""
+    """Return the cheapest division, given the cost per second of applications i to j."""
     count = len(spent)
     best = np.zeros(count + 1)
     begins = np.zeros(count, dtype=np.intp)
@@ -68,13 +68,13 @@ def two_stages(
     on_gpu: npt.NDArray[np.bool_],
     knee_rps: Callable[[int], float],
 ) -> list[Cut]:
-    """Algorithm 1.
+    """Return the division found by Algorithm 1.
 
     Args:
         rates_rps: Total rate of applications i to j; shape ``(n, n)``.
-        costs: Money per request of the same; infinite where no instance meets the objective.
+        costs: Cost per request of the same; infinite if no instance meets the objective.
         on_gpu: Whether the group i to j is cheapest on a GPU; shape ``(n, n)``.
-        knee_rps: The knee with the objective of an application.
+        knee_rps: Returns the knee for the objective of an application.
     """
 
     def saves(first: Cut, last: Cut) -> bool:

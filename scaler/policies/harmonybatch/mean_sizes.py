@@ -1,4 +1,4 @@
-"""Mean sizes of batches, from a table: price lists ask for very many of them."""
+"""Mean batch sizes from a table, as price lists need very many of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _FEW = 700.0  # members expected, with more of which none is too rare for a floa
 
 
 class MeanSizes:
-    """``1 + E[min(Poisson(members), largest - 1)]``, to three digits.
+    """Table of ``1 + E[min(Poisson(members), largest - 1)]``, to three digits.
 
     Args:
-        largest: The largest batch that is asked for.
+        largest: Largest batch size to look up.
     """
 
     def __init__(self, largest: int) -> None:
@@ -39,15 +39,15 @@ class MeanSizes:
         self._places_per_root = (_ROOTS - 1) / float(roots[-1])
 
     def rows(self, batch: Times) -> npt.NDArray[np.intp]:
-        """Where the table has batches of up to so many requests; for `at`."""
+        """Return the table offsets for batches of up to ``batch`` requests, for `at`."""
         return (batch.astype(np.intp) - 1) * _ROOTS
 
     def at(self, rows: npt.NDArray[np.intp], members: Times) -> Times:
-        """The mean size of batches of which so many later members are expected.
+        """Return the mean size of batches for the expected number of later members.
 
         Args:
-            rows: Of the batches, of a shape that goes with that of ``members``.
-            members: How many would come while a batch is open, were there no largest size.
+            rows: Table offsets of the batches, broadcastable to the shape of ``members``.
+            members: Expected arrivals while a batch is open, if sizes were unlimited.
         """
         place = np.minimum(np.sqrt(members) * self._places_per_root + 0.5, _ROOTS - 1)
         return self._sizes.take(rows + place.astype(np.intp))
@@ -57,7 +57,7 @@ mean_sizes = lru_cache(maxsize=64)(MeanSizes)  # a megabyte each, for as many la
 
 
 def _shares(members: Times, count: int) -> Iterator[Times]:
-    """Probabilities of 0, 1, ... where so many are expected."""
+    """Yield the Poisson probabilities of 0, 1, ... for the expected numbers."""
     if float(members[-1]) > _FEW:
         yield from poisson(members, count).T
         return

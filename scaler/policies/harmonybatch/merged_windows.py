@@ -2,18 +2,19 @@
 
 A request of application k that arrives at ``a`` lets its batch leave at ``a + T_k`` at the latest,
 so a batch leaves at ``min(a_i + T_i)`` over its members, or when it holds ``size`` (HarmonyBatch,
-IWQoS'24, section III and appendix A). Arrivals are Poisson; every batch starts at once.
+IWQoS'24, section III and appendix A). Arrivals are Poisson; every batch starts immediately.
 
 Theory of operation
 -------------------
-Count time from a batch's first request, which is k's with probability ``eta_k = r_k / R``. If no
-size ended it, the batch is still collecting at ``d`` when ``T_k > d`` for the first and no j has
-come in ``(0, d - T_j]``:
+Count time from a batch's first request, which is k's with probability ``eta_k = r_k / R``. Unless
+it was full before, the batch is still collecting at ``d`` if ``T_k > d`` for the first and no
+request of any j has arrived in ``(0, d - T_j]``:
 
     S(d) = sum_{k: T_k > d} eta_k  exp(-A(d)),      A(d) = sum_j r_j max(0, d - T_j).
 
-What came later than that is free, so given this the batch has ``1 + Poisson(L(d))`` members, with
-``L(d) = R d - A(d)``, which wait independently: j's are uniform on ``(0, min(d, T_j))``. It closes
+Later arrivals are unconstrained, so given this the batch has ``1 + Poisson(L(d))`` members, with
+``L(d) = R d - A(d)``, which wait independently: those of j uniformly on ``(0, min(d, T_j))``. It
+closes
 
 * full, at the rate ``R S(d) P(Poisson(L(d)) = size - 2)``;
 * for a later member of j, which has waited ``T_j``, at the rate ``r_j S(d)`` for ``d > T_j``;
@@ -47,10 +48,10 @@ _NODES = np.array([-1.0, 1.0]) / math.sqrt(3)  # Gauss-Legendre, exact for cubic
 
 
 class ExecutionTimes(Protocol):
-    """How long batches of 1 to some size take, as far as latency is concerned."""
+    """Distribution of the execution times of batches by their size, as needed for latencies."""
 
     def tails(self, at_s: Times) -> tuple[Times, Times]:
-        """The tail at each time, and its integral from there on.
+        """Return the tail probability at each time, and its integral from there on.
 
         Args:
             at_s: Times in seconds, of any shape.
@@ -65,15 +66,15 @@ class _Law(NamedTuple):
     """A batch's law at the nodes of its integrals, and at the windows of its applications.
 
     Attributes:
-        edges: Of the cells of time, in seconds.
-        at_s: The nodes, some in each cell; shape ``(nodes,)``, as of the next ones.
-        weights: Seconds that each stands for.
-        over: The rate of those whose windows are over.
-        undue: That no later member has ended the batch.
-        counts: The probability of 0 to ``size - 1`` later members; shape ``(nodes, size)``.
-        opened: ``S``, by weight.
-        ended: By application: that no later member has ended the batch at its window.
-        first: By application: that its request is first, and waits its window.
+        edges: Edges of the cells of time, in seconds.
+        at_s: The nodes, several per cell; shape ``(nodes,)``, like the next ones.
+        weights: Seconds that each represents.
+        over: Total rate of the applications whose windows are over.
+        undue: Probability that no later member has ended the batch.
+        counts: Probability of 0 to ``size - 1`` later members; shape ``(nodes, size)``.
+        opened: ``S``, times the weights.
+        ended: By application: probability that no later member has ended the batch at its window.
+        first: By application: probability that its request is first and waits its whole window.
         first_counts: As ``counts``, at the windows.
     """
 
@@ -97,11 +98,12 @@ class MergedBatches:
         rates_rps: Requests per second of each application, at least one above 0.
         windows_s: The longest wait of each, in seconds.
         size: Requests in a full batch.
-        cells: In how many parts the time of a batch is divided at least; errors of the integrals
-            fall with its fourth power.
+        cells: Minimum number of cells into which the time of a batch is divided; errors of the
+            integrals fall with its fourth power.
 
     Raises:
-        ConfigError: rates or windows that are negative, infinite or not as many; no rate above 0.
+        ConfigError: Rates or windows are negative, infinite or differ in number, or no rate is
+            above 0.
     """
 
     rates_rps: Sequence[float]
@@ -110,7 +112,7 @@ class MergedBatches:
     cells: int = 128
 
     def __post_init__(self) -> None:
-        """Refuse what no batch can be filled by."""
+        """Validate the rates, the windows and the size."""
         checked(self.rates_rps, self.windows_s)
         if self.size < 1:
             problem = Problem("size", str(self.size), "a whole number of at least 1")
@@ -118,7 +120,7 @@ class MergedBatches:
 
     @cached_property
     def mean_size(self) -> float:
-        """Requests in a batch: 1 and those that come while it collects."""
+        """Mean number of requests in a batch: 1 and the arrivals while it collects."""
         if self.size == 1:
             return 1.0
         law = self._law
@@ -138,7 +140,7 @@ class MergedBatches:
         return shares
 
     def wait_tail(self, app: int, at_s: Times) -> Times:
-        """Shares of an application's requests that wait longer than each of ``at_s``.
+        """Return the shares of an application's requests that wait longer than each of ``at_s``.
 
         ``P(W > w) = (P(the first waits longer) + R * integral of S P(... <= size - 3)) / E[size]``
         below the window, for every request, and 0 from there on; some wait exactly the window.
@@ -156,19 +158,19 @@ class MergedBatches:
         return np.where(at_s < 0, 1.0, np.where(own < self._windows[app], tail, 0.0))
 
     def mean_wait_s(self, app: int) -> float:
-        """Mean seconds that an application's requests wait for company: the tail's integral."""
+        """Return the mean wait of an application's requests for company: the tail's integral."""
         law = self._law
         inside = law.at_s < self._windows[app]
         return float((law.weights * inside * self.wait_tail(app, law.at_s)).sum())
 
     def late_share(self, app: int, slo_s: float, executions: ExecutionTimes) -> float:
-        """Share of an application's requests whose wait and execution exceed its objective.
+        """Return the share of an application's requests that miss its objective.
 
-        The execution time depends on the size of the batch, and that on the wait; this is the
-        exact joint law, given per request of the application: its own rate cancels.
+        The execution time depends on the size of the batch, and the size on the wait; this is the
+        exact joint law, per request of the application: its own rate cancels.
 
         Args:
-            app: Its index.
+            app: Index of the application.
             slo_s: Its objective in seconds.
             executions: Execution times of batches of 1 to ``size``, or more.
         """
@@ -213,7 +215,7 @@ class MergedBatches:
 
     @cached_property
     def _law(self) -> _Law:
-        """All that does not depend on an objective, in one go: searches ask for thousands."""
+        """Quantities that do not depend on an objective; computed once, as searches reuse them."""
         windows, rate = self._windows, self._rate
         edges = self._edges()
         lengths = edges[1:] - edges[:-1]
@@ -230,7 +232,7 @@ class MergedBatches:
         return _Law(edges, at, weights, over, undue, own, opened, ended, first, of_first)
 
     def _edges(self) -> Times:
-        """Cells of time; beyond the last a batch is full or has left, as good as surely."""
+        """Return the edges of the cells; almost surely, a batch is full or gone after the last."""
         ends = np.concatenate([[0.0], np.sort(self._windows)])
         # Both are linear from window to window. A smaller number of members is as good as never.
         enough = self.size + 5 * math.sqrt(self.size) + 10
@@ -240,17 +242,17 @@ class MergedBatches:
         return np.sort(np.concatenate([even, ends[ends < longest]]))
 
     def _come_to(self, at_s: Times) -> tuple[Times, Times]:
-        """Arrivals that would have ended the batch before, and how likely 0, 1, ... members are."""
+        """Return ``A`` at each time, and the probabilities of 0, 1, ... later members."""
         passed, members = self._expected(at_s)
         return passed, poisson(members, self.size)
 
     def _expected(self, at_s: Times) -> tuple[Times, Times]:
-        """``A``, arrivals that would have ended the batch before, and ``L``, members after that."""
+        """Return ``A``, expected arrivals that would have ended it, and ``L``, later members."""
         ages = at_s[..., None]
         over = np.maximum(ages - self._windows, 0.0)
         return over @ self._rates, np.minimum(ages, self._windows) @ self._rates
 
 
 def _paired(counts: Times, amounts: Times) -> Times:
-    """At each node, the sum over numbers; shapes ``(nodes, numbers)`` and ``(numbers, nodes)``."""
+    """Return the product's sum at each node; shapes ``(nodes, numbers)``, ``(numbers, nodes)``."""
     return np.asarray(np.einsum("ks,sk->k", counts, amounts))

@@ -1,10 +1,10 @@
-"""Groups of neighbours in the order of objectives: estimated all at once, settled when asked for.
+"""Groups of neighbours in the order of objectives: estimated all at once, settled when needed.
 
-The price list is off by some percent, and settling a group exactly takes a thousand times as long
-as estimating it. So the best division is sought in rounds: groups that are not settled yet count as
-somewhat cheaper than estimated; those of the best division are settled; and so on, until the best
-division is one of settled groups. It is then the cheapest of all divisions, unless a group is
-cheaper than its estimate by more than that.
+The price list is off by a few percent, and settling a group exactly takes a thousand times as long
+as estimating it. So the best division is searched for in rounds: groups that are not settled yet
+count as slightly cheaper than estimated; those of the best division are settled; and so on, until
+the best division consists of settled groups. It is then the cheapest of all divisions, unless a
+group is cheaper than its estimate by more than that.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _WORTH = 1.03  # a group that is no dearer than this, relative to the next estim
 
 
 class Neighbours:
-    """Applications of which neighbours may share instances.
+    """Applications in the order of their objectives, of which neighbours may share instances.
 
     Args:
         members: By objective, the tightest first; at least one.
-        offers: What configurations cost, about.
+        offers: Estimated costs of the configurations.
         settling: Settles one group.
     """
 
@@ -57,15 +57,15 @@ class Neighbours:
         return len(self._members)
 
     def knee_rps(self, place: int) -> float:
-        """`Offers.knee_rps` with the objective of a member."""
+        """Return `Offers.knee_rps` for the objective of a member."""
         return self._offers.knee_rps(self._members[place].slo_s)
 
     def estimated(self) -> tuple[Times, Times, npt.NDArray[np.bool_]]:
-        """Of the group of members i to j, all of shape ``(n, n)``.
+        """Return estimates for the groups of members i to j, all of shape ``(n, n)``.
 
         Returns:
-            Rates; money per request, infinite where no instance meets the objective; and whether
-            the cheapest is on a GPU.
+            Rates; costs per request, infinite if no instance meets the objective; and whether the
+            cheapest configuration is on a GPU.
         """
         count = len(self)
         inside = np.triu_indices(count)
@@ -76,10 +76,11 @@ class Neighbours:
         return self._pooled.rates_rps, costs, self._offers.on_gpu[places]
 
     def divided(self, *, thoroughly: bool = True) -> list[Cut]:
-        """The cheapest division, by estimates as they are, and then by more hopeful ones too.
+        """Return the cheapest division by the estimates, then also by more optimistic ones.
 
         Args:
-            thoroughly: Whether to continue with more hopeful ones, which takes about as long again.
+            thoroughly: Whether to continue with more optimistic ones, which takes about as long
+                again.
         """
         self._tried = _TRIED if thoroughly else 1
         rates, costs, _ = self.estimated()
@@ -95,7 +96,7 @@ class Neighbours:
         return best_cuts(rates, settled)
 
     def served(self, cut: Cut) -> list[Group]:
-        """The group; its members apart, where an estimate was too hopeful for all of them."""
+        """Return the group, or its members apart if the estimate was too optimistic."""
         first, last = cut
         group = self._settled(cut)
         # Estimates of single requests are exact.
@@ -110,7 +111,7 @@ class Neighbours:
         return [group for groups in alone for group in groups]
 
     def _cost(self, cut: Cut) -> float:
-        """Money per request; an application that cannot be served even alone costs nothing."""
+        """Return the cost per request; 0 for an application that cannot be served even alone."""
         group = self._settled(cut)
         alone = cut[0] == cut[1]
         return group.cost if group else 0.0 if alone else math.inf
@@ -121,12 +122,12 @@ class Neighbours:
         return self._known[cut]
 
     def _cheapest(self, cut: Cut, tried: int, best: Group | None = None) -> Group | None:
-        """The group on the cheapest of some configurations.
+        """Return the group on the cheapest of several configurations.
 
         Args:
             cut: Its members.
-            tried: So many are settled at least.
-            best: What the first of them came to, if that is known.
+            tried: Minimum number of configurations to settle.
+            best: The group settled on the first of them, if known.
         """
         members = self._members[cut[0] : cut[1] + 1]
         one = Pooled(*(np.array([column[cut]]) for column in self._pooled))

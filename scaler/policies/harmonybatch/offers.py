@@ -1,17 +1,17 @@
-"""What a request costs on every configuration, for many loads at once: the price list of groups.
+"""Cost of a request on every configuration, for many loads at once: the price list of groups.
 
-A group of applications with the total rate ``R`` that shares an instance leaves its requests a
-window each, their objective less the same allowance ``x`` for the execution. Its batches stay open
-for ``V - x`` in the mean (`pooling`), whatever the configuration. Batches that stay open for ``w``
-have a mean size of
+A group of applications with the total rate ``R`` that shares an instance leaves each of its
+requests a window, its objective less the same allowance ``x`` for the execution. Its batches stay
+open for ``V - x`` in the mean (`pooling`), whatever the configuration. Batches that stay open for
+``w`` have a mean size of
 
     1 + E[min(Poisson(R w), b - 1)]              (HarmonyBatch, IWQoS'24, Eq. 8, made exact)
 
-and here half of them stay open for the mean less its deviation, half for as much more. A request
-costs what executing a batch of mean size costs, shared (Eq. 6), plus its part of the instances
-where those are paid for. The paper's Eq. 11 takes batches for full, which makes them up to a tenth
-too cheap. The allowance is a quantile of the execution time: few requests wait all of the window,
-so that the larger the batch, the lower it may be. `settling` finds the exact one.
+and here half of them stay open for the mean less its deviation, half for as much more. The cost of
+a request is its share of executing a batch of mean size (Eq. 6), plus its share of the instances
+if those are paid for. The paper's Eq. 11 assumes full batches, which makes them up to a tenth
+too cheap. The allowance is a quantile of the execution time: few requests wait for the whole
+window, so the larger the batch, the lower it may be. `settling` finds the exact one.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _MARGIN = 1.05  # in the price of a request alone, as prices are about right
 
 
 class _Column(NamedTuple):
-    """What pricing needs of offers: money and seconds of a batch are taken for linear in its size.
+    """Columns needed for pricing; cost and time of a batch are assumed to be linear in its size.
 
     Attributes:
         allowance_s, least_s, held: As `Priced`.
-        fixed, item: Money for a batch, whatever its size, and for each of its requests.
-        fixed_s, item_s: Seconds likewise.
+        fixed, item: Cost per batch, whatever its size, and per request in it.
+        fixed_s, item_s: Seconds per batch and per request.
     """
 
     allowance_s: Times
@@ -59,7 +59,7 @@ class _Column(NamedTuple):
 
 
 class _Singles:
-    """What a request costs alone; infinite where instances are paid for that wait for it."""
+    """Cost of a request served alone; infinite if waiting instances are paid for."""
 
     def __init__(self, priced: Priced) -> None:
         places = np.flatnonzero((priced.batch == 1) & ~priced.held.any())
@@ -68,16 +68,16 @@ class _Singles:
         self._cost = np.minimum.accumulate(np.append(math.inf, priced.alone[order]))
 
     def upto(self, slo_s: float) -> float:
-        """The least among those that meet an objective; infinite where none does."""
+        """Return the lowest cost that meets an objective; infinite if none does."""
         return float(self._cost[self._least_s.searchsorted(slo_s, side="right")])
 
 
 class Offers:
-    """Configurations that may pay, as arrays, by the least that a request can cost on them.
+    """Configurations that may pay, as arrays, ordered by the least that a request can cost on them.
 
     Attributes:
-        fastest_s: The tightest objective that any of them meets; infinite without any.
-        on_gpu: Which of them are on a GPU.
+        fastest_s: The tightest objective that any of them meets; infinite if there are none.
+        on_gpu: Whether each of them is on a GPU.
     """
 
     def __init__(self, priced: Priced) -> None:
@@ -94,23 +94,23 @@ class Offers:
         return len(self._least)
 
     def configuration(self, place: int) -> tuple[Configuration, float]:
-        """An offer's, and about the allowance that it needs.
+        """Return an offer's configuration and the approximate allowance that it needs.
 
         Args:
-            place: Of the offer, from 0 on.
+            place: Index of the offer.
         """
         of = self._priced
         size = Configuration(int(of.batch[place]), float(of.cpu[place]), float(of.gpu[place]))
         return size, float(of.allowance_s[place])
 
     def cheapest(self, groups: Pooled) -> tuple[Times, npt.NDArray[np.intp]]:
-        """The least money per request for each group, and the place of its offer.
+        """Return the lowest cost per request for each group, and the index of its offer.
 
         Args:
             groups: Arrays of shape ``(groups,)``.
 
         Returns:
-            Infinity and 0 where no configuration meets the objective.
+            Infinity and 0 if no configuration meets the objective.
         """
         count = len(groups.rates_rps)
         costs, places = np.full(count, math.inf), np.zeros(count, dtype=np.intp)
@@ -124,9 +124,9 @@ class Offers:
         return costs, places
 
     def costs(self, groups: Pooled) -> Times:
-        """Money per request for each group on the first offers, which may be worth it.
+        """Return the cost per request for each group on the first offers, the only candidates.
 
-        On the others a request costs more, even in a full batch, than it does alone.
+        On all others a request costs more, even in a full batch, than it does alone.
 
         Returns:
             Shape ``(groups, offers)``.
@@ -150,10 +150,10 @@ class Offers:
         return found
 
     def knee_rps(self, slo_s: float) -> float:
-        """The rate from which on an application with this objective is cheapest on a GPU.
+        """Return the rate from which an application with this objective is cheapest on a GPU.
 
-        Infinite if it is on none of the rates that are tried, which are a tenth apart. There is
-        at least one configuration.
+        Infinity if it is not at any of the rates tried, which are a tenth apart. At least one
+        configuration is required.
         """
         if slo_s not in self._knees:
             slos = np.full(len(_KNEES), slo_s)
@@ -165,12 +165,12 @@ class Offers:
 
 
 def offers(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -> Offers:
-    """The price list of a model, without what is both slower and dearer than something else.
+    """Return the price list of a model, without offers that are both slower and more expensive.
 
     Args:
-        model: How long batches take.
-        billing: What that costs; where nothing costs anything, resources count instead.
-        max_batch: Most requests in a batch.
+        model: Latency model of the function.
+        billing: What executions and instances cost; if all is free, resources count instead.
+        max_batch: Maximum number of requests in a batch.
         miss: Share of requests that may be late.
     """
     return Offers(priced(model, billing, max_batch, miss))

@@ -1,8 +1,8 @@
-"""Poisson arrivals within windows: numbers of them, and the mean window of many applications.
+"""Poisson arrivals within windows: their numbers, and the mean window of many applications.
 
-A batch leaves at ``min(a_i + T_i)`` over its members, as `merged_windows` says; here is its mean
-window without a largest batch. HarmonyBatch (IWQoS'24) has it for two applications (Eq. 5, exact),
-and applies that again and again for more, which is a little too long.
+A batch leaves at ``min(a_i + T_i)`` over its members, as `merged_windows` explains; its mean window
+without a largest batch is computed here. HarmonyBatch (IWQoS'24) has it for two applications (Eq.
+5, exact), and applies that repeatedly for more, which is slightly too long.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TINY = 1e-300
 
 
 def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> float:
-    """Mean seconds from a batch's first request to its departure, were there no largest size.
+    """Return the mean seconds from a batch's first request to its departure without a size limit.
 
     The integral of ``S(d)``, which is piecewise exponential. With ``R`` the sum of the rates, an
     unbounded batch has ``1 + R D`` members in the mean (Wald).
@@ -37,7 +37,7 @@ def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> f
         windows_s: The longest wait of each, in seconds.
 
     Raises:
-        ConfigError: as `checked`.
+        ConfigError: See `checked`.
     """
     rates, windows = checked(rates_rps, windows_s)
     order = np.argsort(windows)
@@ -54,7 +54,7 @@ def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> f
 
 
 def poisson(mean: Times, count: int) -> Times:
-    """Probabilities of 0 to ``count - 1``; the shape of ``mean`` and one more axis of ``count``."""
+    """Return the probabilities of 0 to ``count - 1``, along one more axis than ``mean`` has."""
     numbers, logs = _factorials(count)
     # So small a mean is as good as none, and has a logarithm.
     safe = np.maximum(mean, _TINY)[..., None]
@@ -64,16 +64,17 @@ def poisson(mean: Times, count: int) -> Times:
 
 @lru_cache(maxsize=256)
 def _factorials(count: int) -> tuple[Times, Times]:
-    """0 to ``count - 1``, and the logarithms of their factorials."""
+    """Return 0 to ``count - 1``, and the logarithms of their factorials."""
     logs = [math.lgamma(number + 1.0) for number in range(count)]
     return np.arange(count, dtype=np.float64), np.array(logs)
 
 
 def checked(rates_rps: Sequence[float], windows_s: Sequence[float]) -> tuple[Times, Times]:
-    """Rates and windows as arrays.
+    """Return rates and windows as arrays.
 
     Raises:
-        ConfigError: rates or windows that are negative, infinite or not as many; no rate above 0.
+        ConfigError: Rates or windows are negative, infinite or differ in number, or no rate is
+            above 0.
     """
     numbers = (*rates_rps, *windows_s)
     good = len(rates_rps) == len(windows_s) and sum(rates_rps) > 0

@@ -1,16 +1,15 @@
 """HarmonyBatch (IWQoS'24): applications with different objectives share instances on CPU or GPU.
 
-A round puts the applications of a function in the order of their objectives, divides them into
-groups and chooses for each the cores or GPU slices, the largest batch and the longest wait of each
-application, so that a request costs least and every application meets its objective
-(`provisioning`). The paper's two stages of merging are one way to divide them; the default tries
-all divisions.
+A round sorts the applications of a function by their objectives, divides them into groups and
+chooses for each group the cores or GPU slices, the largest batch and the longest wait of each
+application, so that requests cost least and every application meets its objective (`provisioning`).
+The paper's two stages of merging are one way to divide them; the default tries all divisions.
 
-Deviations from the paper. Batches follow their exact law: they are not taken for full (Eq. 11), the
-window of many applications is not Eq. 5 applied again and again, and a request may be late as often
-as the function's percentile allows, where the paper has a sum of bounds (Eq. 10). Money is counted
-by the billing rule of the scenario. Instances are started beforehand, so many that batches hardly
-ever wait for one. A plan stays while another would save less than it costs to move to it.
+Deviations from the paper. Batches follow their exact law: they are not assumed to be full (Eq. 11),
+the window of many applications is not Eq. 5 applied repeatedly, and a request may be late as often
+as the function's percentile allows, where the paper has a sum of bounds (Eq. 10). Costs follow the
+billing rule of the scenario. Instances are started beforehand, enough of them that batches hardly
+ever wait for one. A plan stays while another would save less than the move to it costs.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ _LISTED = 6
 
 @dataclass(slots=True)
 class _Considered:
-    """What was found for a function at one load.
+    """The groups found for a function at one load.
 
     Attributes:
         members: Its applications at that load.
-        provisioner: Found the groups.
+        provisioner: The provisioner that found the groups.
         best: The best groups.
-        thoroughly: Whether they were looked for closely.
+        thoroughly: Whether the search was thorough.
     """
 
     members: Sequence[Member]
@@ -61,7 +60,7 @@ class _Considered:
     _there: list[Group] | None = None
 
     def holds(self, members: Sequence[Member], provisioner: Provisioner) -> bool:
-        """Whether it is true of this load, too."""
+        """Return whether the result can be reused for this load."""
         same = self.thoroughly and provisioner is self.provisioner
         return (
             same and len(members) == len(self.members) and all(map(_alike, members, self.members))
@@ -69,11 +68,11 @@ class _Considered:
 
     @property
     def served(self) -> list[Member]:
-        """Those whose objective some instance meets."""
+        """Members whose objective some instance meets."""
         return [member for group in self.best for member in group.members]
 
     def in_force(self, plan: Plan) -> list[Group] | None:
-        """The groups of a plan at that load, as `groups_in` has them."""
+        """Return the groups of a plan at that load, see `groups_in`."""
         if plan is not self._plan:
             self._plan = plan
             self._there = groups_in(plan, self.served, self.provisioner.settling)
@@ -86,7 +85,7 @@ def _alike(member: Member, before: Member) -> bool:
 
 
 class HarmonyBatch:
-    """Groups of applications share instances, each application with its own longest wait."""
+    """Groups of applications that share instances, each application with its own longest wait."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -109,7 +108,7 @@ class HarmonyBatch:
         horizon_s: float = 600.0
 
         def __post_init__(self) -> None:
-            """Refuse what is no share and no time."""
+            """Raise ValueError if a parameter is out of range."""
             for name in ("spare", "waiting", "hysteresis"):
                 value = getattr(self, name)
                 if not (0 <= value < 1 and (value > 0 or name != "waiting")):
@@ -130,7 +129,7 @@ class HarmonyBatch:
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """See `ScalePolicy.propose`."""
         return {load.name: self._proposal(load, cluster) for load in loads}
 
     def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
@@ -144,7 +143,7 @@ class HarmonyBatch:
         return proposal(by_size, counts, explain, missing_rps(load, by_size, counts))
 
     def _consider(self, load: FunctionLoad) -> _Considered:
-        """What is best for the load: what was, as long as the load hardly differs."""
+        """Return the best groups for the load, reusing the last ones if it hardly differs."""
         provisioner = self._provisioner(load)
         members = members_of(self._rates.smoothed(load, load.now_s))
         before = self._considered.get(load.name)
@@ -159,7 +158,7 @@ class HarmonyBatch:
     def _groups(
         self, load: FunctionLoad, considered: _Considered, room: ClusterView
     ) -> list[Group]:
-        """The best groups, or those in force where they are as good or others have no room."""
+        """Return the best groups, or the current ones if a move does not pay or does not fit."""
         best = considered.best
         if len(best) > 1 and sum(self._wanted(best, load)) > load.instance_limit:
             best = considered.provisioner.groups(considered.served, "together")
@@ -175,7 +174,7 @@ class HarmonyBatch:
         return there if sum(fit) < min(sum(counts), load.instance_limit) else best
 
     def _stays(self, there: Sequence[Group], best: Sequence[Group], load: FunctionLoad) -> bool:
-        """Whether the groups in force meet the objectives, and others are not worth the move."""
+        """Return whether the current groups meet the objectives and a move would not pay."""
         if max(group.late for group in there) > 1 - load.percentile:
             return False
         now, then = (sum(g.cost * g.rate_rps for g in groups) for groups in (there, best))

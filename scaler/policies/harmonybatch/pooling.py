@@ -6,7 +6,7 @@ not depend on ``x``: a batch of applications i to j stays open for ``V - x`` in 
     V = s_i + integral from s_i of  sum_{k: s_k > u} eta_k  exp(-sum_{k: s_k < u} r_k (u - s_k)) du
 
 (`merged_windows`, with ``u = d + x``); its deviation is the same for every ``x``. Up to ``s_j`` the
-exponent does not depend on j, so that all groups of neighbours follow from sums over one matrix.
+exponent does not depend on j, so all groups of neighbours follow from sums over one matrix.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SHORT = 1e-4  # an exponent up to which a series has more digits
 
 
 class Pooled(NamedTuple):
-    """Groups of neighbours: arrays of one shape.
+    """Groups of neighbours, as arrays of one shape.
 
     Attributes:
         rates_rps: Their total rates.
         open_s: ``V``.
-        spread_s: The standard deviation of how long their batches stay open.
+        spread_s: Standard deviation of how long their batches stay open.
         slos_s: Their tightest objectives.
     """
 
@@ -40,14 +40,14 @@ class Pooled(NamedTuple):
 
 
 def pooled(rates_rps: Times, slos_s: Times) -> Pooled:
-    """All groups of neighbours.
+    """Return all groups of neighbours.
 
     Args:
         rates_rps: Requests per second of each application, above 0; shape ``(n,)``.
         slos_s: Objectives in seconds, ascending; shape ``(n,)``.
 
     Returns:
-        Applications i to j, shape ``(n, n)``; they mean nothing where ``j < i``.
+        Applications i to j, shape ``(n, n)``; undefined if ``j < i``.
     """
     upto = np.concatenate([[0.0], np.cumsum(rates_rps)])
     # Row i, column m: the stretch from objective m to the next, of groups that begin with i.
@@ -65,7 +65,7 @@ def pooled(rates_rps: Times, slos_s: Times) -> Pooled:
     since = slos_s[None, :] - slos_s[:, None]
 
     def still_open(stretches: Times) -> Times:
-        """The sum over stretches, each for those of i to j whose objectives are beyond it."""
+        """Sum over the stretches, each for those of i to j whose objectives are beyond it."""
         upto_j = upto[None, 1:]
         spans = upto_j * _before(stretches) - _before(stretches * upto_j)
         return np.asarray(np.maximum(spans, 0.0) / over)
@@ -78,5 +78,5 @@ def pooled(rates_rps: Times, slos_s: Times) -> Pooled:
 
 
 def _before(values: Times) -> Times:
-    """Sums over all columns before."""
+    """Return the sum of all earlier columns, for each column."""
     return np.asarray(np.cumsum(values, axis=1) - values)

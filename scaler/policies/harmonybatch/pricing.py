@@ -1,7 +1,7 @@
-"""What a latency model and a billing rule say of every configuration, as arrays.
+"""Latency and cost of every configuration by a latency model and a billing rule, as arrays.
 
-Of configurations that differ in the instance alone those are left out that are both slower and
-dearer than another.
+Of configurations that differ only in the instance, those that are both slower and more expensive
+than another are left out.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _QUICKER = 0.01  # part of the allowance that a dearer configuration must save t
 
 
 class Priced(NamedTuple):
-    """Configurations, and what they ask for; arrays of one shape and one axis.
+    """Configurations with their requirements and costs; arrays of one shape and one axis.
 
     Attributes:
-        batch, cpu, gpu: The instance, and its largest batch.
-        allowance_s: Seconds of every objective that are left for the execution.
-        least_s: The tightest objective that a full batch meets though nobody waits.
-        alone: Money for executing a batch of one.
-        full: Money for executing a full batch.
+        batch, cpu, gpu: The largest batch, and the instance.
+        allowance_s: Seconds of every objective that are reserved for the execution.
+        least_s: The tightest objective that a full batch meets if no request waits.
+        alone: Cost of executing a batch of one.
+        full: Cost of executing a full batch.
         alone_s, full_s: Mean seconds of the same.
-        held: Money for an instance, a second.
+        held: Cost of an instance per second.
     """
 
     batch: Times
@@ -52,17 +52,17 @@ class Priced(NamedTuple):
 
     @property
     def least(self) -> Times:
-        """Money for a request in a full batch, on instances that are never idle."""
+        """Cost of a request in a full batch, on instances that are never idle."""
         return (self.full + self.held * self.full_s) / self.batch
 
 
 def priced(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -> Priced:
-    """The configurations that may pay, by the least that a request can cost on them.
+    """Return the configurations that may pay, by the least that a request can cost on them.
 
     Args:
-        model: How long batches take.
-        billing: What that costs; where nothing costs anything, resources count instead.
-        max_batch: Most requests in a batch.
+        model: Latency model of the function.
+        billing: What executions and instances cost; if all is free, resources count instead.
+        max_batch: Maximum number of requests in a batch.
         miss: Share of requests that may be late.
     """
     asked = _asked(model, billing, configurations(model, max_batch), miss)
@@ -72,7 +72,7 @@ def priced(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -
 
 
 def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> Priced:
-    """Those of which the model knows enough."""
+    """Return the configurations that the model knows well enough, with their costs."""
     # Of a batch of b about one waits all of the window.
     hurried = 1 - np.minimum(miss * sizes.batch, max(miss, 0.5))
     full_s, least_s = predicted(model, sizes, np.array([[0.5], [1 - miss]]))
@@ -94,7 +94,10 @@ def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> 
 
 
 def _undominated(priced: Priced) -> list[int]:
-    """Places of the quickest of each kind and batch, and of what is cheaper than all quicker."""
+    """Return the indices of configurations cheaper than all faster ones of their kind and batch.
+
+    The fastest of each kind and batch size is always included.
+    """
     each = priced.least
     kinds = np.where(priced.gpu > 0, _LARGEST + priced.batch, priced.batch)
     order = np.lexsort((priced.allowance_s, each, kinds))

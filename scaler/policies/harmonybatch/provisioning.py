@@ -1,9 +1,9 @@
 """The groups of one function, each with its instance and windows: HarmonyBatch's provisioning.
 
-Applications are put in the order of their objectives. A price list says what every group of
-neighbours would cost (`pooling`, `offers`), a rule divides the order (`grouping`), and what it
-chose is settled exactly (`settling`). So many groups are priced at once that dynamic programming
-over all of them takes less time than the paper's merging of pairs.
+Applications are sorted by their objectives. A price list gives the cost of every group of
+neighbours (`pooling`, `offers`), a rule divides the order (`grouping`), and the chosen groups are
+settled exactly (`settling`). Groups are priced in such large numbers at once that dynamic
+programming over all of them takes less time than the paper's merging of pairs.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Provisioner:
     """Finds groups for one model, billing rule and share of late requests.
 
     Args:
-        model: How long batches take.
-        billing: What that costs.
-        max_batch: Most requests in a batch.
+        model: Latency model of the function.
+        billing: What executions and instances cost.
+        max_batch: Maximum number of requests in a batch.
         miss: Share of an application's requests that may be late.
         waiting: Share of batches that may find all instances busy.
 
     Attributes:
-        fastest_s: About the tightest objective that any instance can meet.
+        fastest_s: Approximately the tightest objective that any instance can meet.
         settling: Settles one group.
     """
 
@@ -57,12 +57,12 @@ class Provisioner:
     def groups(
         self, members: Sequence[Member], grouping: Grouping, *, thoroughly: bool = False
     ) -> list[Group]:
-        """The groups, the tightest first; without those whose objective no instance meets.
+        """Return the groups, tightest first, without objectives that no instance meets.
 
         Args:
             members: By objective, ascending.
             grouping: By dynamic programming, by the paper's two stages, each alone, or all in one.
-            thoroughly: As of `Neighbours.divided`.
+            thoroughly: As in `Neighbours.divided`.
         """
         members = [member for member in members if member.slo_s >= self.fastest_s]
         if not members:
@@ -84,7 +84,7 @@ class Provisioner:
 
 
 def members_of(apps: Sequence[Application]) -> list[Member]:
-    """Applications by objective, those of one objective together."""
+    """Return the applications by objective, those with the same objective as one member."""
     ordered = sorted(apps, key=lambda app: (app.slo_s, app.name))
     alike = [list(same) for _, same in groupby(ordered, key=lambda app: app.slo_s)]
     if len(alike) > _MEMBERS:

@@ -1,11 +1,11 @@
 """The instance and the windows of one group, by the exact law of its batches.
 
-The price list (`offers`) says which configurations are worth a closer look. On each of them the
+The price list (`offers`) tells which configurations are worth evaluating. On each of them the
 windows are the objectives less one allowance for the execution, the least with which no application
 misses its objective more often than it may (`merged_windows.MergedBatches.late_share`).
 HarmonyBatch (IWQoS'24, Eq. 10) has the sum of bounds instead, ``window + maximum execution <=
-objective``. That is late far less often than allowed, and so leaves earlier and with smaller
-batches than it must.
+objective``. With that, requests are late far less often than allowed, so batches leave earlier and
+are smaller than necessary.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEPT = 512  # execution times of so many configurations
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Applications of one objective, which are never apart.
+    """Applications with the same objective, which are never separated.
 
     Attributes:
         apps: Their names.
@@ -60,13 +60,13 @@ class Group:
     Attributes:
         members: By objective, the tightest first.
         configuration: The instance, and its largest batch.
-        resources: What it occupies.
-        batches: Their law, with the longest wait of each member.
+        resources: Resources of an instance.
+        batches: Law of its batches, with the longest wait of each member.
         late: The largest share of a member's requests that miss their objective.
-        mean_batch: Requests in a batch.
-        mean_exec_s: Seconds of a batch.
-        cost: Money per request.
-        instances: So many that batches hardly ever wait for one.
+        mean_batch: Mean number of requests in a batch.
+        mean_exec_s: Mean execution time of a batch.
+        cost: Cost per request.
+        instances: Number of instances with which batches hardly ever wait for one.
     """
 
     members: tuple[Member, ...]
@@ -94,8 +94,8 @@ class Settling:
     """Settles the groups of one function.
 
     Args:
-        model: How long batches take.
-        billing: What that costs.
+        model: Latency model of the function.
+        billing: What executions and instances cost.
         miss: Share of an application's requests that may be late.
         waiting: Share of batches that may find all instances busy.
     """
@@ -109,20 +109,20 @@ class Settling:
         self._allowances_s: dict[Configuration, float] = {}  # found last
 
     def knows(self, configuration: Configuration) -> bool:
-        """Whether the model does, so that a group may have it."""
+        """Return whether the model knows the configuration, so that a group may use it."""
         return self._model.predict(*configuration) is not None
 
     def on(
         self, members: Sequence[Member], configuration: Configuration, about_s: float
     ) -> Group | None:
-        """The group on a configuration, with the least allowance; None if it is too slow.
+        """Return the group on a configuration with the least allowance; None if it is too slow.
 
         Only the late requests of the tightest member are counted; `assured` counts the others'.
 
         Args:
             members: By objective, the tightest first.
             configuration: The instance, and its largest batch.
-            about_s: Where to begin to look for the allowance, if no group has been on it yet.
+            about_s: Where to start searching for the allowance, if no group has used it yet.
         """
         times, slo_s = self._times_on(configuration), members[0].slo_s
         known: dict[float, tuple[MergedBatches, float]] = {}
@@ -143,7 +143,7 @@ class Settling:
         return self._filling(*known[allowance_s], members, configuration)
 
     def assured(self, group: Group) -> Group | None:
-        """A group of `on`, with shorter windows if another member would be late too often.
+        """Return a group from `on`, with shorter windows if another member would be late too often.
 
         Returns:
             None if no windows are short enough.
@@ -163,7 +163,7 @@ class Settling:
     def having(
         self, members: Sequence[Member], configuration: Configuration, windows_s: Sequence[float]
     ) -> Group:
-        """The group on a configuration with given windows, whether it meets objectives or not."""
+        """Return the group with given windows, whether or not it meets its objectives."""
         batches = _having(members, windows_s, configuration.batch)
         late = self._latest(batches, members, configuration)
         return self._filling(batches, late, members, configuration)
@@ -176,7 +176,7 @@ class Settling:
         *,
         beyond: int = 0,
     ) -> float:
-        """The largest share of late requests of a witness, but for the first few of those."""
+        """Return the largest share of late requests of sampled members, except the first few."""
         times, every = self._times_on(configuration), math.ceil(len(members) / _WITNESSES)
         witnesses = range(beyond * every, len(members), every)
         shares = (batches.late_share(place, members[place].slo_s, times) for place in witnesses)
@@ -189,7 +189,7 @@ class Settling:
         members: Sequence[Member],
         configuration: Configuration,
     ) -> Group:
-        """The group whose batches these are, and of whose requests so many are late."""
+        """Return the group with these batches and this share of late requests."""
         times = self._times_on(configuration)
         rate_rps = sum(member.rate_rps for member in members)
         mean = batches.mean_size
@@ -210,7 +210,7 @@ class Settling:
         )
 
     def _most_s(self, configuration: Configuration, slo_s: float) -> float:
-        """An allowance that is enough for any batch, if anything is."""
+        """Return an allowance that is sufficient for any batch, if one exists."""
         return min(self._model.predict(*configuration, _SLOWEST) or math.inf, slo_s)
 
     def _times_on(self, configuration: Configuration) -> SlicedTimes:
@@ -224,7 +224,7 @@ class Settling:
 def _batches(
     members: Sequence[Member], configuration: Configuration, allowance_s: float
 ) -> MergedBatches:
-    """With windows that leave so much of the objectives; a batch of one leaves at once."""
+    """Return the batches with windows that leave this allowance; batches of one never wait."""
     size = configuration.batch
     windows_s = [max(each.slo_s - allowance_s, 0.0) if size > 1 else 0.0 for each in members]
     return _having(members, windows_s, size)
@@ -235,9 +235,9 @@ def _having(members: Sequence[Member], windows_s: Sequence[float], size: int) ->
 
 
 def _least(late: Callable[[float], float], miss: float, about_s: float, most_s: float) -> float:
-    """About the least allowance with which no more than ``miss`` are late, or ``most_s``.
+    """Return about the least allowance with which at most ``miss`` are late, or ``most_s``.
 
-    The share falls about as a power, of which the exponent is interpolated once both sides are
+    The share falls approximately as a power, whose exponent is interpolated once both sides are
     known.
     """
     at_s, low_s, high_s = about_s, 0.0, most_s

@@ -1,1 +1,1 @@
-"""INFaaS (ATC'21): the policy, and three ways to solve its selection of variants."""
+"""INFaaS (ATC'21): the policy, and three solvers for its selection of variants."""

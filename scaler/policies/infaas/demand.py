@@ -1,9 +1,10 @@
-"""The rates to plan for: at once for more, and for less only after a while.
+"""The rates to plan for: higher ones immediately, lower ones only after a while.
 
-Measured rates are counts over short windows, and jump. So they are averaged, unless one is so much
-above its average that chance does not explain it. After such a jump little is known of the new
-rate, and whatever is started too late is late for all: so the most is planned for that would still
-explain the count. What may go is decided by the most that was wanted for a while.
+Measured rates are counts over short windows, and fluctuate. So they are averaged, unless one is so
+far above its average that chance does not explain it. After such a jump little is known about the
+new rate, and instances that start too late make all requests late, so the plan is for the highest
+rate that would still explain the count. Scaling down follows the highest rate that was planned for
+recently.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Demand:
     """Rates of one function's applications, in their order.
 
     Attributes:
-        now: To be served from now on.
-        peak: The most of late.
+        now: Rates to serve from now on.
+        peak: Highest recent rates.
     """
 
     now: tuple[float, ...]
@@ -41,7 +42,7 @@ class Demand:
 
 @dataclass(slots=True)
 class _Memory:
-    """What has been seen of one application."""
+    """Past rates of one application."""
 
     mean: float
     at_s: float
@@ -49,11 +50,11 @@ class _Memory:
 
 
 class Rates:
-    """Remembers the rates of applications.
+    """Keeps the past rates of applications.
 
     Args:
-        smoothing_s: After how many seconds what was before counts for a third; 0: not at all.
-        calm_s: For how long less must have been wanted.
+        smoothing_s: Seconds after which earlier rates still weigh a third; 0 disables smoothing.
+        calm_s: Seconds for which less must have been wanted before the peak falls.
     """
 
     def __init__(self, smoothing_s: float, calm_s: float) -> None:
@@ -62,7 +63,7 @@ class Rates:
         self._known: dict[tuple[str, str], _Memory] = {}
 
     def of(self, load: FunctionLoad, now_s: float) -> Demand:
-        """What to plan for, having seen this."""
+        """Record the current rates, and return the rates to plan for."""
         both = [self._seen(load.name, app.name, app.rate_rps, now_s) for app in load.apps]
         return Demand(tuple(now for now, _ in both), tuple(peak for _, peak in both))
 
@@ -90,7 +91,7 @@ class Rates:
 
 
 def _rounded(rate_rps: float) -> float:
-    """Up to the next power of the step; next to nothing is nothing."""
+    """Return the rate rounded up to a power of the step; 0 if it is negligible."""
     if rate_rps < _NEVER_RPS:
         return 0.0
     return float(_STEP ** math.ceil(math.log(rate_rps) / math.log(_STEP) - 1e-9))

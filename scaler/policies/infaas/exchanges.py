@@ -1,8 +1,8 @@
-"""Which variants should run for several needs: where they share instances, and what gives way.
+"""Improves a choice of variants for several needs by sharing and exchanging instances.
 
-Needs that are looked at one after the other (`greedy`) do not see that instances of one option may
-be worth having for several of them together. So some ways begin with such instances; and instances
-of a few options give way to others that do for all that lack them, while that is cheaper.
+Solving one need after the other (`greedy`) misses instances of one option that pay only for several
+needs together. So some attempts start with such instances; and instances of a few options are
+exchanged for another option that covers every need without them, as long as that is cheaper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEPS = 100  # of exchanging; each makes it cheaper, so there is an end to them
 
 
 def exchanged(task: Task, solution: Solution) -> Solution:
-    """The same with others in the place of instances of a few options, while that is cheaper."""
+    """Return the solution with instances exchanged for others, as long as that is cheaper."""
     if any(task.missing(solution)):
         return solution
     for _ in range(_STEPS):
@@ -40,7 +40,7 @@ def exchanged(task: Task, solution: Solution) -> Solution:
 
 
 def _exchanges(task: Task, counts: Counts) -> Iterator[tuple[float, Counts]]:
-    """Ways to do without some instances for less, and what each costs."""
+    """Yield cheaper ways to replace some instances, each with its cost."""
     cost = task.change_cost(counts)
     least = cost - _ROUNDING * abs(cost)
     some = [option for option, count in enumerate(counts) if count]
@@ -61,7 +61,7 @@ def _exchanges(task: Task, counts: Counts) -> Iterator[tuple[float, Counts]]:
 
 
 def _wanted(task: Task, lacking: Sequence[float], option: int) -> int | None:
-    """How many instances of an option take all that is lacking; None: it cannot."""
+    """Return how many instances of an option cover all that is lacking; None if impossible."""
     time = 0.0
     for need, rate_rps in zip(task.needs, lacking, strict=True):
         if rate_rps:
@@ -73,7 +73,7 @@ def _wanted(task: Task, lacking: Sequence[float], option: int) -> int | None:
 
 
 def shared_firsts(task: Task) -> Iterator[tuple[int, int]]:
-    """Options that suit several needs, each with instances for all, or for all but the greatest."""
+    """Yield options that suit several needs, with instances for all or all but the greatest."""
     times = {
         option: [need.rate_rps / w for need in task.needs if (w := need.worth[option])]
         for option in range(len(task.options))
@@ -88,11 +88,11 @@ def shared_firsts(task: Task) -> Iterator[tuple[int, int]]:
 
 
 def dearer(task: Task, counts: Counts, option: int, more: int) -> float:
-    """What so many more of an option cost."""
+    """Return the additional cost of ``more`` instances of an option."""
     there = counts[option]
     return task.cost_of(option, there + more) - task.cost_of(option, there)
 
 
 def plus(counts: Counts, option: int, more: int) -> Counts:
-    """The same with so many more of an option."""
+    """Return the counts with ``more`` instances of an option added."""
     return (*counts[:option], counts[option] + more, *counts[option + 1 :])

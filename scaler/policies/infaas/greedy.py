@@ -1,13 +1,13 @@
-"""Which variants should run, found step by step: add, then take away while that is cheaper.
+"""Selects variants step by step: adds instances, then removes or replaces them if that is cheaper.
 
-What a need lacks is covered by more instances of one option, whichever is cheapest, loading
-included: INFaaS's replicate or upgrade. After that instances go that are not needed, and cheaper
-ones come in the place of others, until nothing gets cheaper: its downgrade. A first addition that
-looks cheap may end in a dear place, so each option has its turn in being the first.
+What a need lacks is covered by more instances of the cheapest option, loading included: INFaaS's
+replicate or upgrade. Then instances that are not needed are removed, and cheaper ones replace
+others, until the cost no longer falls: its downgrade. A first addition that looks cheap may lead to
+an expensive result, so every option is tried as the first.
 
-Of several needs the one with the least choice comes first, and what its instances have left over
-works for the others. Which of them comes first can make a difference, so it is tried both ways
-round, and with instances for several of them to begin with (`exchanges`).
+Of several needs the one with the fewest suitable options comes first, and spare capacity of its
+instances serves the others. As the order can make a difference, it is tried in both directions, and
+with instances for several needs to start with (`exchanges`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STEPS = 100  # of settling; each makes it cheaper, so there is an end to them a
 
 
 def greedy(task: Task) -> Solution:
-    """What takes all that is needed, or as much of it as there is room for."""
+    """Return instances for all that is needed, or for as much of it as there is room for."""
     if len(task.needs) <= 1:
         return need_by_need(task, _cheapest)
 
@@ -57,13 +57,13 @@ def need_by_need(
     order: Sequence[int] | None = None,
     first: tuple[int, int] = (0, 0),
 ) -> Solution:
-    """Solve for each need with what the others before it have left over.
+    """Solve for each need with the spare capacity of those before it.
 
     Args:
-        task: All of it.
-        solve: Answers for a task of one need.
-        order: Of the needs; None: those with the least choice first.
-        first: An option, and so many instances of it that there are to be for all of them.
+        task: The whole task.
+        solve: Returns the instances for a task with one need.
+        order: Order of the needs; None: the one with the fewest options first.
+        first: An option, and the number of its instances to start with.
     """
     counts = [0] * len(task.options)
     left = [0.0] * len(task.options)
@@ -82,7 +82,7 @@ def need_by_need(
 
 
 def _rest(task: Task, counts: list[int], need: Need) -> Task:
-    """A task of one need, beside what has been decided on."""
+    """Return a task with one need, given the instances decided on so far."""
     pairs = list(zip(task.options, counts, strict=True))
     cores = task.room[0] - sum([option.cpu * count for option, count in pairs])
     gpu = task.room[1] - sum([option.gpu * count for option, count in pairs])
@@ -92,11 +92,11 @@ def _rest(task: Task, counts: list[int], need: Need) -> Task:
 
 
 def _cheapest(task: Task, starting: float = math.inf) -> Counts:
-    """Of one need: from what runs and from nothing, by every first option, the cheapest.
+    """Return the cheapest result for one need, from what runs or from nothing, by every option.
 
     Args:
-        task: Of one need.
-        starting: From so many of those alone, the cheapest, things are made cheaper.
+        task: A task with one need.
+        starting: Number of starting points to improve, the cheapest ones.
     """
 
     def merit(counts: Counts) -> tuple[float, float, Counts]:
@@ -118,12 +118,12 @@ def _cheapest(task: Task, starting: float = math.inf) -> Counts:
 
 
 def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) -> Counts:
-    """The same for one need, without what is not needed, and cheaper ones in others' place.
+    """Return the instances for one need, trimmed and replaced by cheaper ones.
 
     Args:
-        task: What is to be decided.
-        counts: What is decided so far.
-        options: What may come in others' place; None: whatever is not worse than another in all.
+        task: A task with one need.
+        counts: Instances decided on so far.
+        options: Replacements to try; None: all that no other option dominates.
     """
     counts = _trimmed(task, counts)
     short, cost = lack(task, counts), task.change_cost(counts)
@@ -141,13 +141,13 @@ def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) ->
 
 
 def lack(task: Task, counts: Counts) -> float:
-    """What a task's one need lacks."""
+    """Return the rate that the task's only need lacks."""
     (need,) = task.needs
     return need.lacking(sum(map(mul, counts, need.worth)))
 
 
 def _firsts(task: Task) -> list[int]:
-    """Options that no other is better than in all, those with the cheapest rate first."""
+    """Return the options that no other dominates, those with the cheapest rate first."""
     worths = task.needs[0].worth
     merits = {n: _merits(task.options[n], worth) for n, worth in enumerate(worths) if worth}
     best = [
@@ -164,12 +164,12 @@ def _firsts(task: Task) -> list[int]:
 
 
 def _merits(option: Option, worth: float) -> tuple[float, ...]:
-    """What speaks for an option: if another has more of all, there is no reason to start it."""
+    """Return the merits of an option; one that is worse in all of them is never worth starting."""
     return worth, -option.cost, -option.cost * option.load_s, -option.cpu, -option.gpu
 
 
 def _within(task: Task, counts: Counts) -> Counts:
-    """As much of ``counts`` as there is room for, and use of."""
+    """Return as many of ``counts`` as are useful and have room."""
     kept = (0,) * len(counts)
     for option, count in enumerate(counts):
         if count and task.needs[0].worth[option]:
@@ -178,9 +178,9 @@ def _within(task: Task, counts: Counts) -> Counts:
 
 
 def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Sequence[int]) -> Counts:
-    """``counts`` and what they lack: whole instances of the one, the rest by the other.
+    """Return ``counts`` with their lack covered by the first option, and the rest by the second.
 
-    Where there is no room for those, by any.
+    If there is no room for those, the other options are used.
     """
     worth = task.needs[0].worth
     whole = math.floor if firsts[0] != firsts[1] else math.ceil
@@ -197,7 +197,7 @@ def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Seque
 
 
 def _room_for(task: Task, counts: Counts, option: int, wanted: int) -> int:
-    """How many more of an option there is room for, up to so many."""
+    """Return how many more instances of an option have room, up to ``wanted``."""
     if not wanted or task.fits(plus(counts, option, wanted)):
         return wanted
     low, high = 0, wanted  # the one fits, the other does not
@@ -211,7 +211,7 @@ def _room_for(task: Task, counts: Counts, option: int, wanted: int) -> int:
 
 
 def _trimmed(task: Task, counts: Counts) -> Counts:
-    """Without what is not needed, the dearest gone first."""
+    """Return the counts without instances that are not needed, most expensive removed first."""
     worth, kept = task.needs[0].worth, list(counts)
     spare = sum(map(mul, counts, worth)) - task.needs[0].rate_rps
     there = [option for option, count in enumerate(counts) if count]
@@ -227,7 +227,7 @@ def _trimmed(task: Task, counts: Counts) -> Counts:
 def _replaced(
     task: Task, counts: Counts, useful: list[int], cost: float
 ) -> Iterator[tuple[float, Counts]]:
-    """One instance of an option less, or all of them, and others in their place, if cheaper."""
+    """Yield cheaper counts with one or all instances of an option replaced by another."""
     worth, least = task.needs[0].worth, cost - _ROUNDING * abs(cost)
     for gone, there in enumerate(counts):
         for fewer in {1, there} if there else ():

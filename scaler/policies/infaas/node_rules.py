@@ -4,8 +4,8 @@
 2. Every instance on some kind of hardware is interfered with.
 3. More than 80 % of the instances are overloaded.
 
-The paper asks of servers in 2 and 3. Through the OpenFaaS API nobody learns which instance is on
-which server, so here it is the instances that are asked. No server is ever added from here.
+In the paper, rules 2 and 3 are about servers. As the OpenFaaS API does not tell which instance is
+on which server, they are about instances here. No server is ever added automatically.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MUCH = 0.8
 
 
 def server_advice(cluster: ClusterView | None) -> list[str]:
-    """The first rule; nothing where the servers are not known."""
+    """Return advice by the first rule; empty if the servers are not known."""
     if cluster is None or not cluster.nodes:
         return []
     used = [cluster.used(node) for node in range(len(cluster.nodes))]
@@ -43,10 +43,10 @@ def server_advice(cluster: ClusterView | None) -> list[str]:
 
 
 def instance_advice(states: Mapping[str, Counter[str]]) -> list[str]:
-    """The second and third rule.
+    """Return advice by the second and third rules.
 
     Args:
-        states: Instances by how they are, for each kind of hardware.
+        states: Number of instances by state, for each kind of hardware.
     """
     advice = []
     for hardware, counts in states.items():

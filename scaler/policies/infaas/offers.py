@@ -1,8 +1,8 @@
-"""What instances of a function may be: its variants, each with the batch that suits an objective.
+"""Possible instances of a function: its variants, each with the batch size that suits an objective.
 
-A variant's largest batch depends on the objective alone, not on the load, so that a change of the
-load starts no instances for the sake of their batch. A batch that has to wait for another must
-still be in time, so it may take half the objective; a single request may take all of it.
+A variant's largest batch depends on the objective alone, not on the load, so a change of load
+starts no instances only for their batch size. A batch that has to wait for another must still be in
+time, so it may take half the objective; a single request may take all of it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _KEPT = 4096  # lists kept; a scaler has fewer functions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offer:
-    """Instances of one variant.
+    """An instance size of one variant.
 
     Attributes:
-        size: With the variant's name.
-        accuracy: Of its answers; 1 where the model has no variants.
-        load_s: Seconds to load one.
+        size: The size, with the variant's name.
+        accuracy: Accuracy of the variant; 1 if the model has no variants.
+        load_s: Seconds to load an instance.
     """
 
     size: Size
@@ -41,18 +41,20 @@ class Offer:
     load_s: float
 
     def suits(self, app: Application) -> bool:
-        """Whether it answers the application accurately and soon enough."""
+        """Return whether it serves the application accurately and fast enough."""
         named = app.variant in ("", self.size.variant)
         return named and self.accuracy >= app.accuracy and _in_time(self.size, app.slo_s)
 
     def worth_rps(self, app: Application, rate_rps: float, need_rps: float, miss: float) -> float:
-        """What an instance takes of a need, if as many run as it takes alone; 0: it does not suit.
+        """Return the rate of a need that an instance serves; 0 if it is unsuitable.
+
+        It is assumed that instances of this offer alone serve the need.
 
         Args:
-            app: Whose requests are served.
+            app: The application served.
             rate_rps: Requests per second.
             need_rps: The same, with reserve.
-            miss: Share of requests that may be late; 1: arrivals are taken for regular.
+            miss: Share of requests that may be late; 1 if arrivals are assumed to be regular.
         """
         if not self.suits(app):
             return 0.0
@@ -65,15 +67,16 @@ class Offer:
 
 
 class Offers:
-    """The offers of each function, each list made once."""
+    """The offers of each function; each list is computed once."""
 
     def __init__(self) -> None:
         self._known: Recent[tuple[Offer, ...]] = Recent(_KEPT)
 
     def of(self, load: FunctionLoad) -> tuple[Offer, ...]:
-        """All offers that suit at least an application's objective, whatever their accuracy.
+        """Return the offers that meet at least one application's objective.
 
-        The cheapest comes first; it is the very same tuple every time.
+        They are not filtered by accuracy. The cheapest comes first; repeated calls return the same
+        tuple object.
         """
         slos = frozenset(app.slo_s for app in load.apps) or frozenset({load.slo_s})
         key = (Same(load.model), slos, load.percentile, load.max_batch, load.prices)
@@ -110,9 +113,9 @@ def _variants(model: LatencyModel) -> list[tuple[str, float, LatencyModel]]:
 
 
 def single_offers(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
-    """Each variant for one request at a time, where that is not among the offers.
+    """Return each variant for one request at a time, unless it is among the offers.
 
-    No objective that is known of asks for it, but the next request may.
+    No known objective requires it, but the next request may.
     """
     known = {offer.size.variant for offer in offers if offer.size.batch == 1}
     found = []
@@ -125,7 +128,7 @@ def single_offers(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
 
 
 def longest_s(size: Size) -> float:
-    """How long an answer takes at the most: a batch may have left just before a request came."""
+    """Return the longest response time: a batch may have left just before a request arrived."""
     return size.exec_s if size.batch == 1 else 2 * size.exec_s
 
 

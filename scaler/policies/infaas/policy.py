@@ -1,18 +1,18 @@
-"""INFaaS (ATC'21): applications say what they need, and variants of the model come and go for it.
+"""INFaaS (ATC'21): applications state requirements, and variants are scaled to meet them.
 
-Each application has an objective and the least accuracy of its answers. A round looks whether what
-runs can take the load with the slack; if not, it adds instances of what runs or of other variants,
-whichever costs less with the time they take to load; if so, it takes away what the most of late
-would not need, and puts cheaper variants in the place of dearer ones.
+Each application has an objective and a minimum accuracy. A round checks whether the running
+instances can serve the load with the slack. If not, it adds instances of running or of other
+variants, whichever costs less with the time they take to load; if so, it removes what the recent
+peak would not need, and replaces variants by cheaper ones.
 
 * ``greedy`` finds both by steps that are taken while they make it cheaper (`greedy`).
-* ``published`` takes one step a round, the paper's heuristic (`infaas.published`).
+* ``published`` takes one step per round, the paper's heuristic (`infaas.published`).
 * ``program`` solves the paper's integer program (`infaas.program`), which needs SciPy.
 
-Deviations from the paper: load is held to queueing at random arrivals too, not to the slack alone;
-applications with different demands share what suits both; scaling down waits for the longest
+Deviations from the paper: capacity also allows for queueing at random arrivals, not for the slack
+alone; applications with different demands share what suits both; scaling down waits for the longest
 loading time or ``calm_s``, whichever is longer; ``C`` is what an instance costs for a second by the
-scenario's prices, or its resource units where there are none.
+scenario's prices, or its resource units if there are none.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _PLANNERS = {"greedy": greedy, "published": published, "program": program}
 
 
 class _PricedOffers(NamedTuple):
-    """What may run, the cheapest first, as a task has it.
+    """Offers as a task needs them, cheapest first.
 
     Attributes:
-        offers: In this order.
+        offers: The offers, in this order.
         options: The same for the planner.
-        costs: What a request in a full batch costs on each.
+        costs: Cost of a request in a full batch on each.
     """
 
     offers: Sequence[Offer]
@@ -60,7 +60,7 @@ class _PricedOffers(NamedTuple):
 
 
 class Infaas:
-    """Variants of a model, replicated, upgraded and downgraded as applications need them."""
+    """Replicates, upgrades and downgrades variants of a model as its applications require."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -85,7 +85,7 @@ class Infaas:
         calm_s: float = 10.0
 
         def __post_init__(self) -> None:
-            """Refuse a plan that could not hold."""
+            """Raise ValueError if a parameter is out of range."""
             if not 1 <= self.slack < math.inf:
                 message = f"slack = {self.slack}: expected a number of at least 1"
                 raise ValueError(message)
@@ -110,7 +110,7 @@ class Infaas:
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """See `ScalePolicy.propose`."""
         proposals = {load.name: self._proposal(load, cluster) for load in loads}
         advice = server_advice(cluster)
         if not advice:
@@ -130,14 +130,14 @@ class Infaas:
         return variant_proposal(load, offers, task, solution, missing_rps, _on_offer(load, offers))
 
     def _suiting(self, load: FunctionLoad) -> Sequence[Offer]:
-        """What may run, the cheapest first."""
+        """Return the offers that may run, cheapest first."""
         offers = self._offers.of(load)
         return self._only(load, offers) if self._params.scaling == "replicate" else offers
 
     def _only(self, load: FunctionLoad, offers: Sequence[Offer]) -> tuple[Offer, ...]:
-        """The offer that all applications can use and that takes a request for the least.
+        """Return the offer with the cheapest request that all applications can use.
 
-        It is the very same tuple every time, by which what is known of it is found.
+        Repeated calls return the same tuple object, which serves as a cache key.
         """
         if load.name not in self._chosen:
             suiting = _usable_by_all(load, offers)
@@ -152,7 +152,7 @@ class Infaas:
         )
 
     def _task(self, load: FunctionLoad, priced: _PricedOffers, room: ClusterView) -> Task:
-        """What is to be decided: for the rates of now if they need more, else for the peak."""
+        """Return the task for the current rates if they need more instances, else for the peak."""
         options, running = priced.options, running_offers(load, priced.offers)
         demand = self._rates.of(load, load.now_s)
         free = room.free()
@@ -167,7 +167,7 @@ class Infaas:
     def _needed(
         self, load: FunctionLoad, priced: _PricedOffers, rates_rps: tuple[float, ...]
     ) -> tuple[Need, ...]:
-        """What each application needs; computed once for each load."""
+        """Return the need of each application, computed once per load."""
         asked = tuple((app.slo_s, app.accuracy, app.cost, app.variant) for app in load.apps)
         key = (Same(priced.offers), asked, load.percentile, rates_rps)
         miss = 1 - load.percentile if self._params.reserve else 1.0
@@ -188,7 +188,7 @@ class Infaas:
         return Need(need_rps, worth)
 
     def _solution(self, function: str, task: Task) -> Solution:
-        """The planner's; what it said last if nothing has changed."""
+        """Return the planner's solution, reusing the last one if nothing has changed."""
         known = self._solved.get(function)
         if known is None or known[0] != task:
             if not task.options:
@@ -204,7 +204,7 @@ class Infaas:
         offers: Sequence[Offer],
         room: ClusterView,
     ) -> Solution:
-        """The part of it that there is room for; while some lacks room, nothing needed goes."""
+        """Return the part of the solution that fits; while some does not, keep what is needed."""
         wanted = list(solution.counts)
         if offers and sum(wanted) < load.min_instances:
             wanted[0] += load.min_instances - sum(wanted)
@@ -227,7 +227,7 @@ def _usable_by_all(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
 
 
 def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) -> list[int]:
-    """Without what nobody wants or needs, the dearest first, so that there will be room."""
+    """Remove instances that are neither wanted nor needed, most expensive first, to make room."""
     counts = list(held)
     lacking = task.missing(task.solution(tuple(counts)))
     for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):
@@ -247,12 +247,12 @@ def _priced_offers(offers: Sequence[Offer]) -> _PricedOffers:
 
 
 def _of_request(offer: Offer) -> float:
-    """What a request in a full batch costs."""
+    """Return the cost of a request in a full batch."""
     return offer.size.price_per_s / offer.size.rate_rps
 
 
 def _on_offer(load: FunctionLoad, offers: Sequence[Offer]) -> tuple[Size, ...]:
-    """What requests may choose from: the sizes there could be, and each variant one by one."""
+    """Return the sizes that requests may choose from: all offers, and single-request variants."""
     if not isinstance(load.model, VariantSet):
         return ()
     return tuple(offer.size for offer in (*offers, *single_offers(load, offers)))

@@ -1,11 +1,12 @@
-"""Which variants should run, exactly: INFaaS's integer program, solved by HiGHS through SciPy.
+"""Selects variants exactly: INFaaS's integer program, solved by HiGHS through SciPy.
 
-Whole numbers ``n`` of instances, of which ``u`` are to be loaded, shares ``y`` of them for each
-need, and what is left uncovered, ``s``, at a price that is paid only where there is no room:
+The variables are whole numbers ``n`` of instances, of which ``u`` are to be loaded, shares ``y`` of
+them for each need, and what is left uncovered, ``s``, at a price that is paid only if there is no
+room:
 
     min  sum C n + lambda C T u + M s
     s.t. u >= n - N,  sum over needs of y <= n,  sum of worth y + s >= need,
-         cores and GPUs within the room there is, at most so many instances
+         cores and GPUs within the available room, number of instances within the limit
 
 The paper found a commercial solver too slow for this, at 23 s for 50 architectures.
 """
@@ -36,7 +37,7 @@ _DEAR = 1e4  # a request per second uncovered, in times the dearest way to take 
 
 
 def available() -> Any:  # noqa: ANN401  SciPy ships no types
-    """SciPy's module of solvers.
+    """Return SciPy's optimization module.
 
     Raises:
         ConfigError: SciPy is not installed.
@@ -50,7 +51,7 @@ def available() -> Any:  # noqa: ANN401  SciPy ships no types
 
 
 def program(task: Task) -> Solution:
-    """So many instances of each option, at the least cost; as `greedy.greedy` otherwise.
+    """Return the least-cost instances of each option; otherwise like `greedy.greedy`.
 
     Raises:
         ConfigError: SciPy is not installed.
@@ -84,7 +85,7 @@ def program(task: Task) -> Solution:
 
 @contextmanager
 def _aside() -> Iterator[None]:
-    """What the solver prints goes to standard error: HiGHS does so however it is told not to."""
+    """Redirect the solver's output to standard error, as HiGHS prints whatever its settings."""
     sys.stdout.flush()
     library = ctypes.CDLL(None)
     kept = os.dup(_STDOUT)
@@ -98,7 +99,7 @@ def _aside() -> Iterator[None]:
 
 
 def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:
-    """Constraints on ``n``, ``u``, each need's ``y``, and ``s``."""
+    """Return the constraints on ``n``, ``u``, each need's ``y``, and ``s``."""
     options, needs = len(task.options), len(task.needs)
     size = 2 * options + needs * options + needs
     rows: list[np.ndarray[Any, Any]] = []
@@ -129,7 +130,7 @@ def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:
 
 
 def _dearest(task: Task) -> float:
-    """The most that taking a request per second may cost."""
+    """Return the highest cost of serving a request per second."""
     return max(
         [
             option.cost * (1 + task.loading * option.load_s) / worth

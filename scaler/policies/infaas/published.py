@@ -1,9 +1,9 @@
 """INFaaS's heuristic as printed (ATC'21, section 4.2): replicate or upgrade, and scale down.
 
-Every second a worker whose headroom is below the slack compares what more instances of the
-variants that run would cost with what a variant of higher throughput would; at intervals it checks
-whether one instance less, or a cheaper variant, would do. The public code leaves the cost out of
-the decision; here it is as in the paper.
+Every second a worker whose headroom is below the slack compares the cost of more instances of the
+running variants with that of a variant of higher throughput; at intervals it checks whether one
+instance less, or a cheaper variant, would suffice. The public code leaves the cost out of the
+decision; here it is as in the paper.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROUNDING = 1e-9
 
 
 class Addition(NamedTuple):
-    """So many more instances of an option, and what they cost, loading included."""
+    """Additional instances of an option, and their cost, loading included."""
 
     cost: float
     option: int
@@ -32,15 +32,15 @@ class Addition(NamedTuple):
 
 
 def headroom(task: Task, counts: Counts, load_rps: float) -> float:
-    """What instances can take, by what comes."""
+    """Return the throughput of the instances, divided by the load."""
     saturation = sum(o.rate_rps * n for o, n in zip(task.options, counts, strict=True))
     return saturation / load_rps if load_rps else math.inf
 
 
 def additions(task: Task) -> list[Addition]:
-    """The ways to cover one need: to replicate what runs for it, or to upgrade; cheapest first.
+    """Return the ways to cover one need, by replicating or upgrading; cheapest first.
 
-    Where nothing runs for it, any option will do.
+    If nothing runs for it, any option is allowed.
     """
     worth, lacking = task.needs[0].worth, lack(task, task.running)
     usable = [number for number, each in enumerate(worth) if each]
@@ -55,7 +55,7 @@ def additions(task: Task) -> list[Addition]:
 
 
 def published(task: Task) -> Solution:
-    """One round: for each need the cheapest addition that there is room for, or scaling down."""
+    """Run one round: for each need the cheapest addition that has room, or scaling down."""
     return need_by_need(task, _step)
 
 

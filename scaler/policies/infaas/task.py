@@ -1,4 +1,4 @@
-"""Which variants should run, as numbers: what there is to choose from, what runs, what is needed.
+"""The selection of variants as numbers: the options, what runs, and what is needed.
 
 INFaaS's program (ATC'21, section 4.2): of each option ``v`` there are ``N_v`` instances and ``d_v``
 are added or removed, so that
@@ -7,8 +7,9 @@ are added or removed, so that
     sum of Q_v (N_v + d_v) >= load + slack
 
 with ``C`` per second, ``T`` seconds to load and ``Q`` requests per second. Here a task has several
-needs, one an application, as one that asks for little accuracy can be served by what another needs.
-An instance gives its time to needs in parts; what all of it is worth may differ from need to need.
+needs, one per application, as an application that accepts low accuracy can be served by instances
+that another one needs. An instance divides its time among needs; its throughput may differ from
+need to need.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _ROUNDING = 1e-9
 
 
 class Option(NamedTuple):
-    """Instances of one variant.
+    """A variant that instances may have.
 
     Attributes:
         rate_rps: ``Q``.
-        cost: ``C``, of one for a second.
+        cost: ``C``, of an instance per second.
         load_s: ``T``.
-        cpu: Cores of one.
-        gpu: Percent of a GPU of one.
+        cpu: Cores of an instance.
+        gpu: Percent of a GPU of an instance.
     """
 
     rate_rps: float
@@ -47,33 +48,33 @@ class Option(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What one application needs.
+    """The need of one application.
 
     Attributes:
-        rate_rps: Requests per second, with what is held in reserve.
-        worth: How many of them an instance of each option takes; 0: it is not good enough.
+        rate_rps: Requests per second, including the reserve.
+        worth: How many of them an instance of each option serves; 0 if it is unsuitable.
     """
 
     rate_rps: float
     worth: tuple[float, ...]
 
     def lacking(self, taken_rps: float) -> float:
-        """What is not taken of it."""
+        """Return the rate that is not served."""
         lacking = self.rate_rps - taken_rps
         return lacking if lacking > _ROUNDING * self.rate_rps else 0.0
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be decided.
+    """A planning problem: which instances should run.
 
     Attributes:
-        options: What instances may be.
-        running: How many of each there are.
-        needs: What they are needed for.
-        loading: ``lambda``, per second: what a second of loading costs, in seconds of running.
-        room: Cores and percent of GPUs for all instances, those that run included.
-        most: So many instances of all options at most.
+        options: Options for instances.
+        running: Number of running instances of each.
+        needs: Needs to serve.
+        loading: ``lambda``, per second: the cost of a second of loading, in seconds of running.
+        room: Cores and percent of GPUs for all instances, including running ones.
+        most: Maximum number of instances of all options.
     """
 
     options: tuple[Option, ...]
@@ -84,25 +85,25 @@ class Task:
     most: float = math.inf
 
     def change_cost(self, counts: Counts) -> float:
-        """What the program minimises: the cost of going from what runs to this."""
+        """Return the cost of changing from what runs to ``counts``, which the program minimizes."""
         return sum([self.cost_of(option, count) for option, count in enumerate(counts)])
 
     def cost_of(self, option: int, count: int) -> float:
-        """The part of it that is for one option: it does not depend on the others."""
+        """Return one option's part of `change_cost`, which does not depend on the others."""
         chosen, more = self.options[option], count - self.running[option]
         loading = self.loading * chosen.load_s * more if more > 0 else 0.0
         return chosen.cost * (more + loading)
 
     def fits(self, counts: Counts) -> bool:
-        """Whether there is room for so many."""
+        """Return whether there is room for these instances."""
         within = self._cores(counts) <= self.room[0] + _ROUNDING
         within = within and self._gpu(counts) <= self.room[1] + _ROUNDING
         return within and sum(counts) <= self.most
 
     def within_reach(self) -> Task:
-        """The same with no more room than all of its options together could ever use.
+        """Return the task with no more room than all of its options together could ever use.
 
-        So a task is the same one whatever others do elsewhere, as long as there is room.
+        So a task stays equal whatever happens to other functions, as long as there is room.
         """
         counts = [
             there
@@ -123,12 +124,12 @@ class Task:
 
     @cached_property
     def by_choice(self) -> list[int]:
-        """The numbers of the needs, those with the fewest options first."""
+        """Indices of the needs, those with the fewest options first."""
         return sorted(range(len(self.needs)), key=lambda n: sum(map(bool, self.needs[n].worth)))
 
     @cached_property
     def _by_demand(self) -> list[int]:
-        """The numbers of the options, those that the fewest needs can use first."""
+        """Indices of the options, those that the fewest needs can use first."""
 
         def wanted(option: int) -> int:
             return sum(bool(need.worth[option]) for need in self.needs)
@@ -137,7 +138,7 @@ class Task:
 
     @cached_property
     def _by_merit(self) -> list[list[int]]:
-        """For each need the options, those first that are worth the most to it beside others."""
+        """Options for each need, ordered by worth relative to the need that they serve best."""
         best = [max(need.worth[o] for need in self.needs) or 1.0 for o in range(len(self.options))]
         return [
             sorted(self._by_demand, key=lambda option: -need.worth[option] / best[option])
@@ -147,12 +148,12 @@ class Task:
     def taken(
         self, need: Need, left: list[float], order: Sequence[int] | None = None
     ) -> list[float]:
-        """How many instances of each option work for a need, which are taken out of ``left``.
+        """Return the instances of each option that serve a need, and take them out of ``left``.
 
         Args:
-            need: Whose turn it is.
-            left: What is not taken yet.
-            order: Of the options; None: those that the fewest needs can use first.
+            need: The need to serve.
+            left: Instances that are not taken yet.
+            order: Order of the options; None: those that the fewest needs can use first.
         """
         own = [0.0] * len(left)
         lacking = need.rate_rps
@@ -164,12 +165,12 @@ class Task:
         return own
 
     def solution(self, counts: Counts, *, well: bool = False) -> Solution:
-        """These instances, shared among the needs; the need with the least choice goes first.
+        """Share these instances among the needs; the need with the fewest options goes first.
 
         Args:
-            counts: How many of each option.
-            well: Where something is missing, have each need take first what is worth the most to
-                it beside others, and see whether that does.
+            counts: Number of instances of each option.
+            well: If something is missing, let each need first take what is worth the most to it
+                relative to others, and use that.
         """
         found = self._shared(counts, [None] * len(self.needs))
         if well and any(self.missing(found)):
@@ -184,7 +185,7 @@ class Task:
         return Solution(counts, shares)
 
     def missing(self, solution: Solution) -> list[float]:
-        """Of each need the requests per second that nobody takes."""
+        """Return the requests per second of each need that are not served."""
         return [
             need.lacking(sum([part * each for part, each in zip(own, need.worth, strict=True)]))
             for need, own in zip(self.needs, solution.shares, strict=True)
@@ -192,11 +193,11 @@ class Task:
 
 
 class Solution(NamedTuple):
-    """What is decided.
+    """The instances to run.
 
     Attributes:
-        counts: Instances of each option.
-        shares: Of each need, how many instances of each option work for it.
+        counts: Number of instances of each option.
+        shares: For each need, how many instances of each option serve it.
     """
 
     counts: Counts

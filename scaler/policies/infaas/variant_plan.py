@@ -1,8 +1,8 @@
 """Instances of variants as a proposal, with each application's share of them.
 
-A route leads to what is accurate enough, and to nothing else: a request that asks for much never
-gets less because others run. Where nothing that suits an application runs, its route leads to what
-would have to be started for it. Requests of no application count as those that ask for most.
+A route leads only to variants that are accurate enough: requests with high demands never get less
+because other variants run. If nothing that suits an application runs, its route leads to what would
+have to be started for it. Requests without an application count as those with the highest demands.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def variant_proposal(
     missing_rps: float,
     on_offer: Sequence[Size] = (),
 ) -> Proposal:
-    """What was decided, as a proposal.
+    """Return a solution as a proposal.
 
     Args:
-        load: The function's.
-        offers: What there is, the cheapest first; the options of the task.
-        task: What was to be decided, with a need for each application.
-        solution: What was.
-        missing_rps: Requests per second for which there is nothing.
-        on_offer: What requests may choose from.
+        load: Load of the function.
+        offers: All offers, cheapest first; the options of the task.
+        task: The planning problem, with a need for each application.
+        solution: Its solution.
+        missing_rps: Requests per second that are not served.
+        on_offer: Sizes that requests may choose from.
     """
     fleet: Fleet = Counter(dict(zip(offers, solution.counts, strict=True)))
     shares = [
@@ -77,13 +77,13 @@ def variant_proposal(
 
 
 def running_offers(load: FunctionLoad, offers: Sequence[Offer]) -> Counts:
-    """Instances that there are of each offer."""
+    """Return the number of existing instances of each offer."""
     there = running(load, [offer.size for offer in offers])
     return tuple(there[offer.size] for offer in offers)
 
 
 def unplaced_rps(load: FunctionLoad, task: Task, solution: Solution) -> float:
-    """Requests per second that nothing takes, of all applications."""
+    """Return the requests per second of all applications that are not served."""
     missing = task.missing(solution)
     return sum(
         app.rate_rps * lacking / need.rate_rps
@@ -93,7 +93,7 @@ def unplaced_rps(load: FunctionLoad, task: Task, solution: Solution) -> float:
 
 
 def _worked(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[Offer, float]:
-    """What each offer takes of a need, in requests per second."""
+    """Return what each offer serves of a need, in requests per second."""
     parts = zip(offers, own, need.worth, strict=True)
     return {offer: part * worth for offer, part, worth in parts if part}
 
@@ -114,7 +114,7 @@ def _said(app: Application, need: Need, worked: Mapping[Offer, float]) -> str:
 def _target(
     app: Application, fleet: Fleet, shares: Mapping[Offer, float], offers: Sequence[Offer]
 ) -> dict[Offer, float]:
-    """Where an application's requests go, in shares of 1."""
+    """Return where an application's requests go, as weights that add up to 1."""
     given = {offer: share for offer, share in shares.items() if share > 0 and fleet[offer]}
     if not given:
         given = {o: fleet[o] * o.size.rate_rps for o in offers if fleet[o] and o.suits(app)}

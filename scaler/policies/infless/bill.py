@@ -1,13 +1,13 @@
-"""What an instance of each size is worth saving: resource units, or its part of the bill.
+"""The price of an instance of each size for a search: resource units, or its part of the bill.
 
 A search compares instances by price. With the aim ``resources`` that is INFless's weight of a core
-and a percent of a GPU. With ``cost`` it is what the bill says of an instance that takes all it can:
-its lifetime, and the executions that this takes. What an execution costs each request depends on
-how full batches are, and that on the rate of the function: between the first request of a batch and
-the last moment at which it can leave, ``slo - 2 exec_s``, so many come, and no more than the batch
-holds. A large batch that this rate does not fill is paid for by the few requests in it.
+and a percent of a GPU. With ``cost`` it is the bill of a fully loaded instance: its lifetime, and
+the executions that its requests take. The execution cost of a request depends on how full batches
+are, and so on the rate of the function: a batch collects the arrivals of ``slo - 2 exec_s``, the
+time between its first request and the last moment at which it can leave, up to its maximum size.
+The few requests in a large batch that this rate does not fill pay for all of it.
 
-Rates are rounded to steps of a quarter, so that what is found for one serves its neighbours.
+Rates are rounded to steps of a quarter, so that results can be reused for similar rates.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _NEGLIGIBLE = 1e-12  # of a Poisson number
 
 
 class InstancePrices(NamedTuple):
-    """What an instance of each size costs, in any unit.
+    """The price of an instance of each size, in any unit.
 
     Attributes:
-        cores: For its cores.
-        rest: For all else.
+        cores: Part for its cores.
+        rest: Part for everything else.
     """
 
     cores: Mapping[Size, float]
     rest: Mapping[Size, float]
 
     def at(self, factor: float) -> dict[Size, float]:
-        """By size, where cores are so many times as dear, as they are scarce."""
+        """Return the prices by size, with scarce cores ``factor`` times as expensive."""
         return {size: factor * cores + self.rest[size] for size, cores in self.cores.items()}
 
 
 def unit_prices(sizes: Sequence[Size], core: float = CORE_WEIGHT) -> InstancePrices:
-    """In percent of a GPU, with so many for a core."""
+    """Return prices in percent of a GPU, where a core costs ``core``."""
     return InstancePrices(
         {size: core * size.resources.cpu for size in sizes},
         {size: size.resources.gpu for size in sizes},
@@ -57,12 +57,12 @@ def unit_prices(sizes: Sequence[Size], core: float = CORE_WEIGHT) -> InstancePri
 def billed_prices(
     sizes: Sequence[Size], load: FunctionLoad, rate_rps: float | None
 ) -> InstancePrices:
-    """By the function's bill, per second.
+    """Return prices by the function's bill, per second.
 
     Args:
-        sizes: Of its instances.
-        load: The function.
-        rate_rps: Of its requests, as `rate_step` rounds it; None: more than enough to fill batches.
+        sizes: Sizes of its instances.
+        load: Load of the function.
+        rate_rps: Its arrival rate, rounded by `rate_step`; None if high enough to fill all batches.
     """
     cores, rest = {}, {}
     for size, execution in zip(sizes, _executions(sizes, load, rate_rps), strict=True):
@@ -75,14 +75,14 @@ def billed_prices(
 
 
 def rate_step(load: FunctionLoad) -> float | None:
-    """The function's rate as far as its bill depends on it: only where executions are paid for."""
+    """Return the rounded rate if the bill depends on it; None if executions are not paid for."""
     if not (load.sizes and load.billing.execution(load.sizes[0].resources, 1.0)):
         return None
     return _STEP ** round(math.log(max(load.rate_rps, _NEGLIGIBLE), _STEP))
 
 
 def mean_batch(rate_rps: float, window_s: float, most: int) -> float:
-    """Requests in a batch that waits so long for company: ``E min(B, 1 + Poisson)``."""
+    """Return the mean size of batches with this window: ``E min(B, 1 + Poisson)``."""
     expected = rate_rps * window_s
     if expected > 4 * most:
         return float(most)
@@ -96,7 +96,7 @@ def mean_batch(rate_rps: float, window_s: float, most: int) -> float:
 
 
 def _executions(sizes: Sequence[Size], load: FunctionLoad, rate_rps: float | None) -> list[float]:
-    """What the executions of each size cost for a request."""
+    """Return the execution cost per request for each size."""
     times: defaultdict[tuple[float, float, str], list[tuple[int, float]]] = defaultdict(list)
     for size in sizes:
         times[size.cpu, size.gpu, size.variant].append((size.batch, size.exec_s))
@@ -114,7 +114,7 @@ def _executions(sizes: Sequence[Size], load: FunctionLoad, rate_rps: float | Non
 
 
 def _between(known: Sequence[tuple[int, float]], batch: float) -> float:
-    """The execution time of a batch between those that are known; of a smaller one the least."""
+    """Return the execution time of a batch, interpolated; at least that of the smallest known."""
     at = bisect_left(known, (batch, 0.0))
     if at == 0:
         return known[0][1]
@@ -125,7 +125,7 @@ def _between(known: Sequence[tuple[int, float]], batch: float) -> float:
 
 
 def _core_share(size: Size, load: FunctionLoad) -> float:
-    """Which part of an instance's price is for cores."""
+    """Return the share of an instance's price that is for cores."""
     price = load.prices.per_second(size.resources)
     bare = load.prices.per_second(size.resources._replace(cpu=0.0))
     return 1 - bare / price if price else 1.0

@@ -1,21 +1,22 @@
-"""Which instances take a rate at the least price: the search that replaces "largest batch first".
+"""Finds the cheapest instances for a rate: the search that replaces "largest batch first".
 
 Theory of operation
 -------------------
 INFless's Algorithm 1 tries large batches before small ones. On measured tables the largest feasible
 batch is often far from the most efficient, so here every size competes by its price for a request
-per second. Three things keep that from being a plain minimum:
+per second. Three things keep that from being a simple minimum:
 
 * The price of a size depends on what is saved and on what is scarce (`bill`): a planner whose
-  servers run out of cores before GPUs asks again with dearer cores.
+  servers run out of cores before GPUs searches again with more expensive cores.
 * A size leaves its own slack, and with it its own reserve (`staffing`): a cheap size that takes
-  nearly the whole objective may need so many spare instances that a quicker one is cheaper.
-* Instances are whole. Most of the rate is taken by instances of one size, the bulk; what is left of
+  nearly the whole objective may need so many spare instances that a faster one is cheaper.
+* Instances are whole. Most of the rate is served by instances of one size, the bulk; the rest of
   it, less than two of those, by the cheapest few of any sizes that are no slower
   (`_CombinationTable`).
 
-So for each size, in order of price per rate: what must be taken with it as the slowest, and the
-cheapest cover of that. A size whose bare rate is dearer than the best cover ends the search.
+So for each size, in order of price per rate, the search determines the throughput needed with it as
+the slowest, and the cheapest cover of that. It ends at a size whose bare rate is more expensive
+than the best cover.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _ROUNDING = 1e-9
 
 
 class Demand(NamedTuple):
-    """What a function needs, and what it has.
+    """Requirements of a function, and the instances that it keeps.
 
     Attributes:
         rate_rps: Requests per second.
         slo_s: Latency objective.
         miss: Share of requests that may miss it.
-        kept_rps: What the instances that it keeps can take.
-        slowest: The size of the slowest of those; None: there are none.
+        kept_rps: Throughput of the instances that it keeps.
+        slowest: Size of the slowest of those; None if there are none.
     """
 
     rate_rps: float
@@ -60,13 +61,13 @@ class Demand(NamedTuple):
     slowest: Size | None = None
 
     def having(self, kept: Counter[Size]) -> Demand:
-        """The same, with these instances kept."""
+        """Return the demand with these instances kept."""
         slowest = max(kept, key=lambda size: size.exec_s, default=None)
         return self._replace(kept_rps=rate_high(kept), slowest=slowest)
 
     @property
     def needed_rps(self) -> float:
-        """What instances must be able to take together, with nothing slower than is kept."""
+        """Throughput that the instances need together if none is slower than those kept."""
         slowest = self.slowest
         if slowest is None:
             return self.rate_rps
@@ -74,7 +75,7 @@ class Demand(NamedTuple):
         return needed_rps(self.rate_rps, slowest.exec_s, slack_s, self.miss, slowest.batch)
 
     def beyond_kept(self, size: Size) -> float:
-        """Requests per second still to be taken if there are instances of this size as well."""
+        """Return the throughput still needed if there are instances of this size as well."""
         slowest = self.slowest
         if slowest is None or slowest.exec_s < size.exec_s:
             slowest = size
@@ -82,7 +83,7 @@ class Demand(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """Instances that take a rate together, and their price."""
+    """Instances that serve a rate together, and their price."""
 
     price: float
     instances: Counter[Size]
@@ -98,8 +99,9 @@ class PricedSizes:
     """The sizes of one model and objective, each with the price of an instance.
 
     Args:
-        price: By size, of an instance that takes all it can.
-        by_use: Whether one that takes less costs less in proportion, as executions are paid for.
+        price: Price of a fully loaded instance, by size.
+        by_use: Whether an instance with less load costs proportionally less, as executions are paid
+            for.
     """
 
     def __init__(self, price: Mapping[Size, float], *, by_use: bool = False) -> None:
@@ -110,19 +112,19 @@ class PricedSizes:
         self._menus: dict[float, _CombinationTable] = {}
 
     def price(self, size: Size) -> float:
-        """The price of one instance of this size."""
+        """Return the price of an instance of this size."""
         return self._price[size]
 
     @property
     def best(self) -> Size | None:
-        """The size with the lowest price for a request per second."""
+        """The size with the lowest price for a request per second; None if there are no sizes."""
         return next(iter(self._by_price_of_rate), None)
 
     def cover(self, demand: Demand, limit: float = math.inf) -> Cover | None:
-        """The cheapest instances found that take what is demanded, or with ``limit`` the most.
+        """Return the cheapest instances found for the demand, or the most that ``limit`` allows.
 
         Returns:
-            None if there is no size at all that meets the objective with some slack.
+            None if no size meets the objective with some slack.
         """
         if demand.slowest and demand.needed_rps <= demand.kept_rps:
             return Cover(0.0, Counter())
@@ -143,7 +145,7 @@ class PricedSizes:
         return best or self._most(demand, limit)
 
     def _of_one_size(self, demand: Demand, limit: float) -> Cover | None:
-        """Instances enough of the size with the cheapest request: what they do not take is free."""
+        """Return enough instances of the size with the cheapest request; idle capacity is free."""
         for size in self._by_price_of_rate:
             needed_rps = demand.beyond_kept(size)
             if needed_rps == math.inf:
@@ -154,7 +156,7 @@ class PricedSizes:
         return None
 
     def _most(self, demand: Demand, limit: float) -> Cover | None:
-        """As many as there may be, of the size that takes the most."""
+        """Return ``limit`` instances of the size with the highest throughput; None if unlimited."""
         quick = [size for size in self._price if demand.beyond_kept(size) < math.inf]
         if not quick or limit == math.inf:
             return None
@@ -173,7 +175,7 @@ class PricedSizes:
         return Cover(rest.price + beyond * self._price[bulk], +instances)
 
     def _menu(self, exec_s: float) -> _CombinationTable:
-        """Of everything that is no slower than ``exec_s``."""
+        """Return the combinations of all sizes that are no slower than ``exec_s``."""
         if exec_s not in self._menus:
             quick = [size for size in self._price if size.exec_s <= exec_s]
             self._menus[exec_s] = _CombinationTable(
@@ -183,7 +185,7 @@ class PricedSizes:
 
 
 class _CombinationTable:
-    """Up to three instances of any sizes, none of which is dearer than one that takes more."""
+    """Combinations of up to three instances of any sizes, without those that cost more for less."""
 
     def __init__(self, singles: Iterable[_Combination]) -> None:
         shelf = _thinned(_front(singles))
@@ -193,7 +195,7 @@ class _CombinationTable:
         self._rates = [combination.rate_rps for combination in self._front]
 
     def cheapest(self, rate_rps: float) -> _Combination | None:
-        """The cheapest that takes ``rate_rps``, the empty one if that is nothing."""
+        """Return the cheapest combination for a rate, empty for a rate of 0; None if too high."""
         if rate_rps <= 0:
             return _Combination(0.0, 0.0, ())
         at = bisect_left(self._rates, rate_rps * (1 - _ROUNDING))
@@ -205,7 +207,7 @@ def _sum(a: _Combination, b: _Combination) -> _Combination:
 
 
 def _front(combinations: Iterable[_Combination]) -> list[_Combination]:
-    """Those that take more than all that are as cheap, by rate."""
+    """Return the combinations that serve more than all that are as cheap, by rate."""
     found: list[_Combination] = []
     for combination in sorted(combinations, key=lambda c: (c.price, -c.rate_rps, len(c.sizes))):
         if not found or combination.rate_rps > found[-1].rate_rps:
@@ -214,13 +216,13 @@ def _front(combinations: Iterable[_Combination]) -> list[_Combination]:
 
 
 def _thinned(front: Sequence[_Combination]) -> Sequence[_Combination]:
-    """Every so many, and the one that takes the most."""
+    """Return evenly spaced combinations, including the one with the highest rate."""
     step = -(-len(front) // _SHELF)
     return front if step <= 1 else [*front[:-1:step], front[-1]]
 
 
 def undominated(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """The sizes that no other beats or equals in all of resources, rate and execution time."""
+    """Return the sizes that no other equals or beats in resources, rate and execution time."""
     if not sizes:
         return ()
     # Everything as an amount of which less is better.

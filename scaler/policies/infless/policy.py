@@ -1,23 +1,23 @@
 """INFless (ASPLOS'22): instances of several sizes for one function, each at an efficient rate.
 
-A round keeps the instances there are. Where the rate is beyond what they can take, more are added
-(the paper's case i); where it is below ``theta``, the least efficient are released until it is not
-(case iii); else they stay and only share the rate again (case ii).
+A round keeps the existing instances. If the rate exceeds their throughput, more are added (the
+paper's case i); if it is below ``theta``, the least efficient are released until it is not (case
+iii); otherwise only the rate is divided again (case ii).
 
-What is added is found by one of two searches:
+New instances are found by one of two searches:
 
 * ``published`` is Algorithm 1 with Eq. 10, the largest feasible batch first (`published`).
-  It holds instances up to the last request per second that they can take.
+  It loads instances up to the last request per second that they can serve.
 * ``priced`` is ours (`priced`): the cheapest cover of the rate and of a reserve for random
-  arrivals, at a price of cores that lets all functions fit on the servers. On the paper's measured
+  arrivals, at a price of cores at which all functions fit on the servers. On the paper's measured
   tables the largest batch is often not the most efficient size. Batches wait for company for as
   long as they could still be served after a batch that has just begun. Below the least rate at
   which batches fill in time (Eq. 1) they do not wait: there the paper has instances for single
   requests, which cost no less.
 
-Deviations from the paper: rates are not rounded to whole batches per second unless asked; the
-objective of a function is that of its tightest application; an instance's release frees no room
-within the round, as nobody says where it is.
+Deviations from the paper: rates are not rounded to whole batches per second unless configured; the
+objective of a function is that of its tightest application; releasing an instance frees no room
+within the round, as its location is not known.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STILL = 0.9  # of the least rate at which batches fill: above it they continue 
 
 
 class Infless:
-    """Instances of several sizes, added and released one by one, each at an efficient rate."""
+    """Adds and releases instances of several sizes one by one, each at an efficient rate."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -72,7 +72,7 @@ class Infless:
         keep_alive_s: float | None = None
 
         def __post_init__(self) -> None:
-            """Refuse what is no share."""
+            """Raise ValueError if a parameter is out of range."""
             if not 0 <= self.alpha <= 1:
                 message = f"alpha = {self.alpha}: expected a number from 0 to 1"
                 raise ValueError(message)
@@ -91,7 +91,7 @@ class Infless:
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """See `ScalePolicy.propose`."""
         there = [self._running(load) for load in loads]
         tasks = [self._kept(draft) for draft in there]
         kept = [task.draft.instances.copy() for task in tasks]
@@ -110,7 +110,7 @@ class Infless:
         return Draft(load, sizes, running(load, sizes), load.rate_rps)
 
     def _kept(self, there: Draft) -> Task:
-        """What is left once those with too little to do have been released."""
+        """Release the instances that have too little load, and return what is left as a task."""
         load = there.load
         demand = Demand(load.rate_rps, load.tightest_s, 1 - load.percentile)
 
@@ -125,19 +125,19 @@ class Infless:
         return Task(draft, demand.having(instances), most - instances.total())
 
     def _price(self, size: Size) -> float:
-        """What is saved, of one instance."""
+        """Return the price of an instance, or its resource units, depending on what is saved."""
         return size.price_per_s if self._saves_cost else size.units
 
     def _worth(self, size: Size) -> float:
         return size.rate_rps / self._price(size)
 
     def _least(self, load: FunctionLoad) -> int:
-        """With a keep-alive one that is idle costs nothing, and can be woken."""
+        """Return the minimum number of instances; with a keep-alive an idle one costs nothing."""
         least = load.min_instances
         return max(least, 1) if self._params.keep_alive_s is not None else least
 
     def _add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
-        """Add what is missing; the cluster with all of it placed."""
+        """Add what is missing, and return the cluster with all of it placed."""
         if self._priced:
             return self._priced.add(tasks, cluster)
         for task in tasks:
@@ -145,9 +145,10 @@ class Infless:
         return cluster
 
     def _add_least(self, draft: Draft, cluster: ClusterView) -> None:
-        """The smallest size up to the least number; if that is none, to name what to start.
+        """Add the smallest size up to the minimum; if that is 0, name it as the size to start.
 
-        Of those as small the one that takes the most: it is there when the load comes.
+        Of equally small ones, it is the size with the highest throughput, ready for when the load
+        comes.
         """
         lacking = self._least(draft.load) - draft.instances.total()
         if draft.sizes and (lacking > 0 or not draft.instances):
@@ -167,11 +168,11 @@ class Infless:
         )
 
     def _wait_s(self, draft: Draft) -> float | dict[str, float]:
-        """How long a request may wait for company; not at all where batches would not fill.
+        """Return how long a request may wait for company; 0 if batches would not fill.
 
-        One number is the tightest application's, and laxer ones wait longer.
+        A single number applies to the tightest application; others wait longer.
 
-        Where executions are paid for, company is worth it that does not fill a batch.
+        If executions are paid for, waiting pays even if the batch does not fill.
         """
         batching = [size.exec_s for size in draft.instances if size.batch > 1]
         if not batching or not (self._fills(draft) or self._paid_together(draft.load)):
@@ -190,7 +191,7 @@ class Infless:
 
 
 def _shares(draft: Draft) -> dict[str, dict[Size, float]]:
-    """What each size gets by INFless's dispatch; nothing where no instance runs."""
+    """Return the rate of each size by INFless's dispatch; empty if no instance runs."""
     each = rate_shares.rates(draft.load.rate_rps, draft.instances)
     shares = {size: each[size] * count for size, count in draft.instances.items()}
     return {"*": shares} if sum(shares.values()) > 0 else {}

@@ -1,21 +1,23 @@
-"""The better search: for every function the cheapest cover, at prices that let all of them fit.
+"""The better search: the cheapest cover for every function, at prices at which all of them fit.
 
 Theory of operation
 -------------------
-One round has three stages. First the price of a core, in percent of a GPU: INFless's weight, or if
+A round has three stages. First the price of a core, in percent of a GPU: INFless's weight, or if
 what is then best for every function does not fit into what the servers have left, one at which it
-does. (It is the dual variable of the linear programme "least resources that take all rates". Prices
-are tried on a grid; as in the programme's solution, a part of each rate is bought at the price on
-either side.) With the aim ``cost`` instances have the prices of the bill (`bill`), and where they
-do not fit cores are taken to be dearer, or cheaper, than it says. With the aim ``servers`` it is
-the price at which cores and GPUs run out together, so that as few servers as possible do.
+does. (It is the dual variable of the linear program "least resources that serve all rates". Prices
+are tried on a grid; as in the program's solution, a part of each rate is bought at the price on
+either side.) With the aim ``cost`` instances have the prices of the bill (`bill`), and if they do
+not fit, cores are assumed to be more expensive, or cheaper, than it says. With the aim ``servers``
+it is the price at which cores and GPUs run out together, so that as few servers as possible are
+used.
 
-Then every function's cover at that price (`covering`), and its placing: large shares of GPUs first,
-so that what needs none fills the cores left beside them, each instance by best fit. What found no
-room is covered again, by the sizes that still have some, first the cheapest to take all of it with.
+Then every function's cover at that price (`covering`), and its placement: large shares of GPUs
+first, so that instances without a GPU fill the cores left beside them, each by best fit. Whatever
+did not fit is covered again by the sizes that still have room, starting with the one that is
+cheapest for all of it.
 
-The price is found without looking at single servers, so some rate may be left over while there is
-room of another kind. Then dearer cores are tried, and the best attempt counts.
+The price is found without looking at individual servers, so some rate may be left over while there
+is room of another kind. Then more expensive cores are tried, and the best attempt counts.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _NONE_FREE = 1e9  # times what is free; not infinite, to be reckoned with
 
 
 class Task(NamedTuple):
-    """A function's draft, what it demands, and how many more instances it may have."""
+    """A function's draft, its demand, and how many more instances it may have."""
 
     draft: Draft
     demand: Demand
@@ -57,14 +59,14 @@ class Task(NamedTuple):
 
 
 class _Price(NamedTuple):
-    """A place on the grid, and which part of what a function needs is bought at the one below."""
+    """An index in the grid, and the part of each function's demand bought at the price below it."""
 
     at: int
     below: float = 0.0
 
 
 class _Attempt(NamedTuple):
-    """What each task gets at one price, and the rate that is not taken after all."""
+    """Instances added for each task at one price, and the rate still not served."""
 
     added: list[Counter[Size]]
     missing_rps: float
@@ -72,7 +74,7 @@ class _Attempt(NamedTuple):
 
 
 class PricedSearch:
-    """Adds instances to drafts; keeps what it has computed of models for the next round."""
+    """Adds instances to drafts; caches computed prices and sizes for the next round."""
 
     def __init__(self, aim: Aim = "resources") -> None:
         self._aim = aim
@@ -80,10 +82,10 @@ class PricedSearch:
         self._useful_of: Recent[tuple[Size, ...]] = Recent(_KEPT)
 
     def add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
-        """Add to the drafts what is missing and has room.
+        """Add to the drafts what is missing and fits.
 
         Returns:
-            A twin of the cluster with all of it placed.
+            A copy of the cluster with all of it placed.
         """
         first = self._first_price(tasks, cluster)
         best = self._attempt(tasks, first, cluster)
@@ -98,7 +100,7 @@ class PricedSearch:
         return best.cluster
 
     def _attempt(self, tasks: Sequence[Task], price: _Price, cluster: ClusterView) -> _Attempt:
-        """Cover every task at one price and place what has room, on a twin of the cluster."""
+        """Cover every task at one price, and place what fits on a copy of the cluster."""
         cluster = cluster.copy()
         priced = [self._priced_sizes(task, price.at) for task in tasks]
         added: list[Counter[Size]] = [Counter() for _ in tasks]
@@ -119,7 +121,7 @@ class PricedSearch:
         return _Attempt(added, math.fsum(missing), cluster)
 
     def _cover(self, task: Task, price: _Price) -> Counter[Size]:
-        """What a task gets: whole instances for the part bought cheaper, and the rest."""
+        """Return a task's cover: whole instances for the part bought cheaper, and the rest."""
         priced_sizes = self._priced_sizes(task, price.at)
         first: Counter[Size] = Counter()
         if price.below:
@@ -133,7 +135,7 @@ class PricedSearch:
         return +first + (rest.instances if rest else Counter())
 
     def _first_price(self, tasks: Sequence[Task], cluster: ClusterView) -> _Price:
-        """Where on the grid to begin: at the plain prices if all fits there."""
+        """Return the price to start with: the plain one if everything fits at that."""
         if not cluster.nodes:
             return _Price(_PLAIN)
         free_cores, free_gpu = cluster.free()
@@ -151,7 +153,7 @@ class PricedSearch:
         return _crossing(lambda at: 1 - shares(at)[1]) if gpu > 1 else _Price(_PLAIN)
 
     def _taken(self, tasks: Sequence[Task], rates: Sequence[float], at: int) -> tuple[float, float]:
-        """Cores and GPU percent if every task got the best size for it, in parts of instances."""
+        """Return cores and GPU percent if every task got a fractional number of its best size."""
         cores = gpu = 0.0
         for task, rate_rps in zip(tasks, rates, strict=True):
             best = self._best(task, at)
@@ -161,18 +163,18 @@ class PricedSearch:
         return cores, gpu
 
     def _rate_to_add(self, task: Task) -> float:
-        """Roughly what is to be taken, with the reserve that the plainly best size needs."""
+        """Estimate the throughput to add, with the reserve for the best size at plain prices."""
         best = self._best(task, _PLAIN)
         beyond = task.demand.beyond_kept(best) if best else 0.0
         bare = task.demand.rate_rps - task.demand.kept_rps
         return max(beyond if beyond < math.inf else bare, 0.0)
 
     def _best(self, task: Task, at: int) -> Size | None:
-        """The size with the lowest price for a request per second."""
+        """Return the size with the lowest price for a request per second."""
         return self._priced_sizes(task, at).best
 
     def _useful(self, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-        """Those worth trying."""
+        """Return the sizes worth trying."""
         return self._useful_of.of(Same(sizes), lambda: undominated(sizes))
 
     def _priced_sizes(self, task: Task, at: int) -> PricedSizes:
@@ -192,7 +194,7 @@ class PricedSearch:
 
 
 def _crossing(cores_over: Callable[[int], float]) -> _Price:
-    """Where on the grid ``cores_over``, which falls with the price of a core, goes through 0."""
+    """Return the grid place at which ``cores_over``, which falls with the price, crosses 0."""
     last = len(_GRID) - 1
     at = bisect_left(range(last), 0.0, key=lambda place: -cores_over(place))
     over = cores_over(at)
@@ -216,7 +218,7 @@ def _missing_rps(task: Task, added: Counter[Size]) -> float:
 def _fill(
     task: Task, added: Counter[Size], priced_sizes: PricedSizes, cluster: ClusterView
 ) -> None:
-    """Take what is missing with what still has room, first the cheapest to take all of it with."""
+    """Serve what is missing with sizes that still have room, cheapest for all of it first."""
     while added.total() < task.limit and _missing_rps(task, added):
         demand = task.demand.having(task.draft.instances + added)
         chosen, lowest, count = None, math.inf, 0

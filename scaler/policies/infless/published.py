@@ -3,11 +3,11 @@
 While some of the rate is left: of the largest batch of which any size is feasible (``b = 1``, or
 the rate left is at least ``r_low``), take the size and server with the highest Eq. 10,
 ``(r_up / units) / (1 - units / units left on the server)``, that is the most requests per unit of
-resources, preferring a server that it fills. An exact fit is the best there is. Where no size of
-that batch has room, the next smaller one is tried, which the paper leaves open.
+resources, preferring a server that it fills. An exact fit is the best. If no size of that batch
+fits, the next smaller one is tried, which the paper leaves open.
 
-For any one size the best server is the one with the least left, which is what `Cluster.best_fit`
-answers. Where servers are unknown capacity is unlimited, and no server to fill.
+For any one size the best server is the one with the least left, which `Cluster.best_fit` returns.
+If servers are unknown, capacity is unlimited, and there is no server to fill.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ROUNDING = 1e-9
 
 
 def packing_efficiency(size: Size, left: float) -> float:
-    """Eq. 10 for a server that has ``left`` resource units; infinite for an exact fit."""
+    """Return Eq. 10 for a server with ``left`` resource units; infinite for an exact fit."""
     unused = 1 - size.units / left
     return size.efficiency / unused if unused > _ROUNDING else math.inf
 
 
 def add_published(draft: Draft, cluster: ClusterView, limit: float = math.inf) -> None:
-    """Add instances to ``draft``, at most up to ``limit``, and place them on ``cluster``."""
+    """Add instances to ``draft``, up to ``limit`` in total, and place them on ``cluster``."""
     by_batch = [
         list(sizes)
         for _, sizes in groupby(
@@ -57,7 +57,7 @@ def add_published(draft: Draft, cluster: ClusterView, limit: float = math.inf) -
 def _chosen(
     by_batch: list[list[Size]], left_rps: float, cluster: ClusterView
 ) -> Iterator[tuple[Size, int]]:
-    """The best size and server for each batch that there are any for, the largest first."""
+    """Yield the best size and server for each feasible batch, the largest first."""
     for sizes in by_batch:
         best, best_node, best_score = None, 0, -math.inf
         for size in sizes:

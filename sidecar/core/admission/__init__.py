@@ -1,5 +1,5 @@
 """Admission control: which requests are queued, and which are refused at once.
 
-``admission`` decides: `Admission.refusal`. For lack of time a request is refused where
-``finish_predictor`` says that its answer would be late, as far as ``shedding`` allows.
+``admission`` decides (`Admission.refusal`). A request is refused for lack of time if
+``finish_predictor`` predicts that its response would be late, within the limits of ``shedding``.
 """

@@ -17,13 +17,14 @@ __all__ = ["Admission"]
 
 
 class Admission:
-    """Refuses requests that come too late, find the queue full, or are predicted to be late.
+    """Refuses requests that are past their deadline, find a full queue, or are predicted late.
 
     Args:
-        queue: what waits.
-        queue_max: most requests waiting, interactive and background ones counted apart.
+        queue: the waiting requests.
+        queue_max: most requests waiting; interactive and background requests are counted
+            separately.
         finish_predictor: predicts when requests will be answered.
-        shedding: whether those predicted to be late are refused.
+        shedding: decides whether requests predicted to be late are refused.
     """
 
     __slots__ = ("_finish_predictor", "_queue", "_queue_max", "_shedding")
@@ -41,7 +42,7 @@ class Admission:
         self._shedding = shedding
 
     def refusal(self, request: Request, now: float) -> Refusal | None:
-        """Count an arrival; why it is refused, None if it is admitted."""
+        """Count an arrival; return why it is refused, or None if it is admitted."""
         if request.deadline <= now:
             return Refusal.EXPIRED
         if self._queue.count_of_class(request) >= self._queue_max:
@@ -52,15 +53,15 @@ class Admission:
         return None
 
     def would_refuse(self, budget_s: float, now: float) -> bool:
-        """Whether an interactive request that may take ``budget_s`` would be refused now."""
+        """Return whether an interactive request with budget ``budget_s`` would be refused now."""
         if self._queue.interactive_count >= self._queue_max:
             return True
         return self._shedding.mode == "on" and self._finish_predictor.late(budget_s, now)
 
     def refuse_unparsed(self, now: float) -> Refusal | None:
-        """Count an interactive request for which `would_refuse` is true; None if it must pass.
+        """Count an interactive request that `would_refuse` rejects; return None if it must pass.
 
-        Requests must pass now and then, so that predictions can be corrected.
+        Some requests must pass from time to time, so that predictions can be corrected.
         """
         if self._queue.interactive_count >= self._queue_max:
             return Refusal.QUEUE_FULL

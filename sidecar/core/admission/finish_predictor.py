@@ -1,8 +1,8 @@
 """Predicts when arriving requests will be answered, and whether that is too late.
 
-A forecast is made when it is asked for, and kept until the instances or their batches change. What
-was predicted on arrival is compared with what came true, so that the margin which is added to
-predictions (`shedding`) follows their errors. Routes are not known here.
+A forecast is made on demand, and kept until the instances or their batches change. The prediction
+made on arrival is compared with the actual time, so that the margin added to predictions
+(`shedding`) follows their errors. Routes are not considered here.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class FinishPredictor:
     """Predicts when requests will be answered, and learns from its errors.
 
     Args:
-        queue: what waits.
+        queue: the waiting requests.
         upstreams: the instances.
-        in_flight: what they have to do.
-        shedding: has the margins, and decides what is refused.
+        in_flight: the batches in flight.
+        shedding: keeps the margins, and decides which requests are refused.
     """
 
     __slots__ = ("_forecast", "_in_flight", "_queue", "_shedding", "_stale", "_upstreams")
@@ -47,24 +47,24 @@ class FinishPredictor:
         self._stale = True
 
     def invalidate(self) -> None:
-        """Note that the instances, or what they have to do, have changed."""
+        """Note that the instances or their batches have changed."""
         self._stale = True
 
     def finish_at(self, now: float) -> float:
-        """When an interactive request that arrives now can expect its answer.
+        """Return when an interactive request that arrives now can expect its response.
 
-        ``now`` while little is known.
+        ``now`` while too little is known.
         """
         forecast = self._current(now)
         return forecast.finish_at(self._queue.items_ahead, now) if forecast else now
 
     def backlog_s(self, now: float) -> float:
-        """Seconds that the instances need for what waits; 0 while little is known."""
+        """Return the seconds that the instances need for the queue; 0 while too little is known."""
         forecast = self._current(now)
         return forecast.backlog_s(self._queue.item_count) if forecast else 0.0
 
     def refuses(self, request: Request, now: float) -> bool:
-        """Predict the answer to ``request``; whether it would be too late, and is refused."""
+        """Predict when ``request`` is answered; return whether it is refused as too late."""
         forecast = self._current(now) if self._stale else self._forecast  # every request comes here
         shedding, queue = self._shedding, self._queue
         if not request.background:
@@ -76,7 +76,7 @@ class FinishPredictor:
         return of_class.refuses(request, shedding.refused_share_max, now)
 
     def late(self, budget_s: float, now: float) -> bool:
-        """Whether an interactive request that arrives now would take longer than ``budget_s``."""
+        """Return whether an interactive request that arrives now would exceed ``budget_s``."""
         forecast = self._current(now)
         if not forecast:
             return budget_s <= 0
@@ -86,7 +86,8 @@ class FinishPredictor:
     def learn(self, requests: Sequence[Request], answered: float, exec_s: float) -> None:
         """Compare when ``requests`` were answered, ``inf`` for never, with the prediction.
 
-        Requests that were predicted to be late and got no answer are left out: they prove nothing.
+        Requests that were predicted to be late and got no response are left out: they prove
+        nothing.
         """
         if answered == math.inf:
             requests = [r for r in requests if r.predicted_finish <= r.deadline]

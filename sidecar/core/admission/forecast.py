@@ -1,7 +1,7 @@
 """Forecasts when a request that arrives now is answered, if the load stays as it is.
 
-A forecast is made from what is in flight, and holds until that changes; what waits is an argument
-each time. So an arrival costs next to nothing.
+A forecast is made from the batches in flight, and is valid until they change; the queue length is
+passed in each time. So an arrival costs next to nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ __all__ = ["Forecast"]
 
 
 class Forecast(NamedTuple):
-    """What the instances are expected to do. In a round each of them executes one full batch.
+    """Expected work of the instances. In a round each of them executes one full batch.
 
     Attributes:
-        free_at: when the first of them is expected to take the next batch.
-        usual_items: what a batch holds at the present load.
-        largest_items: what it holds at the most.
-        batch_s: how long a batch of the usual size takes.
-        item_s: what a further item adds to that.
-        round_items: items that all of them execute in a round.
-        round_s: how long a round takes.
+        free_at: when the first instance is expected to take the next batch.
+        usual_items: items in a batch at the present load.
+        largest_items: most items in a batch.
+        batch_s: execution time of a batch of the usual size.
+        item_s: additional time for one more item.
+        round_items: items that all instances together execute in a round.
+        round_s: duration of a round.
     """
 
     free_at: float
@@ -40,10 +40,10 @@ class Forecast(NamedTuple):
 
     @classmethod
     def of(cls, upstreams: Upstreams, in_flight: InFlight, now: float) -> Self | None:
-        """The forecast for ``upstreams`` with ``in_flight``.
+        """Return the forecast for ``upstreams`` with ``in_flight``.
 
         None while too little is known, and while an instance is idle: a batch there delays no
-        other, and teaches how long batches take.
+        other, and shows how long batches take.
         """
         if upstreams.has_idle(now):
             return None
@@ -66,7 +66,7 @@ class Forecast(NamedTuple):
         return cls(free_at, usual, largest, batch_s, longer_s - batch_s, items, items / rate_rps)
 
     def finish_at(self, items_ahead: float, now: float) -> float:
-        """When a request behind ``items_ahead`` waiting items is answered."""
+        """Return when a request behind ``items_ahead`` waiting items is answered."""
         finish = (now if now > self.free_at else self.free_at) + self.batch_s  # noqa: FURB136 - every request comes here
         if items_ahead >= self.round_items:
             rounds, items_ahead = divmod(items_ahead, self.round_items)
@@ -78,12 +78,12 @@ class Forecast(NamedTuple):
         return finish + more * self.item_s if more > 0 else finish
 
     def backlog_s(self, items: float) -> float:
-        """Seconds in which the instances execute ``items``."""
+        """Return the seconds that the instances need to execute ``items``."""
         return items / self.round_items * self.round_s
 
 
 class _Round(NamedTuple):
-    """What an instance executes in a round: so many items, in batches of a size."""
+    """Number of items that an instance executes in a round, and the size of its batches."""
 
     exec_time: ExecTime
     size: int
@@ -91,7 +91,7 @@ class _Round(NamedTuple):
 
 
 def _round(upstream: Upstream) -> _Round:
-    """An instance that works on several batches at once is sent requests one by one."""
+    """Return the round of an instance; one with a concurrency above 1 gets single requests."""
     if upstream.concurrency > 1:
         return _Round(upstream.exec_time, 1, upstream.concurrency)
     return _Round(upstream.exec_time, upstream.batch_max, upstream.batch_max)

@@ -1,18 +1,18 @@
-"""Load shedding: refusing early what would be answered too late, within limits.
+"""Load shedding: refusing early the requests that would be answered too late, within limits.
 
-An early refusal costs a caller a moment; a late answer costs it the deadline, and other requests an
-instance's time. But a predictor can be wrong. Mode ``observe`` counts what would be refused, and
-serves it. Mode ``on`` refuses at most a given share of the arrivals of each window (compare
-Finagle's DeadlineFilter), so that a broken predictor cannot close the function, and enough requests
-pass to correct it.
+An early refusal costs a caller a moment; a late response costs it the deadline, and costs other
+requests an instance's time. But a predictor can be wrong. Mode ``observe`` counts the requests that
+would be refused, and serves them. Mode ``on`` refuses at most a given share of the arrivals of each
+window (compare Finagle's DeadlineFilter), so that a broken predictor cannot close the function, and
+enough requests pass to correct it.
 
-To be in time and not just on average, a margin is added to every prediction. It rises when an
-answer comes later than prediction plus margin, by one execution time at most, and falls slowly
+To be in time and not just on average, a margin is added to every prediction. It rises when a
+response comes later than prediction plus margin, by one execution time at most, and falls slowly
 otherwise, at a rate that leaves about the wanted share of batches within it. It also halves every
 few seconds, so that after an overload it does not keep refusing requests at low load.
 
-Interactive and background requests have a margin each: the background waits for places that others
-leave, so how wrong its predictions are says nothing about the others.
+Interactive and background requests have separate margins: background requests wait for places that
+interactive ones leave, so the error of their predictions says nothing about interactive requests.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ClassShedding:
 
     Attributes:
         quantile: share of batches that should be answered within prediction and margin.
-        margin_s: added to predictions.
-        late: how many were predicted to be late, refused or not.
+        margin_s: seconds added to predictions.
+        late: number of requests predicted to be late, refused or not.
     """
 
     quantile: float = 0.99
@@ -51,7 +51,7 @@ class ClassShedding:
     _aged: float = 0.0
 
     def refuses(self, request: Request, share_max: float, now: float) -> bool:
-        """Count an arrival; True if it is predicted to be late, and ``share_max`` allows it."""
+        """Count an arrival; return whether it is predicted late and ``share_max`` allows it."""
         if now - self._aged >= _AGING_S:
             self._age(now)
         self._arrived += 1
@@ -63,29 +63,29 @@ class ClassShedding:
         return self._may_refuse(share_max)
 
     def refuses_late(self, share_max: float, now: float) -> bool:
-        """Count an arrival that is known to be late; True if ``share_max`` allows to refuse it."""
+        """Count an arrival known to be late; return True if ``share_max`` allows refusing it."""
         if now - self._aged >= _AGING_S:
             self._age(now)
         self._arrived += 1
         return self._may_refuse(share_max)
 
     def margin(self, budget_s: float, now: float) -> float:
-        """Seconds to add to the prediction for a request that may take ``budget_s`` in all.
+        """Return the seconds to add to the prediction for a request with a budget of ``budget_s``.
 
-        A small part of that at most: what is refused could have been in time, and what is taken in
-        and turns out to be late is given up in the queue for those behind it.
+        At most a small part of the budget: a refused request could have been in time, while an
+        admitted one that turns out to be late is given up in the queue for those behind it.
         """
         if now - self._aged >= _AGING_S:
             self._age(now)
         return self._margin(budget_s)
 
     def learn(self, error_s: float, exec_s: float, budget_s: float) -> None:
-        """Learn that the last of a batch was answered ``error_s`` later than predicted.
+        """Learn that the last request of a batch was answered ``error_s`` later than predicted.
 
         Args:
-            error_s: seconds; negative if it was earlier, ``inf`` if it never was.
-            exec_s: what a batch takes, the scale of things.
-            budget_s: how long they may take; they can raise the margin to a part of that.
+            error_s: seconds; negative if it was earlier, ``inf`` if it was never answered.
+            exec_s: execution time of a batch, as the scale of changes.
+            budget_s: time budget of the requests; they can raise the margin to a part of it.
         """
         if error_s > self.margin_s:
             raised_s = min(error_s, self.margin_s + exec_s, _MARGIN_SHARE_MAX * budget_s)
@@ -116,9 +116,9 @@ class Shedding:
 
     Attributes:
         mode: ``off``, ``observe`` (count, do not refuse) or ``on``.
-        cap: largest share of a window's arrivals of a class that is refused, with ``on``.
-        refused_share_max: the cap in force; 0 where nothing is refused.
-        interactive, background: the classes.
+        cap: largest share of a window's arrivals of a class that is refused in mode ``on``.
+        refused_share_max: the cap in force; 0 if nothing is refused.
+        interactive, background: the shedding state of each class.
     """
 
     mode: str = "observe"
@@ -132,5 +132,5 @@ class Shedding:
 
     @property
     def late(self) -> int:
-        """How many were predicted to be late, refused or not."""
+        """Number of requests predicted to be late, refused or not."""
         return self.interactive.late + self.background.late

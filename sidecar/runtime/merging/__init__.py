@@ -1,7 +1,7 @@
-"""Merges requests for a server that knows nothing of Carpool, and divides its answers.
+"""Merges requests for a server that knows nothing of Carpool, and divides its responses.
 
-A form is a module with what `MergeForm` says: what can be merged of a request, many as one, and the
-one answer as many.
+A form is a module with the members of `MergeForm`: it reads the mergeable content of a request,
+merges many requests into one, and divides the one response.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a form of requests has to say, so that they can be merged."""
+"""The interface of a form of requests that can be merged."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ENTRIES_MAX = 4095  # of a request that is merged, whatever the largest batch
 
 
 class Message(NamedTuple):
-    """What is sent to a server, or what it answers.
+    """A request to a server, or its response.
 
     Attributes:
         body: as it is sent.
-        json_length: how many bytes of it are JSON, in digits, as the header
-            ``Inference-Header-Content-Length`` has it; empty: there is none.
+        json_length: number of bytes of JSON in it, in digits, as in the header
+            ``Inference-Header-Content-Length``; empty without that header.
     """
 
     body: Buffer
@@ -28,7 +28,7 @@ class Message(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """How a server says that it is up: it answers ``path`` with a status less than ``below``."""
+    """Probe of a server, which is up if ``path`` returns a status less than ``below``."""
 
     path: str
     below: int
@@ -39,38 +39,38 @@ class Mergeable(Protocol):
 
     @property
     def item_count(self) -> int:
-        """How many items it has; with more than the largest batch it must travel alone."""
+        """Number of items; with more than the largest batch a request must be sent alone."""
 
     @property
     def agreement(self) -> Hashable:
-        """Requests are merged only if they agree in it."""
+        """Value that must be equal for requests to be merged."""
 
 
 T = TypeVar("T", bound=Mergeable)
 
 
 class MergeForm(Protocol[T]):
-    """One form of requests, and of their answers."""
+    """One form of requests, and of their responses."""
 
     @property
     def PROBE(self) -> Probe:  # noqa: N802 - a module's constant
-        """How a server of this form says that it is up."""
+        """Probe of servers of this form."""
 
     def read(self, target: str, request: Message, most: int) -> T | None:
-        """What can be merged of a request; None: it must travel as it is.
+        """Return the mergeable content of a request; None if it must be sent as it is.
 
         Args:
             target: path and query.
-            request: as it was sent, with no content coding.
-            most: with more items than these it will not be merged; at most ``ENTRIES_MAX``.
+            request: as it was sent, without content coding.
+            most: with more items than this it is not merged; at most ``ENTRIES_MAX``.
         """
 
     def merged(self, requests: Sequence[T]) -> Message:
-        """One request with all items, in order."""
+        """Return one request with all items, in order."""
 
     def divided(self, answer: Message, requests: Sequence[T]) -> list[Message]:
-        """The answers to requests that were merged.
+        """Return the responses to requests that were merged.
 
         Raises:
-            FunctionFault: nobody can tell which part of the answer is whose.
+            FunctionFault: the response cannot be divided between the requests.
         """

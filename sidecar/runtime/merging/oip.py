@@ -1,8 +1,8 @@
-"""The Open Inference Protocol: the tensors of requests are put together along their first axis.
+"""The Open Inference Protocol: the tensors of requests are joined along their first axis.
 
-That axis has to be the batch, of every input and output. Tensors are lists in the JSON, or bytes
+That axis must be the batch, of every input and output. Tensors are lists in the JSON, or bytes
 behind it (the binary tensor extension). Both are passed on as they were written. A tensor is only
-merged if it has as many values as its shape says, or its neighbours would get parts of it.
+merged if it has as many values as its shape says; otherwise other requests would get parts of it.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ _PARAMETERS = msgspec.json.Decoder(dict[str, Raw] | None)
 
 
 class _Kind(NamedTuple):
-    """What tensors have to agree in to be merged: all but their rows and values.
+    """Properties in which tensors must agree to be merged: all but their rows and values.
 
     Attributes:
-        row_shape: of one row.
-        depth: of the lists that hold the values; 0: they are bytes.
+        row_shape: shape of one row.
+        depth: depth of the lists that hold the values; 0 if they are bytes.
         parameters: as JSON members, each behind a comma.
     """
 
@@ -83,7 +83,7 @@ class _Kind(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """The values of one tensor, without the brackets around them."""
+    """The values of one tensor, without the outer brackets."""
 
     kind: _Kind
     rows: int
@@ -94,10 +94,10 @@ class Inference(NamedTuple):
     """A request that can be merged.
 
     Attributes:
-        item_count: its rows.
-        agreement: its tensors but for rows and values, and what else it has, as JSON members.
-        id: its own, as JSON; empty: it has none.
-        values: of each tensor.
+        item_count: number of rows.
+        agreement: its tensors without rows and values, and its other members as JSON.
+        id: its own ID, as JSON; empty if it has none.
+        values: values of each tensor.
     """
 
     item_count: int
@@ -107,7 +107,7 @@ class Inference(NamedTuple):
 
 
 def read(target: str, request: Message, _most: int) -> Inference | None:
-    """The tensors of a request; None if they cannot be merged. As `MergeForm.read`."""
+    """Return the tensors of a request; None if they cannot be merged. As `MergeForm.read`."""
     if not target.partition("?")[0].endswith("/infer"):
         return None
     try:
@@ -122,7 +122,7 @@ def read(target: str, request: Message, _most: int) -> Inference | None:
 
 
 def merged(requests: Sequence[Inference]) -> Message:
-    """One request with all rows, in order; the first one's id, if all have ids of their own."""
+    """Return one request with all rows, in order, and the first ID if all requests have one."""
     kinds, others = requests[0].agreement
     if all(request.id for request in requests):
         others += b',"id":%b' % requests[0].id
@@ -132,7 +132,7 @@ def merged(requests: Sequence[Inference]) -> Message:
 
 
 def divided(answer: Message, requests: Sequence[Inference]) -> list[Message]:
-    """The rows of each request, in an answer of its own, with its own id.
+    """Return a response for each request, with its rows and its own ID.
 
     Raises:
         FunctionFault: an output does not have a row for each of the requests, or cannot be divided.
@@ -159,13 +159,13 @@ def divided(answer: Message, requests: Sequence[Inference]) -> list[Message]:
 def _columns(
     message: Message, name: str, *, is_request: bool
 ) -> tuple[dict[str, Raw], list[_Column]]:
-    """The other members of a message, and its tensors.
+    """Return the other members of a message, and its tensors.
 
     Args:
-        message: its JSON and what stands behind it.
+        message: its JSON and the bytes behind it.
         name: the member that has the tensors.
-        is_request: its tensors of texts are counted, which few of them can be; and as any caller
-            may have sent it, only a little of it is cut out.
+        is_request: whether to count the values of text tensors, which few requests can have, and
+            to cut out only a limited part, as any caller may have sent the message.
 
     Raises:
         ValueError: they cannot be merged or divided; or one of `UNREADABLE`.
@@ -194,7 +194,7 @@ def _columns(
 
 
 def _inputs(text: Raw) -> list[_Tensor]:
-    """The tensors of a request; no more of them are read than may be."""
+    """Return the tensors of a request, after reading no more of them than allowed."""
     found = first_entries(text, _INPUTS_MAX, _Tensor)
     if len(found) > _INPUTS_MAX:
         msg = f"more than {_INPUTS_MAX} inputs"
@@ -210,7 +210,7 @@ def _number(digits: bytes) -> int:
 
 
 def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: bool) -> _Column:
-    """A tensor whose values stand in the JSON."""
+    """Return the column of a tensor whose values are in the JSON."""
     text = bytes(tensor.data) if tensor.data is not UNSET else b""
     opened = _OPENED.match(text)
     depth = opened[0].count(b"[") if opened else 0
@@ -229,7 +229,7 @@ def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: boo
 def _as_bytes(
     tensor: _Tensor, parameters: Mapping[str, Raw], values: memoryview, size_bytes: int
 ) -> _Column:
-    """A tensor whose values stand behind the JSON, as many bytes as it says, if they are there."""
+    """Return the column of a tensor whose values follow the JSON, if their size is right."""
     expected = math.prod(tensor.shape) * _VALUE_BYTES.get(tensor.datatype, 0)
     if tensor.data is not UNSET or not len(values) == size_bytes == expected > 0:
         kind = f"{tensor.datatype[:20]} and the shape {tensor.shape}"
@@ -246,7 +246,7 @@ def _column(tensor: _Tensor, parameters: Mapping[str, Raw], depth: int, values: 
 
 
 def _check_common(members: Mapping[str, Raw]) -> None:
-    """What an answer has beside its outputs goes to every caller."""
+    """Check that the members beside the outputs are scalars, as they go to every caller."""
     parameters = _PARAMETERS.decode(members.get("parameters", b"null")) or {}
     _check_scalars(parameters, "it has the parameter")
     others = {name: raw for name, raw in members.items() if name != "parameters"}
@@ -254,7 +254,7 @@ def _check_common(members: Mapping[str, Raw]) -> None:
 
 
 def _check_scalars(members: Mapping[str, Raw], what: str) -> None:
-    """Of a list or an object, nobody knows which part is whose."""
+    """Check that all members are scalars, as parts of lists or objects belong to no request."""
     for name, raw in members.items():
         if not is_scalar(raw):
             msg = f"{what} {name[:80]!r}, a list or an object"
@@ -265,7 +265,7 @@ def _check_scalars(members: Mapping[str, Raw], what: str) -> None:
 
 
 def _parts(column: _Column, ends: Sequence[int]) -> list[Buffer]:
-    """The values of the rows between each two of ``ends``."""
+    """Return the values of the rows between each two of ``ends``."""
     kind, values = column.kind, column.values
     if column.rows != ends[-1]:
         msg = f"{kind.name[:80]!r} has {column.rows} rows"
@@ -286,7 +286,7 @@ def _parts(column: _Column, ends: Sequence[int]) -> list[Buffer]:
 
 
 def _parts_of_numbers(text: bytes, ends: Sequence[int]) -> list[Buffer]:
-    """The same in one list of numbers, which may be many: it is not cut into pieces."""
+    """Divide one list of numbers, which may be long, without cutting it into pieces."""
     view, at = memoryview(text), 0
     parts: list[Buffer] = []
     for a, b in pairwise(ends):
@@ -297,7 +297,7 @@ def _parts_of_numbers(text: bytes, ends: Sequence[int]) -> list[Buffer]:
 
 
 def _behind(text: bytes, at: int, commas: int) -> int:
-    """Where the text goes on behind the next so many commas."""
+    """Return the position in ``text`` behind the next ``commas`` commas."""
     while commas:
         window = at + 2 * commas  # with its comma a number has two bytes at least
         commas -= text.count(b",", at, window)

@@ -1,6 +1,6 @@
-"""TF Serving's v1 form: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out, an entry each.
+"""TF Serving's v1 form: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out.
 
-Both are cut out and put together as they were written.
+There is one prediction for each instance. Both are cut out and joined as they were written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Instances(NamedTuple):
 
     Attributes:
         entries: its instances, as they were written; if there are too many, only the first.
-        agreement: what else it has, as JSON members.
+        agreement: its other members, as JSON.
     """
 
     entries: Sequence[msgspec.Raw]
@@ -43,12 +43,12 @@ class Instances(NamedTuple):
 
     @property
     def item_count(self) -> int:
-        """How many instances were cut out."""
+        """Number of instances cut out."""
         return len(self.entries)
 
 
 def read(_target: str, request: Message, most: int) -> Instances | None:
-    """The instances of a request; None if it has none. As `MergeForm.read`."""
+    """Return the instances of a request; None if it has none. As `MergeForm.read`."""
     try:
         check_size_beside(request.body, "instances")
         members = MEMBERS.decode(request.body)
@@ -59,17 +59,17 @@ def read(_target: str, request: Message, most: int) -> Instances | None:
 
 
 def merged(requests: Sequence[Instances]) -> Message:
-    """One request with all instances, in order."""
+    """Return one request with all instances, in order."""
     entries = [entry for request in requests for entry in request.entries]
     return _message(b"instances", entries, requests[0].agreement)
 
 
 def divided(answer: Message, requests: Sequence[Instances]) -> list[Message]:
-    """The predictions of each request.
+    """Return the predictions of each request.
 
     Raises:
-        FunctionFault: the answer does not have a prediction for each instance, or it has another
-            list or object, of which nobody knows what is whose.
+        FunctionFault: the response does not have a prediction for each instance, or has another
+            list or object, which cannot be divided.
     """
     ends = list(accumulate([request.item_count for request in requests], initial=0))
     expected = ends[-1]

@@ -1,6 +1,6 @@
 """Announces an instance to the scaler: its address, and whether it loads, is ready or leaves.
 
-It is ready once its model has answered, and leaving before it stops.
+An instance is ready once its model has answered, and leaving before it stops.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Announcer:
     """Makes an instance's messages (`sidecar.runtime.scaler_client.sync.Reporter`).
 
     Args:
-        function: What the user calls.
+        function: Name by which users call the function.
         name: The instance's class.
-        where: Where it takes batches.
+        where: Address where it takes batches.
         local: The handler beside this sidecar.
-        failing: Why that cannot be started; empty while it can.
+        failing: Returns why the handler cannot be started; empty while it can.
 
     Attributes:
-        interval_s: Of messages, as the scaler set it last; fronts know news about as late.
+        interval_s: Interval of messages, last set by the scaler; fronts learn news about as late.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Announcer:
         self.interval_s = 0.5
 
     def leave(self) -> None:
-        """From now on it is leaving."""
+        """Announce from now on that the instance is leaving."""
         self._leaving = True
 
     def message(self, sender: str, sequence: int) -> Announcement:
-        """The next announcement."""
+        """Return the next announcement."""
         up = self._local.up
         loaded_s = time.monotonic() - self._began
         if up and self._load_s is None:
@@ -77,12 +77,12 @@ class Announcer:
         )
 
     def answered(self, answer: SyncAnswer) -> None:
-        """Nothing to follow but the interval."""
+        """Take over the interval of the response."""
         self.interval_s = answer.interval_s
 
 
 def own_address(listen: str, announce: str, scaler: str) -> str:
-    """The address at which others reach this sidecar: as configured, or as the scaler sees it."""
+    """Return the address of this sidecar for others: as configured, or as the scaler sees it."""
     where = address.parse(listen)
     if announce or where.path:
         return announce or str(where)
@@ -90,7 +90,7 @@ def own_address(listen: str, announce: str, scaler: str) -> str:
 
 
 def _host_towards(scaler: str) -> str:
-    """The address of this machine on the way to the scaler; nothing is sent."""
+    """Return this machine's address on the route to the scaler; nothing is sent."""
     where = address.parse(scaler)
     if where.path:
         return "127.0.0.1"

@@ -1,7 +1,7 @@
 """Reports a front's load to the scaler, and follows the plans that come back.
 
-The last plan is also saved if there is a folder for it, so that a front that was killed goes on
-with it, whether or not there is a scaler just then.
+The last plan is also saved if there is a folder for it, so that a front that was killed continues
+with it, even while there is no scaler.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Front:
     """Makes a front's messages (`sidecar.runtime.scaler_client.sync.Reporter`).
 
     Args:
-        function: What the user calls.
+        function: Name by which users call the function.
         load: Counts arrivals and executions.
-        batcher: Has the requests that wait.
+        batcher: Holds the waiting requests.
         upstreams: The instances and the plan.
         metrics: Counts requests by terminal state.
         changed: Called after a plan has come into force.
@@ -66,7 +66,7 @@ class Front:
         self._was_ready = False
 
     def save_plans(self, plan_file: Path) -> None:
-        """Save plans there from now on; follow the one that is saved, if there is one."""
+        """Save plans to ``plan_file`` from now on; follow the saved plan, if there is one."""
         self._plan_file = plan_file
         if not plan_file.exists():
             return
@@ -78,11 +78,11 @@ class Front:
 
     @property
     def starving(self) -> bool:
-        """Whether requests wait, and no instance can be reached."""
+        """Whether requests wait and no instance can be reached."""
         return self._batcher.queued > 0 and not any(instance.up for instance in self._upstreams)
 
     def not_ready(self) -> str:
-        """Why it is not ready yet; empty once it was: from then on requests wait here."""
+        """Return why it is not ready yet. Empty once it was, as requests then wait here."""
         if self._was_ready:
             return ""
         plan = self._upstreams.plan
@@ -95,7 +95,7 @@ class Front:
         return ""
 
     def message(self, sender: str, sequence: int) -> FrontReport:
-        """The next report."""
+        """Return the next report."""
         now = time.monotonic()
         if self._batcher.idle and not any(instance.streams for instance in self._upstreams):
             self._load.became_idle(now)
@@ -123,11 +123,11 @@ class Front:
         )
 
     def answered(self, answer: SyncAnswer) -> None:
-        """Follow the plan, if there is one.
+        """Follow the plan in a response, if there is one.
 
         Raises:
-            CarpoolError: it is not for this function, older than the one in force, or no plan that
-                these addresses go with.
+            CarpoolError: the plan is not for this function, is older than the one in force, or does
+                not match these addresses.
         """
         plan = answer.plan
         if plan is None:
@@ -154,7 +154,7 @@ class Front:
             self._plan_file = None
 
     def _ended(self, late: int) -> Mapping[str, int]:
-        """Requests that ended since the last report, by terminal state; and late answers."""
+        """Return the requests ended since the last report, by terminal state, and ``late`` ones."""
         total = Counter(self._metrics.requests)
         total["refused"] = sum(self._metrics.refusals.values())
         ended = total - self._reported

@@ -1,4 +1,4 @@
-"""Makes a sidecar the front of a function, or one of its instances, where there is a scaler.
+"""Makes a sidecar the front of a function, or one of its instances, if there is a scaler.
 
 A front has no handler of its own; the scaler tells it the addresses of its instances. An instance
 has one, and takes whole batches for it beside plain requests.
@@ -35,7 +35,7 @@ _LEAVING_MAX_S = 5.0  # stopping a process must not take for ever
 
 
 class Membership:
-    """A sidecar that the scaler knows, from joining to leaving.
+    """A sidecar's membership with the scaler, from joining to leaving.
 
     Args:
         sync: Exchanges messages with the scaler.
@@ -51,7 +51,7 @@ class Membership:
         self._sync.start()
 
     async def leave(self) -> None:
-        """Announce that it leaves, and wait until fronts send no more batches."""
+        """Announce that the sidecar leaves, and wait until fronts send no more batches."""
         if self._announcer:
             self._announcer.leave()
         await self._sync.send_last()
@@ -85,7 +85,7 @@ def front(
 def instance(
     options: Options, batch_loop: BatchLoop, upstreams: FunctionUpstreams, metrics: Metrics
 ) -> Membership:
-    """Make this sidecar the one of an instance of a function."""
+    """Make this sidecar an instance of a function."""
     (local,) = upstreams
     key = batch_key(options.scaler_token, options.function)
     batch_loop.relay = Relay(local, options.exec_timeout_s, key)

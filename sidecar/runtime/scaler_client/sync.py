@@ -1,10 +1,10 @@
 """Exchanges messages with the scaler, at intervals that the scaler sets.
 
 A front reports its load and gets plans; the sidecar of an instance announces its address. A message
-whose answer was lost is sent again unchanged, so nothing is counted twice and nothing is lost.
-While the scaler does not answer, everything goes on under the last plan, and this is logged once.
-An answer that does not prove to be the scaler's, or has a plan that cannot be followed, is refused
-and counted, and the reason logged once.
+whose response was lost is sent again unchanged, so nothing is counted twice and nothing is lost.
+While the scaler does not respond, everything continues under the last plan, and this is logged
+once. A response that does not prove to be the scaler's, or has an unusable plan, is refused and
+counted, and the reason logged once.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _RECEIVED_BEFORE = 409
 
 
 class Reporter(Protocol):
-    """Makes the messages, and follows the answers."""
+    """Makes the messages, and follows the responses."""
 
     def message(self, sender: str, sequence: int) -> FrontReport | Announcement:
-        """The next message."""
+        """Return the next message."""
         ...
 
     def answered(self, answer: SyncAnswer) -> None:
-        """The scaler's answer to it.
+        """Handle the scaler's response to the message.
 
         Raises:
             CarpoolError: it cannot be followed; nothing has changed.
@@ -58,13 +58,14 @@ class Sync:
     """The exchange of messages between one sidecar and the scaler.
 
     Args:
-        scaler: Its address.
-        token: Presented with each message; answers must prove to know it. Empty: neither.
-        reporter: Makes the messages, and follows the answers.
+        scaler: The scaler's address.
+        token: Presented with each message; responses must prove to know it. Both are skipped if
+            empty.
+        reporter: Makes the messages, and follows the responses.
 
     Attributes:
-        refused: Answers that were refused, by reason.
-        lost: Why the scaler does not answer; empty while it does.
+        refused: Number of responses refused, by reason.
+        lost: Why the scaler does not respond; empty while it does.
     """
 
     def __init__(self, scaler: str, token: str, reporter: Reporter) -> None:
@@ -91,11 +92,11 @@ class Sync:
         self._task = asyncio.get_running_loop().create_task(self._forever())
 
     def urgent(self) -> None:
-        """Send the next message as soon as the scaler takes one."""
+        """Send the next message as soon as the scaler accepts one."""
         self._urgent.set()
 
     async def send_last(self) -> None:
-        """Stop, and send one last message; the scaler may not answer."""
+        """Stop, and send one last message, which the scaler may not answer."""
         await self.close()
         with suppress(CarpoolError, TimeoutError):
             async with asyncio.timeout(_LAST_TIMEOUT_S):
@@ -105,7 +106,7 @@ class Sync:
         self._pool.close()
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop exchanging messages."""
         if self._task:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -128,7 +129,7 @@ class Sync:
                     await self._urgent.wait()
 
     async def _exchange(self) -> None:
-        """One message, or the last one again, and its answer."""
+        """Send the next message, or the last one again, and handle the response."""
         if self._unanswered is None:
             self._urgent.clear()  # what is urgent from now on is not in it
             self._sequence += 1
@@ -149,7 +150,7 @@ class Sync:
         self._follow(response)
 
     def _follow(self, response: Response) -> None:
-        """Follow the answer, if it is the scaler's."""
+        """Follow the response, if it is the scaler's."""
         presented = (response.header(PROOF.encode()) or b"").decode("latin-1")
         expected = proof(self._token, self._sender, self._sequence, response.body)
         if self._token and not hmac.compare_digest(presented.encode(), expected.encode()):
@@ -170,7 +171,7 @@ class Sync:
             log.warning("a response of the scaler was refused: %s; others are only counted", text)
 
     def _failed(self, reason: str, took_s: float) -> float:
-        """How long to wait until the next try, of what has passed already in this one."""
+        """Return the seconds until the next try, less the ``took_s`` that this one took."""
         if not self.lost:
             log.warning("the scaler cannot be reached: %s; the last plan stays in force", reason)
         self.lost = reason
@@ -185,4 +186,4 @@ class Sync:
 
 
 class _NoAnswer(CarpoolError):
-    """The scaler answered something else."""
+    """Raised when the scaler responds with another status than 200."""

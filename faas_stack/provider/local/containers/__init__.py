@@ -1,1 +1,1 @@
-"""The docker backend: every instance is its own container."""
+"""The Docker backend, in which every instance is a container."""

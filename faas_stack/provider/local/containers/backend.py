@@ -1,15 +1,16 @@
-"""The docker backend: instances as containers of a Docker Engine, on a private network.
+"""The Docker backend: instances as containers of a Docker Engine, on a private network.
 
-Theory of operation: containers outlive the provider. Their labels say which deployment they are an
-instance of; `open` looks for those of this stack, `start` takes one of its own deployment over
-before it makes another, and `sweep`, called when every function is back, removes the rest.
+Theory of operation: containers outlive the provider. Their labels name the deployment that they are
+an instance of. `open` finds those of this stack; `start` takes over one of the same deployment, if
+there is one, before it creates another; and `sweep`, called when every function is back, removes
+the rest.
 
-A deployment is checked by making its container and removing it again unstarted: whatever the
-engine would object to (limits, mounts, a full disk) is reported to the caller that deploys.
+A deployment is checked by creating its container and removing it again unstarted, so that whatever
+the engine would object to (limits, mounts, a full disk) is reported to the caller that deploys.
 
-Cores, memory and GPUs are the ledger's. A container holds its share from before it is made until it
-is removed; its labels say which, so that the next provider finds it so. Cores of a pinned one are
-its alone: all others of the stack run on the rest, and are moved when that changes.
+The ledger counts cores, memory and GPUs. A container holds its share from before it is created
+until it is removed; the share is in its labels, for the next provider. A pinned container has
+exclusive cores: all others of the stack run on the rest, and are moved when that changes.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ _REFUSED = 500  # below: the fault is in what the engine was asked for
 
 @dataclass(frozen=True, slots=True)
 class DockerOptions:
-    """How containers are run.
+    """Settings for running containers.
 
     Attributes:
-        state: a folder of the provider's own.
-        stack: names this provider's containers among those of the engine.
-        network: the private network of the functions; made if there is none of that name.
-        gpus: what the engine's machine has for functions: numbers, or UUIDs, as of MIG instances.
-        mps: the folder of an MPS daemon's pipe on the engine's machine; empty: no daemon runs.
-        grace_s: how long a container may take to end.
+        state: State folder of the provider, used by no other.
+        stack: Name that marks this provider's containers among those of the engine.
+        network: Private network of the functions; created if it does not exist.
+        gpus: GPUs of the engine's machine for functions: numbers or UUIDs, as of MIG instances.
+        mps: Folder of an MPS daemon's pipe on the engine's machine; empty if no daemon runs.
+        grace_s: Time that a container may take to end.
     """
 
     state: Path
@@ -73,7 +74,7 @@ class DockerOptions:
 
 
 class DockerBackend:
-    """Runs deployments as containers. `open` it first."""
+    """Runs deployments as containers; call `open` first."""
 
     name = "docker"
     lasting = True
@@ -87,14 +88,15 @@ class DockerBackend:
         self.ledger = Allocation(Capacity())
 
     async def open(self, *, claim: bool = False) -> None:
-        """Reach the engine, make the network, find what an earlier provider left running.
+        """Connect to the engine, create the network, find containers of an earlier provider.
 
         Args:
-            claim: whether containers of the stack are ours, whatever made them.
+            claim: Whether to treat all containers of the stack as ours, whichever provider made
+                them.
 
         Raises:
-            Overloaded: there is no engine.
-            ConfigError: the state folder cannot be used, or the stack belongs to another provider.
+            Overloaded: There is no engine.
+            ConfigError: The state folder cannot be used, or the stack belongs to another provider.
         """
         options = self._options
         self._engine = await Engine.connect()
@@ -114,15 +116,15 @@ class DockerBackend:
         await self._engine.ensure_network(options.network, {f"{LABEL}stack": options.stack})
 
     def size(self, deployment: Deployment) -> Resources:
-        """What one instance of ``deployment`` needs."""
+        """Return the resources that one instance of ``deployment`` needs."""
         return Resources.of(deployment)
 
     def busy_gpus(self) -> dict[str, float]:
-        """None: they are the engine's machine's."""
+        """Return nothing, as the GPUs belong to the engine's machine."""
         return {}
 
     async def check(self, deployment: Deployment) -> None:
-        """Whether the image can be had, secrets exist, and the engine would make the container."""
+        """Check that the image and secrets exist and that the engine can create the container."""
         resources = self._check_form(deployment)
         try:
             await self._engine.fetch(deployment.image)
@@ -150,7 +152,7 @@ class DockerBackend:
             await self._engine.remove(name)
 
     def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
-        """Take over a container of the deployment, or begin to run a new one."""
+        """Take over a container of the deployment, or start a new one."""
         resources = self.size(deployment)
         adopted = self._adopt(deployment)
         name = f"{self._options.stack}-{deployment.service}-{randomness.token_hex(4)}"
@@ -170,7 +172,7 @@ class DockerBackend:
         return instance
 
     async def stop(self, instance: Instance) -> None:
-        """End ``instance`` cleanly, within the grace period, and remove its container."""
+        """Stop ``instance``, killing it after the grace period, and remove its container."""
         await self._instances[instance.name].stop(self._options.grace_s)
         del self._instances[instance.name]
         assignment = self.ledger.assignment(instance.name)
@@ -180,7 +182,7 @@ class DockerBackend:
         self._mounts.remove(instance.name)
 
     async def sweep(self) -> None:
-        """End what an earlier provider left and no function has taken over."""
+        """Remove containers of an earlier provider that no function has taken over."""
         orphans, self._orphans = self._orphans, {}
         await asyncio.gather(*(self._engine.remove(name) for name in orphans))
         self._mounts.keep_only(set(self._instances))
@@ -193,12 +195,12 @@ class DockerBackend:
         self._state.close()
 
     async def clear(self) -> None:
-        """Remove every container of the stack, and its network; for one that is to go for good."""
+        """Remove all containers and the network of a stack that is no longer needed."""
         await self.sweep()
         await self._engine.remove_network(self._options.network)
 
     def _check_form(self, deployment: Deployment) -> Resources:
-        """What can be said without the engine."""
+        """Check a deployment without asking the engine, and return its resources."""
         problems = Problems()
         resources = problems.attempt(lambda: Resources.of(deployment)) or Resources()
         self._mounts.check(deployment, problems)
@@ -219,10 +221,10 @@ class DockerBackend:
         return document(name, deployment, resources, place, secrets)
 
     def _place(self, name: str, resources: Resources) -> Place:
-        """Where an instance's container is to run.
+        """Reserve resources for an instance's container, and return where it runs.
 
         Raises:
-            NoCapacity: others hold what it needs.
+            NoCapacity: Other instances hold the resources it needs.
         """
         before = self.ledger.assignment(name)
         assignment = self.ledger.take(name, resources)
@@ -243,12 +245,12 @@ class DockerBackend:
         )
 
     def _pool(self) -> str:
-        """The cores of containers that are not pinned; empty: any."""
+        """Return the cores of containers that are not pinned; empty if they may use any."""
         pool, there = self.ledger.pool_cores(), self.ledger.capacity.cores
         return "" if pool == there else amounts.core_list(pool or there)
 
     def _spread(self) -> None:
-        """Begin to move instances that are not pinned off the cores that are reserved."""
+        """Start to move instances that are not pinned off the reserved cores."""
         cores = self._pool() or amounts.core_list(self.ledger.capacity.cores)
         task = asyncio.get_running_loop().create_task(self._move(cores))
         self._moving.add(task)
@@ -266,7 +268,7 @@ class DockerBackend:
 
 
 def _assignment_of(container: Container, resources: Resources) -> Assignment:
-    """What a container of an earlier provider holds, as its labels say."""
+    """Return the resources that an earlier provider's container holds, from its labels."""
     cores = filter(None, container.labels.get(f"{LABEL}cores", "").split(","))
     gpus = tuple(filter(None, container.labels.get(f"{LABEL}gpus", "").split(",")))
     return Assignment(resources, tuple(map(int, cores)), gpus)

@@ -1,10 +1,10 @@
-"""An instance as a container: created, started, its log followed, removed before the next one.
+"""An instance as a container: created, started, its log followed, removed before the next run.
 
 Theory of operation: the first run continues with the container of an earlier provider, if there is
-one and it runs. Every other run gets a new container, of a new name, so that none sees what
-another wrote, and one that the engine cannot remove is in nobody's way. The end of the log is the
-end of the container. While the engine does not answer, nothing is known of the container, so
-nothing is done about it: it may well serve on.
+one and it runs. Every other run gets a new container with a new name, so that no run sees what
+another wrote, and a container that the engine cannot remove does not block the next run. The end of
+the log is the end of the container. While the engine does not respond, the state of the container
+is unknown and it may still be serving, so it is left alone.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class ContainerRunner:
     """Runs one container at a time.
 
     Args:
-        name: of the instance; names of its containers begin with it.
-        engine: where they run.
-        network: where they are called.
-        document: makes what the engine is asked for, again for each run.
-        log: where to put what they print.
-        adopted: the container of an earlier provider; empty if there is none.
+        name: Name of the instance, with which the names of its containers begin.
+        engine: Engine that runs the containers.
+        network: Network on which they are called.
+        document: Returns the description of a container for the engine; called for each run.
+        log: Log for their output.
+        adopted: Container of an earlier provider; empty if there is none.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class ContainerRunner:
 
     @property
     def confined(self) -> str:
-        """Nothing: ``docker inspect`` says it."""
+        """Empty, as ``docker inspect`` shows the limits."""
         return ""
 
     async def start(self) -> str:
-        """Continue with a container that runs, or start a new one."""
+        """Continue with a running container or start a new one, and return its address."""
         try:
             container = await self._engine.find(self.container) if self.container else None
             if container is None or not container.running:
@@ -86,7 +86,7 @@ class ContainerRunner:
         return f"{address or _NOWHERE}:{PORT}"
 
     async def ended(self) -> str:
-        """Pass its log on until it ends."""
+        """Pass on the container's log until it ends, and return how it ended."""
         output = _ContainerLog(self._name, self._log)
         while True:
             try:
@@ -102,15 +102,15 @@ class ContainerRunner:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         await self._attempt(self._engine.signal(self.container, "SIGTERM"))
 
     async def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         await self._attempt(self._engine.signal(self.container, "SIGKILL"))
 
     async def clear(self) -> None:
-        """Remove the containers of all runs; one that cannot be removed now is tried next time."""
+        """Remove the containers of all runs; failed removals are retried next time."""
         for container in list(self._over):
             if await self._attempt(self._engine.remove(container)):
                 self._over.discard(container)
@@ -125,7 +125,10 @@ class ContainerRunner:
         return await self._engine.find(self.container)
 
     async def _attempt(self, call: Any) -> bool:  # noqa: ANN401 - a coroutine
-        """Whether it went well; a provider that starts looks for what is left for good."""
+        """Await a call to the engine, and return whether it succeeded.
+
+        Failures are only logged, as the next provider removes the containers that are left.
+        """
         try:
             await call
         except CarpoolError as error:
@@ -135,7 +138,7 @@ class ContainerRunner:
 
 
 class _ContainerLog:
-    """Turns what a container printed into lines of the log, each with the engine's own time."""
+    """Converts a container's output to log lines, each with the engine's own timestamp."""
 
     def __init__(self, name: str, log: LogRing) -> None:
         self._name = name
@@ -145,12 +148,12 @@ class _ContainerLog:
         self._printed: datetime | None = None
 
     def resume(self) -> float:
-        """Listening begins, perhaps once more: from when; 0 if nothing was heard before."""
+        """Return the time from which to read on; 0 if nothing was read before."""
         self._known = self._heard
         return self._printed.timestamp() if self._printed else 0.0
 
     def feed(self, piece: bytes) -> None:
-        """One piece: a time, a blank, and a line or the part of a long one."""
+        """Add a piece: a timestamp, a space, and a line or a part of a long one."""
         stamp, _, text = piece.partition(b" ")
         time = stamp.decode("ascii", "replace")
         if time <= self._known:
@@ -162,7 +165,7 @@ class _ContainerLog:
             self._log.add(self._name, line, self._printed)
 
     def end(self) -> None:
-        """What is left is a line, too."""
+        """Add the remaining text as a line."""
         for line in self._cutter.end():
             self._log.add(self._name, line, self._printed)
 

@@ -1,7 +1,7 @@
 """The Docker Engine from asyncio: the SDK's blocking calls in threads, its errors as ours.
 
-The one file that imports the SDK. It knows containers, images and networks by name, and nothing of
-functions. Which engine it talks to is the SDK's business: ``DOCKER_HOST`` and its companions.
+The only file that imports the SDK. It handles containers, images and networks by name, and has no
+notion of functions. The SDK chooses the engine, by ``DOCKER_HOST`` and related variables.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _STREAM_ENDS = (OSError, HTTPError, requests.RequestException)
 
 
 class EngineError(CarpoolError):
-    """The engine refused; the message is its own.
+    """Raised when the engine refuses a request; the message is the engine's own.
 
     Attributes:
-        code: its HTTP status.
+        code: HTTP status.
     """
 
     def __init__(self, message: str, code: int) -> None:
@@ -71,10 +71,10 @@ class Container(NamedTuple):
 
 
 class _Connection(unixconn.UnixHTTPConnection):  # type: ignore[misc]
-    """A connection of the SDK, whose own leaves its socket open where nothing listens."""
+    """SDK connection that closes its socket on failure; the SDK's own leaves it open."""
 
     def connect(self) -> None:
-        """Connect, or leave nothing behind."""
+        """Connect; close the socket if that fails."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.settimeout(self.timeout)
@@ -89,7 +89,7 @@ unixconn.UnixHTTPConnection = _Connection  # its adapter takes no class of ours
 
 
 class Engine:
-    """One Docker Engine; `close` it when done."""
+    """A Docker Engine; call `close` when done."""
 
     def __init__(self, client: APIClient) -> None:
         self._client = client
@@ -97,10 +97,10 @@ class Engine:
 
     @classmethod
     async def connect(cls) -> Self:
-        """The engine that the environment names.
+        """Connect to the engine that the environment names.
 
         Raises:
-            Overloaded: it does not answer.
+            Overloaded: It does not respond.
         """
         try:
             client = await asyncio.to_thread(_client)
@@ -111,26 +111,26 @@ class Engine:
         return cls(client)
 
     def close(self) -> None:
-        """Release the threads, which end with what they read."""
+        """Release the threads, which end with the streams that they read."""
         self._threads.shutdown(wait=False)
         self._client.close()
 
     # -- containers -------------------------------------------------------------------------
 
     async def create(self, name: str, document: Mapping[str, Any]) -> None:
-        """Make a container from a document of the Engine's API."""
+        """Create a container from an Engine API document."""
         await self._call(self._client.create_container_from_config, document, name)
 
     async def start(self, name: str) -> None:
-        """Start it."""
+        """Start a container."""
         await self._call(self._client.start, name)
 
     async def signal(self, name: str, signal: str) -> None:
-        """Send its first process a signal, if it runs."""
+        """Send a signal to the container's first process, if it runs."""
         await self._call(self._client.kill, name, signal, unless=(_MISSING, _CONFLICT))
 
     async def remove(self, name: str) -> None:
-        """Remove it, running or not, if there is one."""
+        """Remove a container, running or not; do nothing if it does not exist."""
 
         def remove() -> None:
             self._client.remove_container(name, v=True, force=True)
@@ -138,19 +138,19 @@ class Engine:
         await self._call(remove, unless=(_MISSING, _CONFLICT))  # 409: it is being removed already
 
     async def find(self, name: str) -> Container | None:
-        """The container of that name."""
+        """Return the container with the given name; None if there is none."""
         shown = await self._call(self._client.inspect_container, name, unless=(_MISSING,))
         return _container(shown) if shown else None
 
     async def labelled(self, label: str, value: str) -> list[Container]:
-        """All containers, running or not, with that label."""
+        """Return all containers, running or not, with the given label."""
         filters = {"label": f"{label}={value}"}
         listed = await self._call(lambda: self._client.containers(all=True, filters=filters))
         found = [await self.find(entry["Id"]) for entry in listed]
         return [container for container in found if container]
 
     async def follow(self, name: str, since: float, frame: Callable[[bytes], None]) -> None:
-        """Pass on what it prints, piece by piece, each with its time in front, until it ends."""
+        """Pass on a container's output until it ends, in pieces that begin with a timestamp."""
         loop = asyncio.get_running_loop()
         options: dict[str, Any] = {
             "stream": True,
@@ -189,10 +189,10 @@ class Engine:
     # -- images and networks ----------------------------------------------------------------
 
     async def fetch(self, image: str) -> None:
-        """Make sure that an image is here, from its registry if need be.
+        """Pull an image from its registry unless the engine has it.
 
         Raises:
-            EngineError: it is not, and cannot be had.
+            EngineError: The image cannot be pulled.
         """
         if await self._call(self._client.inspect_image, image, unless=(_MISSING,)):
             return
@@ -201,29 +201,29 @@ class Engine:
             await self._call(self._client.pull, repository, tag or "latest")
 
     async def ensure_network(self, name: str, labels: Mapping[str, str]) -> None:
-        """Make a private network of that name, unless there is one."""
+        """Create a private network unless one with that name exists."""
         if await self._call(self._client.inspect_network, name, unless=(_MISSING,)):
             return
         create = self._client.create_network
         await self._call(lambda: create(name, driver="bridge", labels=labels))
 
     async def remove_network(self, name: str) -> None:
-        """Remove a network, if there is one and nobody is in it."""
+        """Remove a network if it exists and no container uses it."""
         await self._call(self._client.remove_network, name, unless=(_MISSING, 403))
 
     async def confine(self, name: str, cores: str) -> None:
-        """Move a container to other cores, as in ``0-1``, if it is there."""
+        """Move a container to other cores, such as ``0-1``, if it exists."""
         update = self._client.update_container
         gone = (_MISSING, _CONFLICT)
         await self._call(lambda: update(name, cpuset_cpus=cores), unless=gone)
 
     async def size(self) -> tuple[int, int]:
-        """How many cores and how many bytes of memory the engine's machine has."""
+        """Return the number of cores and the bytes of memory of the engine's machine."""
         shown = await self._call(self._client.info)
         return int(shown["NCPU"]), int(shown["MemTotal"])
 
     async def _call(self, call: Any, *args: Any, unless: tuple[int, ...] = ()) -> Any:  # noqa: ANN401
-        """Call the SDK in a thread; None if the engine answers with a status of ``unless``."""
+        """Call the SDK in a thread; return None if the response has a status in ``unless``."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, call, *args)
@@ -237,18 +237,18 @@ class Engine:
 
 
 def _shut(stream: CancellableStream) -> None:
-    """End a stream; a thread that reads it comes to its end."""
+    """Close a stream, so that the thread that reads it ends."""
     with contextlib.suppress(OSError, AttributeError):  # it has ended by itself, this very moment
         stream.close()
 
 
 def _client() -> APIClient:
-    """As the command ``docker`` would be configured, with the version both sides speak."""
+    """Return a client configured like the ``docker`` command, with a version both sides speak."""
     return from_env(version="auto", timeout=_TIMEOUT_S).api
 
 
 def _not_ours() -> str:
-    """What to do where the engine's socket is there and may not be opened by this process."""
+    """Return advice if the engine's socket exists but this process may not open it; else empty."""
     path = Path(os.environ.get("DOCKER_HOST", _SOCKET).removeprefix("unix://"))
     if not path.is_socket() or os.access(path, os.R_OK | os.W_OK):
         return ""
@@ -260,7 +260,7 @@ def _not_ours() -> str:
 
 
 def refusal(error: APIError) -> CarpoolError:
-    """The engine's refusal by whose fault it is: the caller's, the disk's, or its own."""
+    """Return the error for the engine's refusal: a full disk, or its own message and status."""
     text = str(error.explanation or error)
     if _FULL in text:
         return NoSpace(f"the Docker Engine has no disk space left: {text}")

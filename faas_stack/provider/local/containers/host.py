@@ -1,4 +1,4 @@
-"""What the engine's machine calls a folder of the provider, which may run in a container itself."""
+"""Path of a provider's folder on the engine's machine, if the provider runs in a container."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MARK = "/.dockerenv"  # the engine puts it into every container
 
 
 async def on_host(folder: Path, engine: Engine) -> Path:
-    """The path of the absolute ``folder`` on the engine's machine.
+    """Return the path of the absolute ``folder`` on the engine's machine.
 
     Raises:
-        ConfigError: it is in the provider's container alone, where the engine cannot reach it.
+        ConfigError: The folder exists only in the provider's container, out of the engine's reach.
     """
     in_container = os.path.exists(_MARK)  # noqa: ASYNC240, PTH110 - no disk is asked
     own = await engine.find(socket.gethostname()) if in_container else None

@@ -1,8 +1,8 @@
-"""The secrets of instances, laid out as folders that the engine mounts into their containers.
+"""Secrets of instances, in folders that the engine mounts into their containers.
 
-A function's user is not the provider's, so the files are readable by all who can reach them; that
-is nobody but the container, because the folder around them all is the provider's alone. The engine
-sees the machine's files: if the provider runs in a container, its folder has another path there.
+A function's user is not the provider's, so the files are readable by every user who can reach them.
+Only the container can, because the folder around them is private to the provider. The engine sees
+the machine's files: if the provider runs in a container, its folder has another path there.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SecretMounts:
     """One folder of secrets per instance.
 
     Args:
-        store: where the secrets are.
-        folder: where to lay them out.
-        on_host: the same folder as the engine's machine names it.
+        store: The secrets.
+        folder: Folder for the copies.
+        on_host: Path of that folder on the engine's machine.
     """
 
     def __init__(self, store: SecretStore, folder: Path, on_host: Path) -> None:
@@ -40,17 +40,17 @@ class SecretMounts:
         self._on_host = on_host
 
     def check(self, deployment: Deployment, problems: Problems) -> None:
-        """Note the secrets of ``deployment`` that do not exist."""
+        """Report secrets of ``deployment`` that do not exist."""
         for secret in deployment.secrets:
             if self._store.path(secret, deployment.namespace) is None:
                 problems.add("secrets", secret, "an existing secret", "create it first")
 
     def lay_out(self, instance: str, deployment: Deployment) -> str:
-        """Copy the secrets of ``deployment`` for an instance; the path to mount, empty if none.
+        """Copy the secrets for an instance; return the path to mount, empty if it has none.
 
         Raises:
-            ConfigError: a secret does not exist.
-            NoSpace: it cannot be written.
+            ConfigError: A secret does not exist.
+            NoSpace: A secret cannot be written.
         """
         if not deployment.secrets:
             return ""
@@ -66,11 +66,11 @@ class SecretMounts:
         return str(self._on_host / instance)
 
     def remove(self, instance: str) -> None:
-        """Remove what was laid out for an instance."""
+        """Remove the secrets of an instance."""
         shutil.rmtree(self._folder / instance, ignore_errors=True)
 
     def keep_only(self, instances: set[str]) -> None:
-        """Remove what was laid out for others."""
+        """Remove the secrets of all other instances."""
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
             if folder.name not in instances:
                 self.remove(folder.name)

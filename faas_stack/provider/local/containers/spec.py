@@ -1,8 +1,8 @@
-"""From a deployment to the Docker Engine's own description of a container.
+"""Conversion of a deployment to the Docker Engine's own description of a container.
 
-Pure: the document is what ``POST /containers/create`` takes, so that every field can be looked up
-in the Engine's API reference. Labels of ours start with ``carpool.``; the function's own
-(``com.carpool.slo``, ``com.openfaas.scale.min``) are on the container too, as OpenFaaS does it.
+Pure: the document is the body of ``POST /containers/create``, so every field can be looked up in
+the Engine's API reference. Carpool's labels start with ``carpool.``; the function's own
+(``com.carpool.slo``, ``com.openfaas.scale.min``) are on the container too, as in OpenFaaS.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Place:
     """Where a container runs.
 
     Attributes:
-        stack: what it belongs to; another provider on the same engine has another stack.
-        owner: the mark of the provider's state folder.
-        network: the private network it joins.
-        cores: those it is pinned to; none: it is not.
-        pool: the cores of those that are not, as in ``0-2``; empty: any.
-        gpus: the GPUs it sees.
-        mps: the folder of the MPS daemon's pipe on the engine's machine; empty: none.
+        stack: Stack of the container; another provider on the same engine has another stack.
+        owner: Mark of the provider's state folder.
+        network: Private network of the container.
+        cores: Cores that it is pinned to; empty if it is not pinned.
+        pool: Cores of containers that are not pinned, such as ``0-2``; empty for any.
+        gpus: GPUs that the container sees.
+        mps: Folder of the MPS daemon's pipe on the engine's machine; empty if there is none.
     """
 
     stack: str
@@ -54,7 +54,7 @@ class Place:
 
 
 def _labels(deployment: Deployment, place: Place) -> dict[str, str]:
-    """What marks a container as an instance of ``deployment``."""
+    """Return the labels that mark a container as an instance of ``deployment``."""
     return {
         **deployment.labels,
         f"{LABEL}stack": place.stack,
@@ -70,14 +70,14 @@ def _labels(deployment: Deployment, place: Place) -> dict[str, str]:
 def document(
     instance: str, deployment: Deployment, resources: Resources, place: Place, secrets: str = ""
 ) -> dict[str, Any]:
-    """What to ask the engine for.
+    """Return the engine's description of an instance's container.
 
     Args:
-        instance: whose container it is.
-        deployment: what is to run.
-        resources: what it may use.
-        place: where it runs.
-        secrets: the folder with its secrets, as the engine's machine names it; empty: none.
+        instance: Name of the instance.
+        deployment: The deployment to run.
+        resources: Resources that it may use.
+        place: Where it runs.
+        secrets: Folder with its secrets on the engine's machine; empty if there is none.
     """
     env = _env(deployment, resources, place)
     return {
@@ -102,7 +102,7 @@ def document(
 
 
 def _env(deployment: Deployment, resources: Resources, place: Place) -> Mapping[str, str]:
-    """What is added to the image's own environment."""
+    """Return the variables to add to the image's own environment."""
     defaults = {}
     if place.gpus:
         defaults["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{resources.gpu_percent:g}"
@@ -123,7 +123,7 @@ def _limits(resources: Resources, place: Place) -> dict[str, Any]:
 
 
 def _gpus(place: Place) -> dict[str, Any]:
-    """GPUs, and what clients of an MPS daemon share with it: its pipe and the memory namespace."""
+    """Return the request for GPUs, with the IPC namespace shared with an MPS daemon."""
     if not place.gpus:
         return {}
     request = {"DeviceIDs": list(place.gpus), "Capabilities": [["gpu"]]}

@@ -1,7 +1,7 @@
-"""The state folder: who may use it, and whose the containers are that were made from it.
+"""The state folder: its lock, and the owner mark of the containers created from it.
 
-One provider at a time holds it. Its owner mark is on every container, so that a provider with
-another folder never takes containers for its own because their stack has the same name.
+One provider at a time holds the folder. The owner mark is on every container, so that a provider
+with another folder never takes over containers because their stack has the same name.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["State"]
 
 
 class State:
-    """A state folder that is held until `close`.
+    """A state folder that is locked until `close`.
 
     Raises:
-        ConfigError: another provider holds it, or it cannot be used.
+        ConfigError: Another provider holds the folder, or it cannot be used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +46,7 @@ class State:
         self.owner = _owner(folder / "owner")
 
     def close(self) -> None:
-        """Let others use it."""
+        """Unlock the folder."""
         os.close(self._lock)
 
 
