@@ -143,5 +143,5 @@ async def test_what_is_streamed_is_not_refused_for_what_waits_for_batches() -> N
         other.feed(POST)
         assert 2 == intake.parked
         await iteration()
-        assert (b"", 1) == (chat.sent, len(begun))
+        assert (0, 1) == (len(chat.sent), len(begun))
         assert other.sent.startswith(b"HTTP/1.1 429 ")
