@@ -19,7 +19,7 @@ _LABEL = f"{LABEL_PREFIX}canary"
 
 
 def canary_missing(case: Case) -> Iterator[Problem]:
-    """Each canary is another function, of this file or deployed already, and has no canaries."""
+    """Each canary is another function, in this file or deployed, without canaries of its own."""
     canaries = {c.function.name: c.settings.canary for c in case.contexts if c.settings}
     there = {function.name for function in case.stack.functions} | (case.around.deployed or set())
     for context in case.contexts:

@@ -23,7 +23,7 @@ _BYTES_PER_MB = 1e6
 
 
 def too_little_room(case: Case) -> Iterator[Problem]:
-    """The fewest instances of all functions, with their limits, fit the provider's machine."""
+    """The minimum instances of all functions, with their limits, fit the provider's machine."""
     machine = case.around.machine
     if not machine:
         return

@@ -63,7 +63,7 @@ def pod_refused(case: Case) -> Iterator[Problem]:
 
 
 def missing_capacity(case: Case) -> Iterator[Problem]:
-    """The fewest instances of all functions fit what is left of the nodes that take pods."""
+    """The minimum instances of all functions fit the free capacity of the cluster's nodes."""
     if case.around.cluster is None:
         return
     nodes = Cluster(case.around.cluster.nodes)
@@ -97,7 +97,7 @@ def missing_rights(case: Case) -> Iterator[Problem]:
 
 
 def pinning_without_manager(case: Case) -> Iterator[Problem]:
-    """Where functions ask for cores of their own, they limit memory and kubelets are static."""
+    """Functions with ``cpu=pinned`` limit memory, and kubelets have the static CPU manager."""
     if case.around.cluster is None:
         return
     unpinned = case.around.cluster.unpinned

@@ -22,7 +22,7 @@ _MODEL, _DECODER, _STAGES = "model.onnx", "decoder.onnx", "stages"
 
 
 def other_executor(function_context: FunctionContext) -> Iterator[Problem]:
-    """The executor is the one that the model's profile speaks for, where it clearly does."""
+    """The executor is the one that the model's profile favours, if it clearly favours one."""
     folder, settings = function_context.function.handler, function_context.settings
     if folder is None or settings is None or not (folder / _MODEL).is_file():
         return

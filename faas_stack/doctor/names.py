@@ -26,7 +26,7 @@ _FACTORS = range(1, 101)
 
 
 def nearly_labels(function_context: FunctionContext) -> Iterator[Problem]:
-    """No label or annotation looks like one that is read and is none."""
+    """No label or annotation is a misspelt form of one that is read."""
     known = [row.label for row in rows()] + [*_COMMUNITY, *_COMMERCIAL]
     function = function_context.function
     for name, value in sorted({**function.annotations, **function.labels}.items()):
@@ -55,7 +55,7 @@ def commercial_labels(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def bad_factor(function_context: FunctionContext) -> Iterator[Problem]:
-    """``com.openfaas.scale.factor`` is one with which the gateway still calls the function."""
+    """``com.openfaas.scale.factor`` is a value with which the gateway accepts calls."""
     name = f"{_SCALE}factor"
     value = function_context.function.labels.get(name, "")
     factor = _whole(value)
@@ -74,7 +74,7 @@ def bounds_crossed(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def two_scales(function_context: FunctionContext) -> Iterator[Problem]:
-    """Bounds of instances are given once: as Carpool's labels, or as OpenFaaS's."""
+    """Bounds of instances are set once: as Carpool's labels or as OpenFaaS's."""
     for name in ("min", "max"):
         ours, theirs = f"com.carpool.scale.{name}", f"{_SCALE}{name}"
         given = {**function_context.function.annotations, **function_context.function.labels}

@@ -37,7 +37,7 @@ _ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's,
 
 
 def wrong_options(function_context: FunctionContext) -> Iterator[Problem]:
-    """Every ``sidecar_*`` and ``handler_*`` variable is one that there is, with a good value."""
+    """Every ``sidecar_*`` and ``handler_*`` variable exists and has a valid value."""
     function = function_context.function
     env = {k: v for k, v in function.environment.items() if not k.startswith(ENV_PREFIX)}
     named = {"OPENFAAS_NAME": function.name, "fprocess": function.fprocess, **env}
@@ -55,7 +55,7 @@ def wrong_options(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def nearly_ours(function_context: FunctionContext) -> Iterator[Problem]:
-    """No variable looks like one of sidecar, handler or watchdog and is none."""
+    """No variable is a misspelt form of one of the sidecar, the handler or the watchdog."""
     for name, value in sorted(function_context.function.environment.items()):
         fix = _nearly(name)
         if fix:
@@ -93,7 +93,7 @@ def _differing(name: str, known: str) -> int:
 
 
 def refused_batches(function_context: FunctionContext) -> Iterator[Problem]:
-    """``max_inflight`` lets in as many batches as the sidecar sends an instance at a time."""
+    """``max_inflight`` admits all batches that the sidecar sends to an instance at once."""
     text = function_context.function.environment.get("max_inflight", "")
     if not text:
         return
@@ -116,7 +116,7 @@ def _at_once(function_context: FunctionContext) -> tuple[int, str]:
 
 
 def overruled(function_context: FunctionContext) -> Iterator[Problem]:
-    """No variable of the watchdog is set that the sidecar overrules, or that stops it."""
+    """No variable of the watchdog is set that the sidecar overrides, or that breaks it."""
     env = function_context.function.environment
     for name, fix in _OVERRULED.items():
         if name in env:
@@ -134,7 +134,7 @@ def overruled(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
-    """A ``handle_batch`` with an objective has an ``example`` to warm up with."""
+    """A ``handle_batch`` with an objective has an ``example`` for its warm-up."""
     function = function_context.function
     if not (function.handler and function.template and function_context.objectives):
         return

@@ -22,9 +22,9 @@ __all__ = ["CASE", "FUNCTION", "READING", "Finding", "examine", "promises"]
 
 READING = "stack-file"  # what reading the file itself finds
 _READING_PROMISE = (
-    "The stack file is one that faas-cli and Carpool read whole: no unknown key, no setting that "
-    "is ill-formed or contradicts another (a window that is not shorter than the objective, "
-    "`scale.min` over `scale.max`)."
+    "faas-cli and Carpool accept the whole stack file: no unknown key, no malformed setting, and "
+    "no two that conflict (a window that is not shorter than the objective, `scale.min` above "
+    "`scale.max`)."
 )
 
 FUNCTION: Mapping[str, Callable[[FunctionContext], Iterator[Problem]]] = {

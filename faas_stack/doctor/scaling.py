@@ -24,7 +24,7 @@ _WITHOUT_GPUS = ("faasd", "faas-netes", "carpool process")
 
 
 def no_objective(function_context: FunctionContext) -> Iterator[Problem]:
-    """A scaling policy that plans for an objective has one."""
+    """A function whose scaling policy plans for an objective has one."""
     settings = function_context.settings
     if settings is None or function_context.objectives or settings.scale_policy in _LOAD_ALONE:
         return
@@ -35,7 +35,7 @@ def no_objective(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def front_without(function_context: FunctionContext) -> Iterator[Problem]:
-    """A function that names a scaler has a policy that scales it."""
+    """A function that names a scaler has a scaling policy other than ``fixed``."""
     where = function_context.function.environment.get("sidecar_scaler", "")
     if where and function_context.settings is not None and not function_context.scaled:
         expected = "a com.carpool.scale.policy other than fixed beside it"
@@ -56,7 +56,7 @@ def token_missing(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def nobody_scales(case: Case) -> Iterator[Problem]:
-    """Where a gateway is named, every function to be scaled is told where its scaler is."""
+    """Every function to be scaled names its scaler, if the gateway does not know one."""
     if case.around.scaler or not (case.around.provider or case.around.community):
         return  # the provider tells sidecars, as `carpool up` does, too
     for function_context in case.contexts:
@@ -69,7 +69,7 @@ def nobody_scales(case: Case) -> Iterator[Problem]:
 
 
 def scaler_silent(case: Case) -> Iterator[Problem]:
-    """The scalers that functions name answer."""
+    """Every scaler that a function names answers."""
     reasons = dict(case.around.silent)
     for function_context in case.contexts:
         where = function_context.function.environment.get("sidecar_scaler", "")
@@ -98,7 +98,7 @@ def surroundings_silent(case: Case) -> Iterator[Problem]:
 
 
 def another_scaler(case: Case) -> Iterator[Problem]:
-    """There is no AlertManager beside functions that are scaled."""
+    """No AlertManager runs beside functions that Carpool's scaler scales."""
     scaled = [
         function_context.function.name
         for function_context in case.contexts
@@ -155,7 +155,7 @@ def functions_over(case: Case) -> Iterator[Problem]:
 
 
 def gpus_missing(case: Case) -> Iterator[Problem]:
-    """Where functions ask for a GPU the provider has one."""
+    """If functions request a GPU, the provider has one."""
     around = case.around
     unsaid = around.provider if around.machine is None else ""
     blind = next((name for name in _WITHOUT_GPUS if unsaid.startswith(name)), "")

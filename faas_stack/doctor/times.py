@@ -70,7 +70,7 @@ def watchdog_hangs_up(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def unread_times(function_context: FunctionContext) -> Iterator[Problem]:
-    """The watchdog's times are ones that it can read, and of use."""
+    """The watchdog can parse its times, and ``healthcheck_interval`` is shorter than a shutdown."""
     for name in _TIMES:
         text = function_context.function.environment.get(name, "")
         found_s = duration_s(text) if text else None
@@ -86,7 +86,7 @@ def unread_times(function_context: FunctionContext) -> Iterator[Problem]:
 
 
 def gateway_gives_up(case: Case) -> Iterator[Problem]:
-    """No ``exec_timeout`` is longer than the gateway waits (``upstream_timeout``)."""
+    """No ``exec_timeout`` is longer than the gateway's ``upstream_timeout``."""
     upstream_s = case.around.upstream_timeout_s
     if upstream_s is None:
         return

@@ -118,5 +118,5 @@ def last_words(failure: str, reason: str, lines: Iterable[LogLine]) -> str:
         reason, texts = texts[starts[-1]], texts[starts[-1] + 1 :]
     because = f" ({reason})" if reason else ""
     tail = [f"  {text}" for text in texts[-_TAIL_LINES:]]
-    after = "; its last words:" if tail else ""
+    after = "; its last output:" if tail else ""
     return "\n".join((f"{failure}{because}{after}", *tail))

@@ -124,7 +124,7 @@ class Development:
         try:
             done = await self._bring_about(name)
         except CarpoolError as error:
-            kept = "the one before serves on" if there else "it is not deployed"
+            kept = "the previous version keeps serving" if there else "it is not deployed"
             say(f"{name}: {what} changed; {kept}\n{error}")
         else:
             say(f"{name}: {what} changed; {done} in {loop.time() - began_s:.1f} s")

@@ -60,7 +60,7 @@ def stack_process(stack: Path, *options: str) -> Iterator[dict[str, Any]]:
             line = process.stdout.readline() if process.stdout else ""
             if not line:
                 log.seek(0)
-                message = f"the stack did not start; its last words:\n{log.read()[-_LAST_WORDS:]}"
+                message = f"the stack did not start; its last output:\n{log.read()[-_LAST_WORDS:]}"
                 raise StackFailed(message)
             yield json.loads(line)
         finally:

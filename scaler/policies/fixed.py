@@ -30,11 +30,11 @@ class Fixed:
         """Parameters of `Fixed`.
 
         Attributes:
-            replicas: how many instances a function has.
-            cpu: cores of each; null: as the model knows it.
-            gpu: percent of a GPU of each; null likewise.
-            batch: requests in a full batch; null likewise.
-            wait_s: longest wait for company; null: what the objective leaves beside an execution.
+            replicas: number of instances.
+            cpu: cores of each; null: the size that the model has.
+            gpu: percent of a GPU of each; null: the share that the model has.
+            batch: largest batch; null: the largest that the model has.
+            wait_s: longest wait of a request; null: the objective less one execution.
         """
 
         replicas: int = 1

@@ -62,15 +62,15 @@ class OpenFaas:
             rule: ``target``: replicas by the rate; ``alert``: as in the Community Edition.
             cpu: cores of an instance.
             gpu: percent of a GPU of an instance.
-            target_rps: requests per second meant for an instance; null: all that it can take.
-            proportion: how much of that it is to get.
-            min_replicas: the least instances.
-            max_replicas: the most; null: no bound, or 5 with ``alert``.
+            target_rps: target rate of an instance in requests per second; null: its capacity.
+            proportion: share of the target that an instance should get.
+            min_replicas: minimum number of instances.
+            max_replicas: maximum number of instances; null: no bound, or 5 with ``alert``.
             stable_s: seconds for which fewer must have been enough, or the alert condition held.
             keep_alive_s: seconds an idle instance stays.
-            alert_rps: requests per second of a function above which there is an alert.
-            step_percent: how much of the most a step is.
-            repeat_s: seconds from step to step.
+            alert_rps: requests per second of a function above which the alert fires.
+            step_percent: size of a step, in percent of the maximum.
+            repeat_s: seconds between steps.
         """
 
         rule: Literal["target", "alert"] = "target"

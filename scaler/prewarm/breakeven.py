@@ -57,8 +57,8 @@ class BreakEven:
         """Parameters of `BreakEven`.
 
         Attributes:
-            price_s: what a cold start costs, in seconds of an idle instance.
-            window_s: idle times that ended longer ago are forgotten; null: none is.
+            price_s: cost of a cold start, in seconds of an idle instance.
+            window_s: seconds after which an idle time is forgotten; null: never.
         """
 
         price_s: float = 600.0

@@ -26,7 +26,7 @@ class FixedKeepAlive:
         """Parameters of `FixedKeepAlive`.
 
         Attributes:
-            keep_alive_s: how long; null: forever.
+            keep_alive_s: seconds an instance stays after an execution; null: forever.
         """
 
         keep_alive_s: float | None = 600.0

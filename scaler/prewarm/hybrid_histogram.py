@@ -43,15 +43,15 @@ class HybridHistogram:
         """Parameters of `HybridHistogram`.
 
         Attributes:
-            bin_s: width of a bin.
-            range_s: the longest idle time that is in a bin.
-            head: quantile before which an instance is back.
-            tail: quantile after which it goes.
-            margin: share by which head and tail are moved apart.
-            variation_min: CV of the bins' counts from which on the histogram is believed.
-            out_of_bounds_max: share of idle times beyond the range from which on they are forecast.
-            forecast_margin: share by which a forecast may be wrong either way.
-            window_s: idle times that ended longer ago are forgotten; null: none is.
+            bin_s: width of a bin in seconds.
+            range_s: longest idle time in the histogram, in seconds.
+            head: quantile of idle times before which an instance is loaded.
+            tail: quantile of idle times after which it is removed.
+            margin: share by which the window is widened at either end.
+            variation_min: least CV of the bins' counts for which the histogram is used.
+            out_of_bounds_max: share of idle times beyond the range from which they are forecast.
+            forecast_margin: assumed relative error of a forecast in either direction.
+            window_s: seconds after which an idle time is forgotten; null: never.
         """
 
         bin_s: float = 60.0

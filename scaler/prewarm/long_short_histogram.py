@@ -41,14 +41,14 @@ class LongShortHistogram:
 
         Attributes:
             gamma: weight of the long histogram; the short one has the rest.
-            long_s: how far back the long one sees.
-            short_s: how far back the short one sees.
-            short_least: idle times without which the short one has no say; 1 as published.
-            bin_s: width of a bin.
-            range_s: the longest idle time that is in a bin.
-            head: quantile before which an instance is back.
-            tail: quantile after which it goes.
-            margin: share by which head and tail are moved apart.
+            long_s: seconds that the long histogram covers.
+            short_s: seconds that the short histogram covers.
+            short_least: least number of idle times for the short one to count; 1 as published.
+            bin_s: width of a bin in seconds.
+            range_s: longest idle time in the histograms, in seconds.
+            head: quantile of idle times before which an instance is loaded.
+            tail: quantile of idle times after which it is removed.
+            margin: share by which the window is widened at either end.
         """
 
         gamma: float = 0.5

@@ -35,8 +35,8 @@ class Adaptive:
         """Parameters of `Adaptive`.
 
         Attributes:
-            explore: number of batches after which one is sent in another size, while the sizes seen
-                so far are too similar to tell what an item costs; 0: never.
+            explore: number of batches after which one is sent in another size, if the sizes so far
+                are too similar to learn the cost of an item; 0: never.
         """
 
         explore: int = 16

@@ -36,8 +36,8 @@ class FixedWindow:
         """Parameters of `FixedWindow`.
 
         Attributes:
-            size: requests in a full batch (B), or a list of sizes that leave at once; 0: as many as
-                the settings allow.
+            size: requests in a full batch (B), or a list of sizes that leave at once; 0: the
+                largest that the settings allow.
             wait_s: longest wait of a request in seconds (T).
         """
 

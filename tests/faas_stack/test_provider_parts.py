@@ -142,9 +142,9 @@ def test_last_words_begin_with_the_handler_s_own_reason() -> None:
         ring.add("fn-1", text)
     lines = ring.since(0)
     told = last_words("fn keeps failing", "it has terminated", lines)
-    expected = "fn keeps failing (handler: cannot start: no model); its last words:\n"
+    expected = "fn keeps failing (handler: cannot start: no model); its last output:\n"
     assert f"{expected}    a line\n  it has terminated" == told
-    assert "fn is late (why); its last words:\n  before" == last_words(
+    assert "fn is late (why); its last output:\n  before" == last_words(
         "fn is late", "why", lines[:1]
     )
     assert "fn is late" == last_words("fn is late", "", [])

@@ -99,7 +99,9 @@ def test_an_edit_is_loaded_and_a_broken_one_is_told(watched: Watched) -> None:
     assert watched.hears("changed").startswith("tell: tell/handler.py changed; reloaded in ")
     assert (200, "second word") == watched.call()
     watched.handler("def handle_batch(items:\n")
-    assert "tell: tell/handler.py changed; the one before serves on" in watched.hears("changed")
+    assert "tell: tell/handler.py changed; the previous version keeps serving" in watched.hears(
+        "changed"
+    )
     assert "tell keeps failing" in watched.hears("failing")
     assert "SyntaxError" in watched.hears("SyntaxError")
     assert (200, "second word") == watched.call()

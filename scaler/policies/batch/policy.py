@@ -49,13 +49,13 @@ class Batch:
         """Parameters of `Batch`.
 
         Attributes:
-            budget: what a request may cost; null: as little as the objective allows.
-            reserve: part of the late requests an objective allows that is kept for busy instances.
-            windows: how many windows up to the objective are tried.
-            gain: part of the cost, or of the latency, that a change has to save.
-            amortised_s: seconds in which a change of instances has to pay for their loading.
-            learn: rounds from whose rates bursts are learned where nothing is known of them, at
-                least 30; 0: then arrivals are taken for Poisson at the rate of the round.
+            budget: maximum cost of a request; null: minimise the cost within the objective.
+            reserve: share of the permitted late requests that is kept for busy instances.
+            windows: number of windows up to the objective to try.
+            gain: share of the cost, or of the latency, that a change must save.
+            amortised_s: seconds within which a change of instances must recover their loading.
+            learn: number of rounds, at least 30, from whose rates bursts are learned if the arrival
+                process is unknown; 0: assume Poisson arrivals at the rate of the round.
         """
 
         budget: float | None = None

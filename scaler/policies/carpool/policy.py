@@ -82,17 +82,16 @@ class Carpool:
         """Parameters of `Carpool`.
 
         Attributes:
-            reserve: how many deviations of what was seen to come while an instance loads are kept
-                free.
-            smoothing_s: over how many seconds measured rates are averaged; 0: not at all.
-            gain: part of the bill that other sizes must save, to be taken instead of those there.
-            spare: where only executions are paid for, how many times the busy instances there are.
-            kept_s: where only executions are paid for, for how many seconds instances stay.
-            fill: whether batches count as full as arrivals make them; else they count as full.
-            mix: whether instances of two sizes are had together.
-            wait: whether batches may wait for company where instances are paid for.
-            trend: whether a steady rise of the load is taken to go on while an instance loads.
-            surge: whether more is expected after a jump than was counted.
+            reserve: spare capacity, in standard deviations of the rises seen while instances load.
+            smoothing_s: seconds over which measured rates are averaged; 0: no averaging.
+            gain: share of the bill that other sizes must save to replace the existing ones.
+            spare: number of instances per busy one, if only executions are billed.
+            kept_s: seconds for which instances are kept, if only executions are billed.
+            fill: whether to compute how full batches will be; else all count as full.
+            mix: whether to combine instances of two sizes.
+            wait: whether batches may wait for more requests, if instances are billed.
+            trend: whether to expect a steady rise of the load to continue while instances load.
+            surge: whether to expect more than the measured rate after a jump.
         """
 
         reserve: float = 0.0

@@ -93,11 +93,11 @@ class HarmonyBatch:
 
         Attributes:
             grouping: ``optimal``, the paper's ``two-stages``, ``apart`` or ``together``.
-            spare: part of the late requests that the percentile allows which is not planned for.
+            spare: share of the permitted late requests that plans leave unused.
             waiting: share of batches that may find all instances busy.
-            smoothing_s: over how many seconds measured rates are averaged; 0: not at all.
-            hysteresis: part of its cost that another plan must save.
-            horizon_s: within how many seconds it must save what moving to it costs.
+            smoothing_s: seconds over which measured rates are averaged; 0: no averaging.
+            hysteresis: share of its cost that another plan must save.
+            horizon_s: seconds within which another plan must recover the cost of the change.
         """
 
         grouping: Literal["optimal", "two-stages", "apart", "together"] = "optimal"

@@ -67,13 +67,13 @@ class Infaas:
         """Parameters of `Infaas`.
 
         Attributes:
-            planner: what finds the instances: ``greedy``, the paper's ``published`` or ``program``.
-            scaling: ``variants``, or ``replicate`` the one that is the cheapest at first.
-            slack: how many times the load instances must be able to take.
-            loading: what a second of loading costs, in seconds of running: the paper's lambda.
-            reserve: whether instances are held for random arrivals, beside the slack.
-            smoothing_s: over how many seconds measured rates are averaged; 0: not at all.
-            calm_s: for how many seconds less must have been needed before anything goes.
+            planner: search for instances: ``greedy``, the paper's ``published`` or ``program``.
+            scaling: ``variants``, or ``replicate`` the one that is cheapest at first.
+            slack: required capacity, as a multiple of the load.
+            loading: cost of a second of loading, in seconds of running (the paper's lambda).
+            reserve: whether to reserve capacity for random arrivals in addition to the slack.
+            smoothing_s: seconds over which measured rates are averaged; 0: no averaging.
+            calm_s: seconds for which less must have been needed before instances are removed.
         """
 
         planner: Literal["greedy", "published", "program"] = "greedy"

@@ -54,13 +54,12 @@ class Infless:
         """Parameters of `Infless`.
 
         Attributes:
-            search: what finds new instances: ``priced``, or the paper's ``published``.
-            alpha: how near to the most they can take instances are held, from 0 to 1.
-            offset: part by which predicted execution times are raised, until it is measured how
-                far off they are.
-            rounded: whether rates are in whole batches per second, as printed.
-            aim: what ``priced`` saves: ``cost``, the bill; ``resources`` by INFless's weights, as
-                the paper does; or ``servers`` in use.
+            search: search for new instances: ``priced``, or the paper's ``published``.
+            alpha: release threshold, from 0, the lowest rate of the instances, to 1, the highest.
+            offset: share added to predicted execution times until their error has been measured.
+            rounded: whether rates are whole batches per second, as printed.
+            aim: what ``priced`` minimises: ``cost``, the bill; ``resources``, by INFless's weights,
+                as the paper does; or ``servers`` in use.
             keep_alive_s: seconds an idle instance stays; null: as long as it is planned.
         """
 
