@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         ),
         "reload": (
             "faas_stack.reload_command:main",
-            "load a function's model anew, without a lost request",
+            "reload a function's model without losing a request",
             "carpool reload NAME",
         ),
         "logs": (
@@ -61,7 +61,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Choose a policy": {
         "advise": (
             "simulator.advice.command:main",
-            "say which policy and settings suit a trace of yours",
+            "recommend a policy and settings for a trace",
             "carpool advise trace.csv --model latencies.csv --slo 200ms",
         ),
         "policies": (
@@ -98,12 +98,12 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         ),
         "calibrate": (
             "watchdog_plugin.profiling.calibrate_command:main",
-            "measure this machine, to predict from another one's profiles",
+            "measure this machine, to use another machine's profiles",
             "carpool calibrate",
         ),
         "register": (
             "watchdog_plugin.registration.command:main",
-            "make, measure and keep variants of a model",
+            "create, measure and register variants of a model",
             "carpool register model.onnx --app classify --validation validation.npz",
         ),
         "stages": (
@@ -120,7 +120,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         ),
         "scaler": (
             "scaler.command:main",
-            "run the external scaler, or ask one that runs",
+            "run the external scaler, or query a running one",
             "carpool scaler status",
         ),
         "sidecar": (
@@ -174,7 +174,7 @@ def _run(name: str, argv: list[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if not missing or missing in _OURS:
             raise
-        fix = f"pip install 'carpool[{extras(module_name, missing)}]' brings it"
+        fix = f"run pip install 'carpool[{extras(module_name, missing)}]'"
         return _fail(name, f"the Python package {missing!r} is not installed; {fix}", 1)
     except KeyboardInterrupt:
         return _INTERRUPT_EXIT

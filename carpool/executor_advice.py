@@ -47,11 +47,11 @@ def better_executor(
         return ExecutorAdvice("graph", why)
     if slo_s is None:
         return None
-    both = f"the {1000 * full_s:.4g} ms of a batch of {size} and of its own"
+    both = f"a batch of {size} and its own, {1000 * full_s:.4g} ms each"
     if 2 * full_s > slo_s:
         return ExecutorAdvice(
             "lazy", f"a request that just misses a batch waits for {both}, and is late"
         )
     return ExecutorAdvice(
-        "graph", f"a request that just misses a batch is in time in spite of {both}"
+        "graph", f"a request that just misses a batch waits for {both}, and is in time"
     )

@@ -68,7 +68,7 @@ def _plain(value: object) -> str:
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--log-format``, which `configure_command` reads."""
-    about = "log lines: text for people, or a JSON object each (default: %(default)s)"
+    about = "log format: text, or a JSON object per line (default: %(default)s)"
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help=about)
 
 

@@ -88,7 +88,7 @@ class ExecLogin(httpx.Auth):
         try:
             self._token = json.loads(output)["status"]["token"]
         except (ValueError, KeyError, TypeError) as error:
-            message = f"the login program {self._command[0]} gave no ExecCredential with a token"
+            message = f"the login program {self._command[0]} printed no ExecCredential with a token"
             raise ConfigError(message) from error
 
     def _run(self) -> bytes:

@@ -121,7 +121,7 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     problems = Problems()
     if len(owners) > 1:
         both = " and ".join(f"{policy.origin} ({policy.target})" for policy in owners)
-        problems.add(setting, name, "a name with one owner", f"it belongs to {both}")
+        problems.add(setting, name, "a name that is registered once", f"it names {both}")
     elif not owners and ":" not in name:
         names = sorted({policy.name for policy in known})
         hint = nearest(name, names)

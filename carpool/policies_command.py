@@ -164,5 +164,5 @@ def _lines(entry: dict[str, Any], width: int) -> list[str]:
     lines.append(f"{'':<{width}}  {entry['origin']}; parameters: {params or 'none'}")
     if entry["knobs"]:
         knobs = ", ".join(f"{name} ({own})" for name, own in entry["knobs"].items())
-        lines.append(f"{'':<{width}}  takes other servers' names too: {knobs}")
+        lines.append(f"{'':<{width}}  also accepts other servers' names: {knobs}")
     return lines

@@ -106,7 +106,7 @@ class FunctionSettings:
         "shed.cap",
         setting_types.decimal("a share above 0 and at most 1 such as 0.9", lambda v: 0 < v <= 1),
         0.99,
-        "Largest share of ten seconds' arrivals that is refused as late.",
+        "Maximum share of the arrivals in ten seconds that is refused as predicted late.",
     )
     scale_policy: str = setting(
         "scale.policy",

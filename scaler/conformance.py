@@ -109,7 +109,7 @@ def check_planner(
 def _driven_twice(scenario: _Scenario, fresh: Callable[[], SupportsPlan]) -> list[PlanningResult]:
     first = _driven(scenario, fresh())
     if first != _driven(scenario, fresh()):
-        raise _Broken(SAME, "two made different plans of the same loads")
+        raise _Broken(SAME, "two instances made different plans for the same loads")
     return first
 
 
@@ -172,7 +172,7 @@ def _check_honest(loads: Mapping[str, FunctionLoad], planning: PlanningResult) -
         taken_rps = _taken(plan) if plan else 0.0
         said_rps = planning.unplaced.get(name, 0.0)
         if taken_rps + said_rps < load.rate_rps * (1 - _TOLERANCE):
-            detail = f"{name}: of {load.rate_rps} instances take {taken_rps}, unplaced {said_rps}"
+            detail = f"{name}: {load.rate_rps}/s, of which {taken_rps} served, {said_rps} unplaced"
             raise _Broken(HONEST, detail)
 
 
@@ -197,7 +197,7 @@ def _check_room(snapshot: Snapshot, planning: PlanningResult) -> None:
     nodes = snapshot.cluster.nodes
     whole = (sum(node.cpu for node in nodes), sum(node.gpus * 100.0 for node in nodes))
     if cores > whole[0] + _TOLERANCE or gpu > whole[1] + _TOLERANCE:
-        raise _Broken(FITS, f"{cores} cores and {gpu} % of GPUs of {whole}")
+        raise _Broken(FITS, f"{cores} cores and {gpu} % of GPUs planned, of {whole}")
 
 
 def _drawn(seed: int, functions: int) -> _Scenario:

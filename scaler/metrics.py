@@ -109,7 +109,9 @@ class Tally(Collector):
             "scaler_troubles", "Problems that status marks with !", labels=one
         )
         unplaced = GaugeMetricFamily(
-            "scaler_unplaced_rate", "Requests per second that no server has room for", labels=one
+            "scaler_unplaced_rate",
+            "Requests per second for which no server has capacity",
+            labels=one,
         )
         requests = CounterMetricFamily(
             "scaler_requests",

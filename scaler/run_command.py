@@ -126,10 +126,10 @@ async def _in_turns(
             term = await _unless(stopped, election.won())
             if term is None:
                 return
-            log.info("leads, by the Lease %s", cluster.lease)
+            log.info("leading: holds the Lease %s", cluster.lease)
             options.gateway.leads = partial(election.leads, term)
             await lead(options, store, folder, edge, term, _unless(stopped, election.lost(term)))
-            log.info("leads no more")
+            log.info("no longer leading")
     finally:
         running.cancel()
         await asyncio.wait([running])

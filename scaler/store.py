@@ -103,7 +103,9 @@ class Store:
         try:
             self._claim.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
-            problem = self._problem("a store that no scaler uses now", f"stop it first ({error})")
+            problem = self._problem(
+                "a store that no running scaler uses", f"stop it first ({error})"
+            )
             raise ConfigError([problem]) from error
 
     def put(self, kind: str, forms_by_name: Mapping[str, Mapping[str, Any]]) -> None:

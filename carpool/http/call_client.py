@@ -121,7 +121,7 @@ class Calls:
             self._connections.add(self._connection)
         except NotSwitched as error:
             self.refused = error.status in _NEVER
-            failure = f"no connection for calls to {self.address}: {error}"
+            failure = f"no connection for bundled calls to {self.address}: {error}"
         except OSError as error:  # a TimeoutError is one
             why = error.strerror or str(error) or f"not within {self._connect_s} s"
             failure = f"cannot connect to {self.address}: {why}"
@@ -142,7 +142,7 @@ class Calls:
             if connection.usable:
                 taken, connection = connection, None
                 return taken
-            message = "closed as soon as it was made"
+            message = "the connection was closed at once"
             raise ConnectionResetError(message)
         finally:
             if connection:

@@ -135,7 +135,7 @@ class CallConnection(asyncio.Protocol):
             for message in self._frames.feed(data, self._dropped) if data else ():
                 self._take(message)
         except WireError as error:
-            log.warning("a connection of calls is closed: %s", error)
+            log.warning("closing a connection for bundled calls: %s", error)
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -177,7 +177,7 @@ def call_head(head: bytes) -> CallHead:
         WireError: it is not the head of a request.
     """
     if not _HEAD(head):
-        msg = f"the head of a call is not a request's: {head[:80]!r}"
+        msg = f"the head of a call is not a request head: {head[:80]!r}"
         raise WireError(msg)
     first, _, rest = head.partition(b"\n")
     method, _, target = first.decode("latin-1").partition(" ")

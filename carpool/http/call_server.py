@@ -78,7 +78,7 @@ class ServedCalls(Connection):
             for message in messages:
                 self._take(message)
         except WireError as error:
-            log.warning("a connection of calls is closed: %s", error)
+            log.warning("closing a connection for bundled calls: %s", error)
             self.abort()
 
     def _take(self, message: memoryview) -> None:
@@ -91,7 +91,7 @@ class ServedCalls(Connection):
         now = self.server.now()
         for call_id, head, body in zip(columns.ids, columns.heads, columns.bodies, strict=True):
             if call_id in self._calls:
-                msg = f"a second call has the id {call_id}"
+                msg = f"two calls have the id {call_id}"
                 raise WireError(msg)
             self._calls[call_id] = call = _Call(self, call_id)
             try:
@@ -245,7 +245,7 @@ class _Call(Exchange):
     def switch(self, answer: bytes, protocol: object) -> None:
         """Raise `BadRequest`, as a call has no connection of its own."""
         del answer, protocol
-        msg = "a call among others cannot have a connection of its own"
+        msg = "a bundled call cannot upgrade its connection"
         raise BadRequest(msg)
 
     def start(self, status: int, headers: Headers = ()) -> None:

@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
             msg = "the server is closing"
             raise Overloaded(msg, _AGAIN_S)
         if len(self.exchanges) > 1 or self._backlog is not None or self._closing:
-            msg = "nothing else may be asked on a connection that is to be another protocol's"
+            msg = "no other request may follow one that upgrades the connection"
             raise BadRequest(msg)
         server.held_bytes -= exchange.held_bytes
         self.exchanges.clear()

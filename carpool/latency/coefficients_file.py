@@ -86,7 +86,9 @@ def _curves(rows: list[Mapping[str, Any]], path: str, problems: Problems) -> dic
     curves: dict[int, Curve] = {}
     for index, row in enumerate(rows):
         if row["batch"] in curves:
-            problems.add(f"{path}[{index}].batch", row["batch"], "a batch size of its own")
+            problems.add(
+                f"{path}[{index}].batch", row["batch"], "a batch size that no other row has"
+            )
         curves[row["batch"]] = Curve(row["scale"], row["decay_cores"], row["floor"])
     return curves
 

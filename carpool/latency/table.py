@@ -120,7 +120,7 @@ def read_table(path: Path, load_s: float = 0.0, memory_mb: float = 0.0) -> Table
         row = Configuration(int(batch), cpu, gpu)
         if first.setdefault(row, number) != number:
             given = f"{cpu:g},{gpu:g},{batch:g}"
-            expected = f"a row of its own; line {first[row]} has the same threads, GPU and batch"
+            expected = f"a unique row; line {first[row]} has the same threads, GPU and batch"
             problems.add(f"{path}:{number}", given, expected)
         rows[row] = latency_ms / _MS_PER_S
     problems.raise_if_any()

@@ -77,7 +77,7 @@ def _open_end(node: NodeProto, known: set[str]) -> str:
         return "its number of steps is the length of its sequence"
     nested = {inner.op_type for graph in subgraphs(node) for inner in _every(graph)}
     if nested & {"If", "Loop", "SequenceMap"}:
-        return "it has another branch or loop inside"
+        return "it contains another branch or loop"
     return _open_loop(node, known) if node.op_type == "Loop" else ""
 
 

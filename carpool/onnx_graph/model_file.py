@@ -182,7 +182,7 @@ def _give_size(
         problems.add(name, "no shape", expected, "export the model with shapes")
         return
     if form.elem_type not in TensorProto.DataType.values():
-        problems.add(name, f"datatype {form.elem_type}", "a datatype of ONNX's", "export it again")
+        problems.add(name, f"datatype {form.elem_type}", "an ONNX data type", "export it again")
         return
     for at, (dim, place) in enumerate(zip(known, form.shape.dim, strict=True)):
         free = _dim_name(dim, value, at)

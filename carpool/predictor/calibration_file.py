@@ -42,7 +42,7 @@ def read_calibration(origin: Origin) -> Calibration | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         problem = Problem(
-            str(path), str(error), "a calibration", "delete it; carpool calibrate makes it anew"
+            str(path), str(error), "a calibration", "delete it; carpool calibrate creates a new one"
         )
         raise ConfigError([problem]) from error
 

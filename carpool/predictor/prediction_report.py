@@ -157,7 +157,7 @@ def known(model: OperatorLatencyModel) -> str:
         )
     fixed = model.graph.fixed_batch
     if fixed is not None:
-        return f"the model takes batches of {fixed} alone; export it with a free first dimension"
+        return f"the model takes only batches of {fixed}; export it with a free first dimension"
     units = ", ".join(
         _cores(unit.threads) + (f" with {unit.gpu:g} % of a GPU" if unit.gpu else " without a GPU")
         for unit in model.fit.units

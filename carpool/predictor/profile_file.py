@@ -138,7 +138,7 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
         fix = (
             "it was written by a later version of carpool"
             if version > _VERSION
-            else "delete it, and profile anew"
+            else "delete it, and run carpool profile again"
         )
         raise ConfigError([Problem(str(path), f"version {version}", expected, fix)])
 

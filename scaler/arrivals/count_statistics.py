@@ -113,10 +113,10 @@ def fitted_to_counts(statistics: CountStatistics) -> Fit:
     skewness = excess / spread**1.5  # of the rate's integral, and nearly of the rate
     of_rate = spread / (span_s**2 * _smoothed(lasting))
     process, short = switching(mean / span_s, of_rate, skewness, lasting / span_s)
-    note = f"it could not have {short}" if short else ""
+    note = f"it cannot have {short}" if short else ""
     apart = abs(far - _resemblance(lasting) * math.exp(-lasting))
     limit = _SCORE * variance / spread / math.sqrt(count)
-    return Fit(process, requests, "correlation of next but one", apart, limit, note)
+    return Fit(process, requests, "lag-2 correlation", apart, limit, note)
 
 
 def _forgotten(near: float) -> float:

@@ -97,7 +97,7 @@ def fitted(statistics: GapStatistics) -> Fit:
     process, short = map2(mean_s, scv, cubed / mean_s**3, decay)
     together = base_correlation(scv) * decay / (1 - decay) if scv > 1 else 0.0
     near = _distance(statistics, process, max(together, 0.0), _LIMIT)
-    note = f"it could not have {short}" if short else ""
+    note = f"it cannot have {short}" if short else ""
     return Fit(process, statistics.count, value=near.value, limit=near.limit, note=note)
 
 

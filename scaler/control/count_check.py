@@ -107,7 +107,7 @@ class CountCheck:
         waited = last.at_s - since.at_s >= _LEAST_S and last.at_s >= now_s - _OLD_S
         if not waited or last.total - since.total <= _FEW:
             return []
-        return [f"{self._source} has no count of its requests: the counter is not read"]
+        return [f"{self._source} has no count of its requests: the counter cannot be read"]
 
     def _clear(self) -> None:
         self._theirs.clear()

@@ -75,7 +75,7 @@ class RequestedReplicas:
             self.seen = self.seen or self.asked is not None
         elif self.seen:
             text = f"something else has set {status.name} to {status.replicas} replicas"
-            self.failed(f"{text} instead of {self.asked}; is an autoscaler at work?", now_s)
+            self.failed(f"{text} instead of {self.asked}; is another autoscaler running?", now_s)
             self.asked, self.seen = None, False
         elif now_s > self.asked_s + _ANSWER_S:
             limit = f"the gateway set {status.name} to {status.replicas} replicas"

@@ -253,5 +253,5 @@ def at_once(steps: Coroutine[None, None, T]) -> T:
         result: T = ended.value
         return result
     steps.close()
-    message = "a round waits for something that nothing will wake"
+    message = "a round waits for something other than its driver"
     raise RuntimeError(message)

@@ -124,7 +124,7 @@ class Stabilization:
         wanted.append((now_s, plan))
         chosen = wanted[0][1]
         if self._makes_room(load, chosen, plan, now_s):
-            note("instances are removed at once, to make room for those that requests wait for")
+            note("instances are removed at once, to free capacity for those that requests wait for")
             return plan
         if chosen is not plan:
             note("fewer instances have not been proposed for long enough")

@@ -58,7 +58,7 @@ class ClusterNodes:
             self._say(f"the nodes cannot be listed: {error}")
             return
         except Exception:  # the next look may go better, and nothing else would take one
-            log.exception("a list of the nodes failed")
+            log.exception("listing the nodes failed")
             return
         self._planner.nodes = found
         self._say(_described(found))

@@ -92,7 +92,7 @@ class Forwarding:
 
 def _ended(exchange: Exchange, task: asyncio.Task[None]) -> None:
     if task.cancelled():  # this one leads now, or ends; the task may not even have begun
-        _try_again(exchange, "is now another one")
+        _try_again(exchange, "has changed")
 
 
 def _timeout_s(exchange: Exchange) -> float:
@@ -100,7 +100,7 @@ def _timeout_s(exchange: Exchange) -> float:
 
 
 def _try_again(exchange: Exchange, why: str) -> None:
-    text = f"the scaler that leads {why}; try again"
+    text = f"the leading scaler {why}; try again"
     exchange.reply(503, errors.body(text), headers=[("retry-after", "1")])
 
 

@@ -76,7 +76,7 @@ class Fixed:
         return Proposal({size: params.replicas}, wait_s=wait_s, explain=explain)
 
     def _explained(self, load: FunctionLoad, size: Size) -> Iterator[str]:
-        yield f"{self._params.replicas} x {size.name}, as asked for."
+        yield f"{self._params.replicas} x {size.name}, as configured."
         if size.exec_s > load.slo_s:
             late_ms, slo_ms = size.exec_s * 1000, load.slo_s * 1000
             yield f"A batch takes {late_ms:.4g} ms, the objective is {slo_ms:.4g}."

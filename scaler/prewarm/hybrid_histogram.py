@@ -74,7 +74,9 @@ class HybridHistogram:
             if not 0 < self.bin_s <= self.range_s < math.inf:
                 problems.add("bin_s", self.bin_s, f"above 0, at most range_s ({self.range_s:g})")
             if not 0 <= self.head <= self.tail <= 1:
-                problems.add("head", self.head, f"from 0 to tail ({self.tail:g}), that at most 1")
+                problems.add(
+                    "head", self.head, f"from 0 to tail ({self.tail:g}), and tail at most 1"
+                )
             for name in ("margin", "forecast_margin", "out_of_bounds_max"):
                 if not 0 <= getattr(self, name) <= 1:
                     problems.add(name, getattr(self, name), "a share from 0 to 1")

@@ -71,7 +71,9 @@ class LongShortHistogram:
             if not 0 < self.bin_s <= self.range_s < math.inf:
                 problems.add("bin_s", self.bin_s, f"above 0, at most range_s ({self.range_s:g})")
             if not 0 <= self.head <= self.tail <= 1:
-                problems.add("head", self.head, f"from 0 to tail ({self.tail:g}), that at most 1")
+                problems.add(
+                    "head", self.head, f"from 0 to tail ({self.tail:g}), and tail at most 1"
+                )
             if not 0 < self.short_s <= self.long_s < math.inf:
                 problems.add("short_s", self.short_s, f"above 0, at most long_s ({self.long_s:g})")
             if self.short_least < 1:

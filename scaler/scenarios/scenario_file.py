@@ -105,7 +105,9 @@ class _Reader:
             if (with_gpus or not size.gpu) and (name := cost.lacking_price(prices, size))
         }
         for name, function in lacking.items():
-            expected = f"a price above 0, as others are given and `{function}` can have such sizes"
+            expected = (
+                f"a price above 0, as `{function}` can have such sizes and others cost something"
+            )
             self._wrong(f"prices.{name}", "0", expected)
 
     def _nodes(self) -> list[Node]:

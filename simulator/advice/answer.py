@@ -175,12 +175,14 @@ class Answer:
         said += [f"{each.policy} failed: {each.failure}" for each in failed]
         if self.unfinished:
             names = ", ".join(self.unfinished)
-            said.append(f"Not finished in its share of {durations.format(self.budget_s)}: {names}.")
+            said.append(
+                f"Not finished within its share of {durations.format(self.budget_s)}: {names}."
+            )
         if self.chosen and self.chosen.parts == 1:
-            said.append("One part alone gives no intervals; more --parts or a longer --budget do.")
+            said.append("A single part gives no intervals; use more --parts or a longer --budget.")
         if self.chosen and self.name != self.policies[self.chosen.policy]["policy"]:
             entry = json.dumps({self.name: self.policies[self.chosen.policy]})
-            said.append(f"The scaler's scenario has to have, under policies: {entry}")
+            said.append(f"The scaler's scenario needs, under policies: {entry}")
         return said
 
     def _asked(self) -> str:
@@ -202,8 +204,8 @@ class Answer:
         said = [self._use(chosen), self._misses(chosen), *self._next(chosen)]
         parts = "part" if count == 1 else "parts"
         said.append(
-            f"Simulated were {count} {parts} of {_length(length_s)}, {share:.0%} of the trace"
-            + ("; intervals are of 95 %." if count > 1 else ".")
+            f"Simulations cover {count} {parts} of {_length(length_s)}, {share:.0%} of the trace"
+            + ("; intervals have a confidence of 95 %." if count > 1 else ".")
         )
         return " ".join(said)
 
@@ -212,7 +214,7 @@ class Answer:
         settings = ", ".join(f"{key} {value}" for key, value in given.items())
         paid = f"It would cost {_shown(chosen.cost_per_hour, number)} an hour"
         if not math.isnan(chosen.over_bound.value):
-            paid += f", {number(chosen.over_bound.value)} times the least that anyone could pay"
+            paid += f", {number(chosen.over_bound.value)} times the lower bound"
         policy = self.policies[chosen.policy]["policy"]
         return f"Use {policy}{f' with {settings}' if settings else ''}. {paid}."
 
@@ -220,10 +222,10 @@ class Answer:
         missed = f"{_shown(chosen.missed, _percent)} of requests would miss the objective"
         allowed = f"{_percent(chosen.allowed)} may"
         if not chosen.meets:
-            return f"No policy meets the objective: even so {missed}, where {allowed}."
+            return f"No policy meets the objective: with this one {missed}, where {allowed}."
         if chosen.surely or math.isnan(chosen.missed.half):
             return f"{missed}; {allowed}."
-        return f"{missed}; {allowed}, so that is not certain."
+        return f"{missed}; {allowed}, so this is not certain."
 
     def _next(self, chosen: Verdict) -> list[str]:
         """Return sentences on the other policies that meet the objective."""
@@ -236,7 +238,7 @@ class Answer:
         beside = self.beside[other.policy]
         more = beside.value - 1
         if not abs(more) > _DIFFERENCE or beside.low <= 1 <= beside.high:
-            return [f"{other.policy} costs as much, as far as these parts can tell."]
+            return [f"The cost of {other.policy} does not differ significantly on these parts."]
         span = _shown(Estimate(abs(more), beside.half), _whole_percent)
         return [f"{other.policy}, the next, costs {span} {'more' if more > 0 else 'less'}."]
 

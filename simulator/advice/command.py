@@ -1,8 +1,8 @@
-"""``carpool advise``: which policy and settings for a trace of one's own.
+"""``carpool advise``: recommend a scaling policy and its settings for a trace.
 
-All policies are simulated on parts of the trace, with the same requests for each, then other
-settings of the best one. Printed is what it would cost and miss, with confidence intervals, and the
-labels for the stack file.
+All policies are simulated on parts of the trace, with the same requests for each, and then other
+settings of the best one. The output is what it would cost and miss, with confidence intervals, and
+the labels for the stack file.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def advise(
     if not found:
         message = (
             f"no policy finished a part of {spread[0].length_s:.0f} s in its share of the time; "
-            f"--budget {durations.format(4 * budget_s)} is four times as much"
+            f"try --budget {durations.format(4 * budget_s)}"
         )
         raise CarpoolError(message)
     chosen = best(found)
@@ -203,26 +203,24 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--slo",
         metavar="TIME",
-        help="latency objective (four times the quickest answer, at least 10ms)",
+        help="latency objective (four times the model's shortest latency, at least 10ms)",
     )
     add("--percentile", default="0.99", help="share of requests that must meet it (0.99)")
     add("--max-batch", default="32", metavar="N", help="largest batch, at most 4096 (32)")
-    add("--accuracy", default="0", help="least accuracy, where the model has variants (0)")
+    add("--accuracy", default="0", help="minimum accuracy, if the model has variants (0)")
     add("--scale", default="1", help="multiply the rates of the trace (1)")
-    add("--load", default="2s", metavar="TIME", help="time an instance loads (2s)")
-    expected = "what is paid for: instances while there are any, or executions (reserved)"
+    add("--load", default="2s", metavar="TIME", help="time that an instance takes to start (2s)")
+    expected = "pay for instances while they exist, or only for executions (reserved)"
     add("--billing", choices=list(BILLINGS), default="reserved", help=expected)
     add("--core-hour", default="0.324", metavar="PRICE", help="price of a core for an hour (0.324)")
     add("--gpu-hour", default="2.52", metavar="PRICE", help="price of a GPU for an hour (2.52)")
-    expected = "price of a million executions, where they are paid for (0.9)"
+    expected = "price of a million executions, with pay-per-use (0.9)"
     add("--million-calls", default="0.9", metavar="PRICE", help=expected)
-    add("--currency", default="", help="what the prices are in (not named)")
-    expected = (
-        "a scaling policy to compare; may be repeated (all that carpool compare --matrix has)"
-    )
+    add("--currency", default="", help="currency of the prices (not named)")
+    expected = "a scaling policy to compare; may be repeated (all of carpool compare --matrix)"
     add("--policy", action="append", default=[], help=expected)
-    add("--parts", default="8", metavar="N", help="parts of the trace to simulate, at most (8)")
-    add("--budget", default="3m", metavar="TIME", help="processor time this may take (3m)")
+    add("--parts", default="8", metavar="N", help="maximum number of parts to simulate (8)")
+    add("--budget", default="3m", metavar="TIME", help="maximum CPU time (3m)")
     add("--seed", default="1", help="seed of random numbers (1)")
     add("--function", default="function", metavar="NAME", help="name of the function (function)")
     expected = "write model, load, prices and the chosen settings as a scenario"

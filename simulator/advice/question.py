@@ -79,7 +79,7 @@ class Question:
             return []
         said = (
             f"Rows of the trace are up to {durations.format(round(longest_s))} long; jumps within "
-            "a row are not in it, so that more requests may miss their objective in use."
+            "a row are lost, so in use more requests may miss their objective."
         )
         return [said]
 

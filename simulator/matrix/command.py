@@ -1,7 +1,7 @@
 """``carpool compare --matrix``: policies on many loads, models, objectives and billing rules.
 
 Every cell is one function, simulated with instances that load for two seconds and the same requests
-for every policy. Beside the cost stands what a clairvoyant would pay at the least.
+for every policy. Costs are compared with a lower bound that needs perfect foresight.
 """
 
 from __future__ import annotations
@@ -187,11 +187,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         add(f"--{part}", action="append", default=[], metavar="NAME", help=expected)
     add("--seeds", default="1-3", help="seeds of the requests, such as 1-3 or 1,4 (1-3)")
     add("--horizon", default="20m", help="simulated time of each run (20m)")
-    expected = "a folder with traces/*.csv and profiles/*.csv, for further cells; may be repeated"
+    expected = "a folder with traces/*.csv and profiles/*.csv for more cells; may be repeated"
     add("--data", action="append", type=Path, default=[], metavar="FOLDER", help=expected)
-    expected = "file of rows, one JSON object per line; rows that it has are not run again"
+    expected = "file of rows, one JSON object per line; rows already in it are not run again"
     add("--out", type=Path, metavar="FILE.jsonl", help=expected)
-    expected = "run nothing: show all rows that --out has, of any horizon and seed"
+    expected = "run nothing; show all rows in --out, of any horizon and seed"
     add("--only-kept", action="store_true", help=expected)
     add("--json", action="store_true", help="print JSON instead of tables")
     add("--report", type=Path, metavar="FILE.html", help="write a page with heat maps as well")

@@ -36,7 +36,7 @@ def maps(rows: Sequence[Row], *, short: bool = False) -> dict[str, HeatMap]:
     policies = list(dict.fromkeys(row.policy for row in rows))
     named = {cell: cell.partition("/")[2] if short else cell for cell in found}
     return {
-        COST: _map(found, policies, named, _cost_tile, _COST_NAMES, "cheapest that misses to 3 %"),
+        COST: _map(found, policies, named, _cost_tile, _COST_NAMES, "cheapest, up to 3 % missed"),
         MISSED: _map(found, policies, named, _miss_tile, _MISS_NAMES, ""),
     }
 

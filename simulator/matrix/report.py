@@ -20,8 +20,8 @@ __all__ = ["page", "picture"]
 
 _ABOUT = (
     "Each row is one load, model, objective and billing rule; every policy got the same requests. "
-    "The bound is what a clairvoyant would pay; nobody reaches it. A dash is a policy that failed, "
-    "or that had nothing to pay. A policy holds a cell in which it misses at most 3 % of requests."
+    "The bound is the cost with perfect foresight, which no policy reaches. A dash: the policy "
+    "failed, or had no cost. A policy holds a cell if it misses at most 3 % of its requests."
 )
 
 

@@ -184,7 +184,7 @@ def test_a_calibration_is_kept_by_machine_and_runtime(
     for other in (ORIGIN, HERE._replace(runtime="another")):
         assert None is read_calibration(other)
     path.write_text('{"form": 99}')
-    with pytest.raises(ConfigError, match="carpool calibrate makes it anew"):
+    with pytest.raises(ConfigError, match="carpool calibrate creates a new one"):
         read_calibration(HERE)
     assert path == calibration_path(HERE)
 

@@ -111,8 +111,8 @@ def ended(pid: int) -> bool:
     ("script", "message"),
     [
         ("echo no such user >&2; exit 3", "returned 3: no such user"),
-        ("echo hello", "gave no ExecCredential with a token"),
-        ("echo '{\"status\": null}'", "gave no ExecCredential with a token"),
+        ("echo hello", "printed no ExecCredential with a token"),
+        ("echo '{\"status\": null}'", "printed no ExecCredential with a token"),
     ],
 )
 def test_a_program_that_gives_no_token(

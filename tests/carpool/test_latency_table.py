@@ -166,7 +166,7 @@ def test_rows_come_back_exactly(rows: dict[Configuration, float]) -> None:
         ),
         pytest.param(
             f"{HEADER}\n2,0,1,5\n2,0,2,6\n2.0,0,1,7\n",
-            r"small.csv:4 = '2,0,1': expected a row of its own; line 2 has the same",
+            r"small.csv:4 = '2,0,1': expected a unique row; line 2 has the same",
             id="twin",
         ),
         pytest.param(

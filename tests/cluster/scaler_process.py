@@ -72,7 +72,7 @@ class ScalerProcess:
     @property
     def terms(self) -> int:
         """How often it has begun to lead."""
-        return len(re.findall("leads, by the Lease", self.log()))
+        return len(re.findall("leading: holds the Lease", self.log()))
 
     def wait(self) -> None:
         """Wait until it answers, as the one that leads or for it."""

@@ -200,7 +200,9 @@ def test_one_plan_is_in_force_while_the_leader_fails(
             running.start_scaler()
         else:
             first.running.send_signal(signal.SIGCONT)
-            wait_until(lambda: "leads no more" in first.log(), LONG_S, what="the first gives up")
+            wait_until(
+                lambda: "no longer leading" in first.log(), LONG_S, what="the first gives up"
+            )
         running.settle()
         calls.go_on()
     assert [] == calls.bad

@@ -184,6 +184,6 @@ def test_a_leader_that_was_stopped_for_long_does_not_lead_when_it_goes_on(
             wait_until(lambda: second.terms == 1, what="the second leads")
         finally:
             first.running.send_signal(signal.SIGCONT)
-        wait_until(lambda: "leads no more" in first.log(), what="the first gives up")
+        wait_until(lambda: "no longer leading" in first.log(), what="the first gives up")
         wait_until(lambda: first.status() == 200, what="the first passes requests on")
         assert (1, 1) == (first.terms, second.terms)

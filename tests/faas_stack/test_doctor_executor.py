@@ -39,7 +39,7 @@ def test_stages_that_bring_nothing_are_told(doctor: Doctor) -> None:
 
     assert {"executor", "stages"} == told.keys()
     assert ("lazy", "graph") == (told["executor"]["value"], told["executor"]["expected"])
-    assert "in time in spite of" in told["executor"]["mend"]
+    assert "and is in time" in told["executor"]["mend"]
     assert "carpool stages" in told["stages"]["mend"]
 
 

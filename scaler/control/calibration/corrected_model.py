@@ -209,7 +209,7 @@ class Correction:
             self._alarm = ""
         elif not self._alarm or abs(times / self._told - 1) > _TOLD_AGAIN:
             self._told = times
-            more = "the most that is corrected for" if beyond else "plans follow"
+            more = "more than can be corrected" if beyond else "plans follow"
             self._alarm = f"{self._said(times)}; {more}: measure its latency model again"
 
     def _times(self) -> float:

@@ -193,7 +193,7 @@ def test_part_of_a_core_is_never_taken_for_a_quicker_one() -> None:
 def test_what_cannot_be_corrected_is_told() -> None:
     """Ten times as slow is another model: corrected as far as bounds go, and the alarm says so."""
     correction = seen(lambda size: 10 * plain_s(size), [1, 4, 8, 16] * 16)
-    assert "the most that is corrected for" in correction.alarm()
+    assert "more than can be corrected" in correction.alarm()
     assert 1.0 == correction.error
 
 

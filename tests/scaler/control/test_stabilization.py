@@ -162,7 +162,7 @@ def test_what_makes_room_for_those_who_wait_goes_at_once() -> None:
     plan = Stabilization(Limits()).follow(demanding(before, EXACT), wish, 0.0, notes.append)
 
     assert {"small-b1": 1} == dict(counts(plan))
-    assert "to make room" in notes[0]
+    assert "to free capacity" in notes[0]
 
 
 def test_what_cannot_be_had_holds_no_reduction_open() -> None:

@@ -58,7 +58,7 @@ def test_a_list_that_fails_for_any_reason_is_not_the_last(
     asyncio.run(nodes.look())
     listed.found, listed.error = None, error
     asyncio.run(nodes.look())
-    assert "a list of the nodes failed" in caplog.text
+    assert "listing the nodes failed" in caplog.text
     assert [FIRST] == list(planner.nodes)
     listed.found = (SECOND,)
     asyncio.run(nodes.look())

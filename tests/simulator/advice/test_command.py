@@ -74,7 +74,7 @@ def test_the_text_ends_with_labels_that_can_be_copied(
     settings = FunctionSettings.from_labels(labels)
     assert (0.25, 0.95) == (settings.slo_s, settings.percentile)
     assert "infaas" in labels["com.carpool.scale.policy"]
-    assert "intervals are of 95 %" in " ".join(printed.out.split())
+    assert "intervals have a confidence of 95 %" in " ".join(printed.out.split())
     assert re.search(r"\d+ s of 3600: part 1 of 2, infaas: cost", printed.err)
 
 
@@ -141,7 +141,7 @@ def test_where_no_policy_meets_the_objective_it_ends_with_1(
     """And says so, with the one that comes closest."""
     flags = ["--policy", "openfaas", "--slo", "40ms", "--percentile", "0.9999"]
     assert 1 == command.main([str(trace), *LINE, *flags])
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "No policy meets the objective" in printed
     assert "com.carpool.slo: 40ms" in printed
 
