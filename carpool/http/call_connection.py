@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import socket
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from carpool import wire
 from carpool.http import call_frames
 from carpool.http.client_connection import AnswerTooLarge, ConnectionFailed
+from carpool.http.lost_peers import end_if_lost, is_lost
 from carpool.wire import WireError
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _REQUEST = b"GET %b HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrad
 )
 _HEAD_BYTES = 16 * 1024  # of what this is answered with
 _SWITCHED = 101
-# A machine that is gone says nothing, and a kept connection to it would have calls for minutes.
-_UNACKNOWLEDGED_MS = 10_000
 _CLOSED = "the connection was closed before the answer was complete"
 
 
@@ -122,9 +120,7 @@ class CallConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask the peer to switch from HTTP, now that the socket is connected."""
         self.transport = transport  # type: ignore[assignment]
-        peer = transport.get_extra_info("socket")
-        if peer is not None and peer.family != socket.AF_UNIX:
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+        end_if_lost(transport)
         self.transport.write(_REQUEST)
 
     def data_received(self, data: bytes) -> None:
@@ -145,8 +141,9 @@ class CallConnection(asyncio.Protocol):
         self._closed(self)
         calls, self._calls = self._calls, {}
         message = f"{_CLOSED}: {exc}" if exc else _CLOSED
+        stale = self._served or is_lost(exc)
         for receiver in calls.values():
-            receiver.failed(ConnectionFailed(message, sent=True, stale=self._served))
+            receiver.failed(ConnectionFailed(message, sent=True, stale=stale))
 
     # -- messages ---------------------------------------------------------------------------
 

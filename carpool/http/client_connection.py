@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import httptools
 
 from carpool.errors import FunctionFault
+from carpool.http.lost_peers import end_if_lost, is_lost
 
 if TYPE_CHECKING:
     from carpool.wire import Buffer
@@ -30,8 +31,9 @@ class ConnectionFailed(FunctionFault):
 
     Attributes:
         sent: Whether any of the request may have reached the peer.
-        stale: Whether the connection had served a request before, and was closed without a byte of
-            a response to this one: most likely while it was idle, just as this was on its way.
+        stale: Whether there was no byte of a response, and most likely not because of the request:
+            the connection had served another before, and was closed just as this one was on its
+            way; or the peer's machine is lost.
     """
 
     def __init__(self, message: str, *, sent: bool, stale: bool = False) -> None:
@@ -135,6 +137,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport of the connected socket."""
         self.transport = transport  # type: ignore[assignment]
+        end_if_lost(transport)
         self.open = True
 
     def data_received(self, data: bytes) -> None:
@@ -164,14 +167,15 @@ class ClientConnection(asyncio.Protocol):
             self.complete = True
             self._wake()
         elif not self.complete:
-            self._fail(f"the connection was closed before the answer was complete{_because(exc)}")
+            message = f"the connection was closed before the answer was complete{_because(exc)}"
+            self._fail(message, lost=is_lost(exc))
 
     def _ends_with_connection(self) -> bool:
         names = {name for name, _ in self.headers}
         return not names & {b"content-length", b"transfer-encoding"}
 
-    def _fail(self, message: str) -> None:
-        stale = self._requests > 1 and not self._heard
+    def _fail(self, message: str, *, lost: bool = False) -> None:
+        stale = (self._requests > 1 or lost) and not self._heard
         self._failure = ConnectionFailed(message, sent=True, stale=stale)
         if self._waiter and not self._waiter.done():
             self._waiter.set_exception(self._failure)

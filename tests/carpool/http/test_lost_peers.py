@@ -1,0 +1,37 @@
+"""Calls of a machine that is lost end, although nothing says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faas_stack.provider.local import network_namespace
+from tests.tools import require_tool
+from tests.waiting import HANG_S
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.slow
+def test_calls_of_a_lost_machine_end() -> None:
+    """Whether it has them or never got them; they may be sent again where requests may."""
+    require_tool("ip")
+    if os.geteuid():
+        pytest.skip("a network of one's own is cut off by root alone")
+    command = (sys.executable, "-m", "tests.carpool.http.lost_machine")
+    ran = subprocess.run(
+        network_namespace.command(command),
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        timeout=4 * HANG_S,
+    )
+    assert 0 == ran.returncode, ran.stderr.decode()
+    lost = {"sent": True, "stale": True}
+    calls = ("held, of a bundle", "held, alone", "never there")
+    assert dict.fromkeys(calls, lost) == json.loads(ran.stdout)
