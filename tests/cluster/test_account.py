@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.cluster import Cluster
 
+pytestmark = pytest.mark.slow  # it starts an API server
+
 
 @pytest.fixture
 def installed(api_server: Cluster, tmp_path: Path) -> Installed:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.cluster import Cluster
 
+pytestmark = pytest.mark.slow  # it starts an API server
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.cluster import Cluster
 
+pytestmark = pytest.mark.slow  # it starts an API server
 SCALED = {"com.carpool.slo": "200ms", "com.carpool.scale.policy": "infless"}
 KEY, _, VALUE = NAMESPACE_SELECTOR.partition("=")
 
@@ -169,7 +170,6 @@ def test_a_cluster_that_does_not_answer(
     assert "reachable" == finding["check"]
 
 
-@pytest.mark.slow
 def test_what_only_a_cluster_with_a_node_knows(
     cluster: Cluster, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

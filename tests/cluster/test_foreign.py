@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cluster.chart import Installed
 from tests.cluster.cluster import Cluster, foreign
 from tests.cluster.plain_nodes import make_node
@@ -11,8 +13,7 @@ from tests.cluster.plain_nodes import make_node
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
+pytestmark = pytest.mark.slow  # it starts an API server
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterrole"
 
 

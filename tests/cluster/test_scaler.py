@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.cluster import Cluster
 
+pytestmark = pytest.mark.slow  # it starts an API server
 UNHURRIED = Timing(duration_s=3600.0, deadline_s=1800.0, renew_s=0.1)  # no renewal is too late
 
 

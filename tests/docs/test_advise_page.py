@@ -41,6 +41,7 @@ def test_the_code_makes_a_trace_of_a_log(folder: Path) -> None:
     assert trace.mean_rate * trace.end_s == pytest.approx(700)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_give_advice(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,10 @@ from tests.waiting import HANG_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-for _package in ("sklearn", "skl2onnx", "onnxruntime"):
-    pytest.importorskip(_package, reason="the extras dev and onnx have it")
+if any(not find_spec(name) for name in ("sklearn", "skl2onnx", "onnxruntime")):
+    pytest.skip(
+        "the extras dev and onnx have scikit-learn and its converter", allow_module_level=True
+    )
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|json)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 INSTALL, *STEPS = BLOCKS

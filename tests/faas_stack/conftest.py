@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.fixture(
     params=[
         "process",
-        "process-alone",
+        pytest.param("process-alone", marks=pytest.mark.slow),
         pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow]),
     ]
 )

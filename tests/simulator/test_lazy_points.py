@@ -10,7 +10,10 @@ MOST = 1.05
 
 
 @pytest.mark.parametrize("name", ["encoder, b costs 0.75 + 0.25 b", "four recurrent layers"])
-@pytest.mark.parametrize("load", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "load",
+    [pytest.param(0.2, marks=pytest.mark.slow), 0.5, pytest.param(0.9, marks=pytest.mark.slow)],
+)
 def test_stages_are_never_behind_the_best_of_windows_and_deadline(name: str, load: float) -> None:
     """In the mean and at the 99th percentile, by the same arrivals for all."""
     (point,) = points(CASES[name](), [load], count=3000)

@@ -59,6 +59,7 @@ def modes() -> tuple[dict[str, Any], dict[str, Any], int]:
     return both(waves())
 
 
+@pytest.mark.slow
 def test_most_requests_are_not_simulated(modes: tuple[dict[str, Any], dict[str, Any], int]) -> None:
     """Though all of them come, and end."""
     whole, quick, simulated = modes
@@ -67,6 +68,7 @@ def test_most_requests_are_not_simulated(modes: tuple[dict[str, Any], dict[str, 
     assert simulated < 0.5 * quick["requests"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOTH_GIVE)
 def test_the_modes_agree(modes: tuple[dict[str, Any], dict[str, Any], int], name: str) -> None:
     """Within 3 %."""
@@ -74,6 +76,7 @@ def test_the_modes_agree(modes: tuple[dict[str, Any], dict[str, Any], int], name
     assert pytest.approx(whole[name], rel=0.03) == quick[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean", "p50", "p90", "p95", "p99"])
 def test_the_modes_agree_on_latency(
     modes: tuple[dict[str, Any], dict[str, Any], int], name: str

@@ -49,6 +49,7 @@ def _plain(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_runtime_reads_every_reference_operator(tmp_path: Path) -> None:
     """And they are of the families that laws are of, whole numbers among them."""
     found = set()

@@ -137,10 +137,10 @@ def test_what_was_measured_before_an_interrupt_is_kept(
 
     path, database = _odd(tmp_path / "odd.onnx"), tmp_path / "p.sqlite"
     argv = [str(path), "--batch", "4", "--database", str(database), "--json"]
-    monkeypatch.setattr(single_operators, "measure_alone", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        predict_command.main(argv)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(single_operators, "measure_alone", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            predict_command.main(argv)
     assert 0 == predict_command.main(argv)
     sources = [each["source"] for each in json.loads(capsys.readouterr().out)["sources"]]
     assert 3 == sources.count("known")

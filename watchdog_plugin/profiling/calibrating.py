@@ -62,6 +62,9 @@ def _timed(
     end_s: float,
     say: Callable[[str], None],
 ) -> Iterator[Alone]:
+    if time.monotonic() > end_s:
+        say("the time budget is spent: no more operators are measured")
+        return
     best = optimised(Path("references.onnx"), reference_model(references))
     settings = [Setting(batch, count) for count in threads for batch in batches]
     wanted = [Wanted(at, settings) for at in _few_of_each(best.graph.operators)]
