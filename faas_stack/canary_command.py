@@ -8,8 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import requests
-
 from carpool.errors import ConfigError, Problem
 from carpool.settings import LABEL_PREFIX, FunctionSettings
 from faas_stack import system_api
@@ -21,7 +19,6 @@ __all__ = ["main"]
 
 _LABEL = f"{LABEL_PREFIX}canary"
 _ALL = 100.0  # percent
-_ANSWER_S = 30.0
 _TOLD = ("kubernetes.reason",)  # annotations by which a provider tells a function's state
 _DEPLOYED = (
     *("image", "namespace", "envProcess", "envVars", "constraints", "secrets"),
@@ -39,12 +36,12 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     if args.off and args.shares:
         raise ConfigError([Problem("--off", ", ".join(args.shares), "either it or shares")])
-    status = _asked(args, "GET", f"/system/function/{quote(args.function, safe='')}").json()
+    status = system_api.ask(args, "GET", f"/system/function/{quote(args.function, safe='')}").json()
     if args.off or args.shares:
         shares = _read(",".join(args.shares))
         _check_there(args, status, shares)
         status = _with(status, shares)
-        _asked(args, "PUT", "/system/functions", status)
+        system_api.ask(args, "PUT", "/system/functions", status)
     _print(args, _shares(args.function, status))
     return 0
 
@@ -85,7 +82,9 @@ def _check_there(
     """
     namespace = quote(str(status.get("namespace") or ""), safe="")
     for name in shares:
-        _asked(args, "GET", f"/system/function/{quote(name, safe='')}?namespace={namespace}")
+        system_api.ask(
+            args, "GET", f"/system/function/{quote(name, safe='')}?namespace={namespace}"
+        )
 
 
 def _with(status: Mapping[str, Any], shares: Mapping[str, float]) -> dict[str, Any]:
@@ -105,25 +104,6 @@ def _shares(function: str, status: Mapping[str, Any]) -> dict[str, float]:
     texts = {**(status.get("annotations") or {}), **(status.get("labels") or {})}
     shares = _read(texts.get(_LABEL, ""))
     return {function: _ALL - sum(shares.values()), **shares}
-
-
-def _asked(
-    args: argparse.Namespace, method: str, path: str, document: Mapping[str, Any] | None = None
-) -> requests.Response:
-    """Return the provider's response.
-
-    Raises:
-        CarpoolError: If it cannot be reached or refuses.
-    """
-    url, pair = args.gateway.rstrip("/") + path, system_api.credentials(args)
-    times = (system_api.CONNECT_S, _ANSWER_S)
-    try:
-        answer = requests.request(method, url, json=document, auth=pair, timeout=times)
-    except requests.RequestException as error:
-        raise system_api.Unreachable(args.gateway, error) from error
-    if not answer.ok:
-        raise system_api.Refused(args.gateway, answer)
-    return answer
 
 
 def _print(args: argparse.Namespace, shares: Mapping[str, float]) -> None:

@@ -8,15 +8,11 @@ import sys
 from typing import Any
 from urllib.parse import quote
 
-import requests
-
 from carpool import durations
 from carpool.errors import ConfigError, Problem
 from faas_stack import system_api
 
 __all__ = ["main"]
-
-_MORE_S = 60.0  # beyond the time to become ready: old instances finish what they have
 
 
 def main(argv: list[str]) -> int:
@@ -62,17 +58,10 @@ def _reload(args: argparse.Namespace, ready_s: float) -> dict[str, Any]:
     Raises:
         CarpoolError: The provider cannot be reached, or the function was not reloaded.
     """
-    url = f"{args.gateway.rstrip('/')}/system/reload-function/{quote(args.function, safe='')}"
+    path = f"/system/reload-function/{quote(args.function, safe='')}"
     asked = {"timeout": durations.format(ready_s)}
-    pair = system_api.credentials(args)
-    timeout_s = (system_api.CONNECT_S, ready_s + _MORE_S)
-    try:
-        answer = requests.post(url, json=asked, auth=pair, timeout=timeout_s)
-    except requests.RequestException as error:
-        raise system_api.Unreachable(args.gateway, error) from error
-    if answer.status_code != requests.codes.ok:
-        raise system_api.Refused(args.gateway, answer)
-    done: dict[str, Any] = answer.json()
+    # Each class of a scaled function has that time, and another reload may come before this one.
+    done: dict[str, Any] = system_api.ask(args, "POST", path, asked, answer_s=None).json()
     return done
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import requests
 
@@ -13,8 +13,9 @@ from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
-__all__ = ["CONNECT_S", "Refused", "Unreachable", "add_flags", "credentials"]
+__all__ = ["CONNECT_S", "Refused", "Unreachable", "add_flags", "ask", "credentials"]
 
 _GATEWAY = "http://127.0.0.1:8080"
 CONNECT_S = 3.0
@@ -54,6 +55,36 @@ def credentials(args: argparse.Namespace) -> tuple[str, str] | None:
     """Return the user and password that the options of `add_flags` select; None if none exist."""
     named = args.basic_auth
     return basic_auth.credentials(named) if named else basic_auth.credentials_for(args.gateway)
+
+
+def ask(
+    args: argparse.Namespace,
+    method: str,
+    path: str,
+    document: Mapping[str, Any] | None = None,
+    answer_s: float | None = 30.0,
+) -> requests.Response:
+    """Return the provider's response to one request.
+
+    Args:
+        args: What the options of `add_flags` select.
+        method: HTTP method.
+        path: Path of the API.
+        document: Sent as JSON; None to send nothing.
+        answer_s: Time limit for the response; None if the provider itself limits the time.
+
+    Raises:
+        CarpoolError: If the provider cannot be reached or refuses.
+    """
+    url, pair = args.gateway.rstrip("/") + path, credentials(args)
+    times = (CONNECT_S, answer_s)
+    try:
+        answer = requests.request(method, url, json=document, auth=pair, timeout=times)
+    except requests.RequestException as error:
+        raise Unreachable(args.gateway, error) from error
+    if not answer.ok:
+        raise Refused(args.gateway, answer)
+    return answer
 
 
 def _refusal(gateway: str, answer: requests.Response) -> str:
