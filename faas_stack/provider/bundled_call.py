@@ -14,6 +14,7 @@ from carpool import errors
 from carpool.errors import CarpoolError, FunctionFault
 from carpool.http.client import ConnectionFailed
 from faas_stack.provider.answer_head import bundled_answer_head, has_not_begun
+from faas_stack.provider.call import INTERNAL
 
 if TYPE_CHECKING:
     from carpool.http.call_client import Calls
@@ -26,7 +27,6 @@ __all__ = ["BundledCall", "Host", "closed_unanswered", "goes_on"]
 log = logging.getLogger(__name__)
 
 CLIENT_LEFT = 499  # in metrics only: nobody is there to be answered
-INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
 
 
 class Host(Protocol):

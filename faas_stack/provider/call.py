@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from faas_stack.provider.function import Function
     from faas_stack.provider.replica import Replica
 
-__all__ = ["Call"]
+__all__ = ["INTERNAL", "Call"]
 
-_INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
+INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
 _BUNDLED = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _random = random.Random()  # noqa: S311 - nothing secret
 
@@ -175,7 +175,7 @@ class Call:
             self.exchange.abort()
         else:
             told = [(name.decode(), value.decode()) for name, value in self._added]
-            self.exchange.fail(error, [_INTERNAL, *told])
+            self.exchange.fail(error, [INTERNAL, *told])
         return error.status
 
 

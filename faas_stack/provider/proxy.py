@@ -23,12 +23,11 @@ from carpool.http.client import ConnectionFailed
 from faas_stack.provider.answer_head import has_not_begun, read_answer_head
 from faas_stack.provider.bundled_call import (
     CLIENT_LEFT,
-    INTERNAL,
     BundledCall,
     closed_unanswered,
     goes_on,
 )
-from faas_stack.provider.call import Call
+from faas_stack.provider.call import INTERNAL, Call
 from faas_stack.provider.call_template import PREFIX, CallTemplates
 from faas_stack.provider.canaries import Canaries
 from faas_stack.provider.deployment import split_name
