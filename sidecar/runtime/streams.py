@@ -41,9 +41,8 @@ __all__ = ["STREAMED", "Cut", "Streams", "decoded", "pass_on"]
 
 log = logging.getLogger(__name__)
 
-STREAMED = (
-    f"accept: {EVENT_STREAM}\r\n".encode()
-)  # of-watchdog passes an answer on in pieces for this alone
+# of-watchdog passes on an answer in pieces only if this is accepted.
+STREAMED = f"accept: {EVENT_STREAM}\r\n".encode()
 _AGAIN_S = 0.1  # until places are looked for again while requests wait
 _TRIES = 3  # instances that cannot be reached, before the caller is told
 _OURS = wire.FRAMING | {"content-type", "date", wire.STREAM_HEADER}

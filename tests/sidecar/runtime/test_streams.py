@@ -103,11 +103,16 @@ def two(most: int) -> bytes:
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     """The environment of a sidecar with the handler above."""
-    (tmp_path / "function").mkdir()
-    (tmp_path / "function" / "handler.py").write_text(HANDLER)
+    return written(tmp_path, HANDLER)
+
+
+def written(folder: Path, handler: str) -> dict[str, str]:
+    """The environment of a sidecar with this handler."""
+    (folder / "function").mkdir()
+    (folder / "function" / "handler.py").write_text(handler)
     return {
         "fprocess": f"{sys.executable} -m watchdog_plugin",
-        "function_dir": str(tmp_path / "function"),
+        "function_dir": str(folder / "function"),
     }
 
 
@@ -350,16 +355,6 @@ async def test_streams_pass_the_watchdog(
         await wait_until_async(lambda: ["endless"] == closed(tmp_path), what="its end")
 
 
-def scripted(folder: Path) -> dict[str, str]:
-    """Only ``stream`` is defined."""
-    (folder / "function").mkdir()
-    (folder / "function" / "handler.py").write_text(ALONE)
-    return {
-        "fprocess": f"{sys.executable} -m watchdog_plugin",
-        "function_dir": str(folder / "function"),
-    }
-
-
 ALONE = """
 from watchdog_plugin import Event, ItemError, Reply
 
@@ -397,7 +392,7 @@ FOUR = (
 @on_loop
 async def test_every_kind_of_piece_and_of_end(sidecar: Start, tmp_path: Path) -> None:
     """A function of ``stream`` alone, called with no ``Accept`` at all."""
-    async with sidecar(**scripted(tmp_path)) as running:
+    async with sidecar(**written(tmp_path, ALONE)) as running:
 
         async def asked(word: str) -> tuple[int, bytes]:
             answer = await running.ask(word)
