@@ -12,7 +12,6 @@ from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Balancer"]
@@ -47,12 +46,7 @@ class Balancer:
         assert self._listens.wait(HANG_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(HANG_S)
         self._loop.close()

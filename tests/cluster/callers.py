@@ -12,7 +12,6 @@ from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Callers"]
@@ -53,12 +52,7 @@ class Callers:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         for thread in self._threads:
             thread.join(HANG_S)

@@ -17,7 +17,6 @@ from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Self
 
     from tests.cluster.api import Api
@@ -87,12 +86,7 @@ class Dns:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # it is not connected, and nobody waits any more all the same
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(HANG_S)

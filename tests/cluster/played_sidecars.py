@@ -16,7 +16,6 @@ from tests.cluster.scaler_process import TOKEN
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from carpool.plan import Plan
@@ -55,12 +54,7 @@ class PlayedSidecars:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(HANG_S)
 

@@ -13,7 +13,6 @@ import yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Relay"]
@@ -50,12 +49,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shut = True
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -11,7 +11,6 @@ import requests
 from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from tests.cluster.cluster import Cluster
@@ -47,12 +46,7 @@ class WatchLag:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(HANG_S)
 
