@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,16 @@ def test_everything_placed_is_success(scenario: Path, capsys: Captured) -> None:
     assert "101 requests/s within 100 ms: " in printed
     assert "maximum wait: " in printed
     assert "unplaced" not in printed
+
+
+def test_each_application_has_its_own_longest_wait(scenario: Path, capsys: Captured) -> None:
+    """In a shared batch the one with the looser objective may wait for longer."""
+    assert 0 == command.main(["plan", str(scenario), "--policy", "harmonybatch"])
+    printed = capsys.readouterr().out
+    waits = dict(re.findall(r"maximum wait of (.+): ([\d.]+) ms", printed))
+    assert ["other applications", "web", "mail"] == [*waits]
+    assert 0 < float(waits["web"]) < float(waits["mail"])
+    assert waits["web"] == waits["other applications"]
 
 
 def test_something_unplaced_is_1(scenario: Path, capsys: Captured) -> None:
