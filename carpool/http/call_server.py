@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 from carpool import errors, wire
 from carpool.errors import BadRequest
 from carpool.http import call_frames
-from carpool.http.connection import CALL_BYTES_HELD, HEADER_BYTES_HELD, STALLED_S, Connection
+from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange, encoded
+from carpool.http.limits import CALL_BYTES_HELD, HEADER_BYTES_HELD, STALLED_S
 from carpool.wire import WireError
 
 if TYPE_CHECKING:
     import asyncio
 
-    from carpool.http.connection import Owner
     from carpool.http.exchange import Headers
+    from carpool.http.owner import Owner
 
 __all__ = ["ServedCalls", "accept"]
 
@@ -52,7 +53,7 @@ class ServedCalls(Connection):
 
     __slots__ = ("_answers", "_answers_bytes", "_calls", "_ended", "_frames")
 
-    def __init__(self, server: Owner, transport: asyncio.Transport) -> None:
+    def __init__(self, server: Owner[Connection], transport: asyncio.Transport) -> None:
         super().__init__(server)
         self.transport = transport
         self._frames = call_frames.FrameReader(call_frames.SLACK_BYTES)
@@ -134,7 +135,7 @@ class ServedCalls(Connection):
         on_gone = call.on_gone
         call.abort()
         call.gone, call.on_gone = True, on_gone
-        self._tell(call)
+        call.tell_gone()
 
     def _flush(self) -> None:
         if not self._answers or self._leaving:
@@ -148,16 +149,7 @@ class ServedCalls(Connection):
         """Drop a call whose caller has left; it gets no response."""
         self.server.held_bytes -= call.held_bytes
         call.gone = True
-        self._tell(call)
-
-    @staticmethod
-    def _tell(call: _Call) -> None:
-        on_gone, call.on_gone = call.on_gone, None  # it mostly refers to its exchange
-        if on_gone:
-            try:
-                on_gone()
-            except Exception:
-                log.exception("cancelling %s %s failed", call.method, call.target)
+        call.tell_gone()
 
     # -- the connection ---------------------------------------------------------------------
 

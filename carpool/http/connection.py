@@ -9,68 +9,26 @@ first byte that its socket did not take.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from carpool import errors
 from carpool.errors import BadRequest, Overloaded
-from carpool.http.backlog import Backlog, Memory
-from carpool.http.exchange import ServerState
-from carpool.http.limits import Limits, Refused
+from carpool.http.backlog import Backlog
+from carpool.http.limits import CALL_BYTES_HELD, HEADER_BYTES_HELD, STALLED_S, Refused
 from carpool.http.reader import Reader
 
 if TYPE_CHECKING:
-    from collections import OrderedDict
-
     from carpool.http.exchange import Exchange, Successor
-    from carpool.http.intake import Intake
-    from carpool.http.known_heads import KnownHeads
+    from carpool.http.owner import Owner
 
-__all__ = ["CALL_BYTES_HELD", "HEADER_BYTES_HELD", "STALLED_S", "Connection", "Owner"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Connection"]
 
 _PIPELINE = 64  # most requests of one connection that the application has at once
 _LINGER_S = 2.0  # a refused client may still be sending; closing at once could destroy the answer
 _SMALL_BYTES = 16 * 1024  # one request of this size is served however full memory is
-CALL_BYTES_HELD = 1024  # the objects of one request, about
-HEADER_BYTES_HELD = 128  # and of one header
-STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
 _SLOWEST_BYTES_S = 1024  # an upload that is slower is no progress
 _AGAIN_S = 1
-
-
-class Owner(ServerState, Memory, Protocol):
-    """Interface of the server that a connection belongs to.
-
-    Attributes:
-        connections: All admitted connections, ordered by last response: longest idle first.
-        behind: Connections whose clients do not take what was sent, longest stalled first.
-    """
-
-    limits: Limits
-    heads: KnownHeads
-    closing: bool
-    quiet: asyncio.Future[None] | None
-    connections: OrderedDict[Connection, None]
-    behind: OrderedDict[Connection, Backlog]
-    intake: Intake | None
-
-    def add(self, connection: Connection) -> Refused | None:
-        """Register a new connection; return the refusal if it is not admitted."""
-
-    def remove(self, connection: Connection) -> None:
-        """Remove a connection that has ended."""
-
-    def asks(self, connection: Connection) -> bool:
-        """Return whether its client has sent data that was not read yet."""
-
-    def dispatch(self, exchange: Exchange) -> None:
-        """Pass a whole request to the application."""
-
-    def connection_changed(self) -> None:
-        """Check whether a drain has ended, as a connection has no unanswered requests left."""
 
 
 class Connection(asyncio.Protocol):
@@ -99,7 +57,7 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: Owner) -> None:
+    def __init__(self, server: Owner[Connection]) -> None:
         self.server = server
         self.exchanges: deque[Exchange] = deque()
         self._limits = server.limits
@@ -167,9 +125,7 @@ class Connection(asyncio.Protocol):
         """Cancel unanswered requests."""
         del exc
         self._depart()
-        self._reader.close()
-        self.server.held_bytes -= self._unclaimed
-        self._unclaimed = 0
+        self._stop_reading()
         self._catch_up()
         self.server.remove(self)
 
@@ -213,10 +169,10 @@ class Connection(asyncio.Protocol):
         server.connections[successor] = None
         self.transport.set_protocol(successor)
         self.transport.write(answer)
-        server.loop.call_soon(self._succeeded)
+        server.loop.call_soon(self._stop_reading)  # outside the reader that called this
 
-    def _succeeded(self) -> None:
-        """Release what is left after `switch`, outside the reader that called it."""
+    def _stop_reading(self) -> None:
+        """Release the reader, and the memory of data that belongs to no whole request."""
         self._reader.close()
         self.server.held_bytes -= self._unclaimed
         self._unclaimed = 0
@@ -442,9 +398,4 @@ class Connection(asyncio.Protocol):
             self.server.held_bytes -= exchange.held_bytes
             exchange.gone = True
         for exchange in gone:
-            on_gone, exchange.on_gone = exchange.on_gone, None  # it mostly refers to its exchange
-            if on_gone:
-                try:
-                    on_gone()
-                except Exception:
-                    log.exception("cancelling %s %s failed", exchange.method, exchange.target)
+            exchange.tell_gone()

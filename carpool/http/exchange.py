@@ -6,6 +6,7 @@ What an exchange needs of its connection is defined by `Link`; no connection is 
 from __future__ import annotations
 
 import functools
+import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Headers = Iterable[tuple[str, str]] | bytes  # or their lines as sent, each with its end
 
 __all__ = ["UNKNOWN_LENGTH", "Exchange", "Link", "ServerState", "encode_answer", "encoded"]
+
+log = logging.getLogger(__name__)
 
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 UNKNOWN_LENGTH = -1
@@ -258,6 +261,15 @@ class Exchange:
             Overloaded: the server is closing.
         """
         self._connection.switch(self, answer, protocol)
+
+    def tell_gone(self) -> None:
+        """Tell the application, once, that the client has left; its errors are logged."""
+        on_gone, self.on_gone = self.on_gone, None  # it mostly refers to its exchange
+        if on_gone:
+            try:
+                on_gone()
+            except Exception:
+                log.exception("cancelling %s %s failed", self.method, self.target)
 
     async def drained(self) -> None:
         """Wait until the client has read enough of a streamed response for more to be sent."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-__all__ = ["Limits", "Refused"]
+__all__ = ["CALL_BYTES_HELD", "HEADER_BYTES_HELD", "STALLED_S", "Limits", "Refused"]
+
+CALL_BYTES_HELD = 1024  # the objects of one request, about
+HEADER_BYTES_HELD = 128  # and of one header
+STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
 
 _ADDED_HEADERS = 10  # by our own parts on the way: four by the provider, and framing
 _ADDED_BYTES = 2048
