@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from carpool import address as addresses
 from carpool.http import call_frames
-from carpool.http.call_connection import CallConnection, NotSwitched, Unsent
+from carpool.http.call_connection import CallConnection, NotSwitched, Unsent, tell_failed
 from carpool.http.client_connection import ConnectionFailed
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Calls:
     def _fail_unsent(self, message: str) -> None:
         unsent, self._unsent, self._unsent_bytes = self._unsent, {}, 0
         for each in unsent.values():
-            each.receiver.failed(ConnectionFailed(message, sent=False))
+            tell_failed(each.receiver, ConnectionFailed(message, sent=False))
 
 
 def _bundles(unsent: dict[int, Unsent]) -> Iterator[dict[int, Unsent]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from carpool.errors import FunctionFault
 
-__all__ = ["CallConnection", "NotSwitched", "Receiver", "Unsent"]
+__all__ = ["CallConnection", "NotSwitched", "Receiver", "Unsent", "tell_failed"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,14 @@ class Unsent(NamedTuple):
     head: bytes
     content: bytes
     receiver: Receiver
+
+
+def tell_failed(receiver: Receiver, error: FunctionFault) -> None:
+    """Tell the sender of a call that it failed; log an error of its own, for the others' sake."""
+    try:
+        receiver.failed(error)
+    except Exception:
+        log.exception("the failure of a call in a bundle was not taken: %s", error)
 
 
 class NotSwitched(Exception):
@@ -143,7 +151,7 @@ class CallConnection(asyncio.Protocol):
         message = f"{_CLOSED}: {exc}" if exc else _CLOSED
         stale = self._served or is_lost(exc)
         for receiver in calls.values():
-            receiver.failed(ConnectionFailed(message, sent=True, stale=stale))
+            tell_failed(receiver, ConnectionFailed(message, sent=True, stale=stale))
 
     # -- messages ---------------------------------------------------------------------------
 
@@ -173,19 +181,22 @@ class CallConnection(asyncio.Protocol):
             if receiver is None:  # its caller has left
                 continue
             if status == call_frames.BROKEN_OFF:
-                receiver.failed(ConnectionFailed(_CLOSED, sent=True, stale=self._served))
+                tell_failed(receiver, ConnectionFailed(_CLOSED, sent=True, stale=self._served))
             elif len(body) > self._answer_bytes:
-                receiver.failed(self._too_large())
+                tell_failed(receiver, self._too_large())
             else:
                 self._served = True
-                receiver.answered(status, head, body)
+                try:
+                    receiver.answered(status, head, body)
+                except Exception:  # its own fault, and not that of the others
+                    log.exception("a response in a bundle was not taken")
         self._close_when_done()
 
     def _dropped(self, beginning: memoryview) -> None:
         """A message is too large to be kept: the one answer in it fails."""
         receiver = self._calls.pop(call_frames.only_answer(beginning), None)
         if receiver is not None:
-            receiver.failed(self._too_large())
+            tell_failed(receiver, self._too_large())
 
     def _too_large(self) -> AnswerTooLarge:
         return AnswerTooLarge(f"the answer is larger than {self._answer_bytes} bytes")

@@ -12,16 +12,23 @@ import logging
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from carpool.errors import BadRequest
+from carpool.errors import BadRequest, FunctionFault
 from carpool.http import call_frames
 from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange, encoded
-from carpool.http.limits import CALL_BYTES_HELD, HEADER_BYTES_HELD, STALLED_S
+from carpool.http.limits import (
+    CALL_BYTES_HELD,
+    HEADER_BYTES_HELD,
+    STALLED_S,
+    TOO_MUCH_HELD,
+    Refused,
+)
 from carpool.wire import WireError
 
 if TYPE_CHECKING:
     import asyncio
 
+    from carpool.errors import CarpoolError
     from carpool.http.exchange import Headers
     from carpool.http.owner import Owner
 
@@ -35,14 +42,22 @@ _SWITCHING = (
 )
 _UPGRADE = (("upgrade", call_frames.PROTOCOL.decode()), ("connection", "upgrade"))
 _COLLECTED_BYTES = 64 * 1024 * 1024  # of an answer in pieces, which a bundle has whole
+_TOO_LARGE = (
+    f"the answer comes in pieces and has more than {_COLLECTED_BYTES} bytes together; accept "
+    "text/event-stream or application/x-ndjson to be sent each as it comes"
+)
 _LINGER_S = 2.0  # until a connection without calls is closed after the provider was told so
 _UPGRADE_REQUIRED = 426
+_AGAIN_S = 1
 
 
 def accept(exchange: Exchange) -> None:
     """Switch the connection of a request for ``call_frames.PATH`` to carrying calls."""
-    if exchange.header(b"upgrade") != call_frames.PROTOCOL:
-        reason = errors.body(f"expected 'Upgrade: {call_frames.PROTOCOL.decode()}'")
+    options = b",".join(value for name, value in exchange.headers if name == b"connection")
+    meant = b"upgrade" in [option.strip() for option in options.lower().split(b",")]
+    if not meant or exchange.header(b"upgrade") != call_frames.PROTOCOL:
+        expected = f"'Connection: upgrade' and 'Upgrade: {call_frames.PROTOCOL.decode()}'"
+        reason = errors.body(f"expected {expected}")
         exchange.reply(_UPGRADE_REQUIRED, reason, headers=_UPGRADE)
         return
     exchange.switch(_SWITCHING, ServedCalls)
@@ -50,6 +65,10 @@ def accept(exchange: Exchange) -> None:
 
 class ServedCalls(Connection):
     """Server side of a connection that carries calls."""
+
+    # It has the calls of many clients: one large answer that memory is short for ends it only if
+    # the provider does not read at all.
+    patience_s = STALLED_S
 
     __slots__ = ("_answers", "_answers_bytes", "_calls", "_ended", "_frames")
 
@@ -111,8 +130,8 @@ class ServedCalls(Connection):
         if len(call.body) > limit_bytes:
             call.reply(413, errors.body(f"the body is larger than {limit_bytes} bytes"))
         elif server.held_bytes > server.most_held_bytes and not server.drop_stalled(STALLED_S):
-            reason = errors.body("too much memory is in use for other requests")
-            call.reply(503, reason, headers=[("retry-after", "1")])
+            refused = Refused(503, TOO_MUCH_HELD, _AGAIN_S)
+            call.reply(refused.status, errors.body(refused), headers=refused.headers)
         else:
             server.dispatch(call)
 
@@ -130,10 +149,10 @@ class ServedCalls(Connection):
         if self._answers_bytes >= call_frames.BUNDLE_BYTES:
             self._flush()
 
-    def break_off(self, call: _Call) -> None:
-        """Abort a call whose response has been started; its handler is notified."""
+    def refuse_large(self, call: _Call) -> None:
+        """Answer a call whose collected response is too large; its handler is told to stop."""
         on_gone = call.on_gone
-        call.abort()
+        call.fail_instead(FunctionFault(_TOO_LARGE))
         call.gone, call.on_gone = True, on_gone
         call.tell_gone()
 
@@ -247,17 +266,23 @@ class _Call(Exchange):
         self._started = status, b"\n" + lines.replace(b"\r\n", b"\n")
 
     def write(self, chunk: bytes) -> None:
-        """Add to the response; the call is aborted if it becomes too large."""
+        """Add to the response; if it becomes too large, the caller gets an error instead."""
         if self.answered or self.gone:
             return
         self._pieces.append(chunk)
         self._pieces_bytes += len(chunk)
+        self._count(len(chunk))
         if self._pieces_bytes > _COLLECTED_BYTES:
-            self.calls.break_off(self)
+            self.calls.refuse_large(self)
 
     def end(self) -> None:
         """Send the collected response."""
         self._answer(*self._started, b"".join(self._pieces))
+
+    def fail_instead(self, error: CarpoolError) -> None:
+        """Report ``error`` instead of the response that was started, of which nothing was sent."""
+        self._streaming = False
+        self.fail(error)
 
     def abort(self) -> None:
         """Report to the caller that the call was aborted without a response."""

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from carpool import errors
 from carpool.errors import BadRequest, Overloaded
 from carpool.http.backlog import Backlog
-from carpool.http.limits import CALL_BYTES_HELD, HEADER_BYTES_HELD, STALLED_S, Refused
+from carpool.http.limits import (
+    CALL_BYTES_HELD,
+    HEADER_BYTES_HELD,
+    STALLED_S,
+    TOO_MUCH_HELD,
+    Refused,
+)
 from carpool.http.reader import Reader
 
 if TYPE_CHECKING:
@@ -36,7 +42,10 @@ class Connection(asyncio.Protocol):
 
     Attributes:
         exchanges: Unanswered requests, in order.
+        patience_s: How long its client may leave data unread while memory is short.
     """
+
+    patience_s = 0.0
 
     __slots__ = (
         "_active_since",
@@ -276,7 +285,7 @@ class Connection(asyncio.Protocol):
     def _check_memory(self) -> None:
         enough = self.server.drop_stalled(STALLED_S)
         if not enough and (self.exchanges or self._unclaimed > _SMALL_BYTES):
-            raise Refused(503, "too much memory is in use for other requests", _AGAIN_S)
+            raise Refused(503, TOO_MUCH_HELD, _AGAIN_S)
 
     def _refuse(self, refused: Refused) -> None:
         """Refuse a request that is not read further, then close, as its framing is lost."""

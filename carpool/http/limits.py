@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-__all__ = ["CALL_BYTES_HELD", "HEADER_BYTES_HELD", "STALLED_S", "Limits", "Refused"]
+from carpool import wire
+
+__all__ = ["CALL_BYTES_HELD", "HEADER_BYTES_HELD", "STALLED_S", "TOO_MUCH_HELD"]
+__all__ += ["Limits", "Refused"]
 
 CALL_BYTES_HELD = 1024  # the objects of one request, about
 HEADER_BYTES_HELD = 128  # and of one header
+TOO_MUCH_HELD = "too much memory is in use for other requests"
 STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
 
 _ADDED_HEADERS = 10  # by our own parts on the way: four by the provider, and framing
@@ -56,9 +60,15 @@ class Limits:
 
 
 class Refused(Exception):
-    """Raised for a request that is not read further; the connection closes after the response."""
+    """Raised for a request that is not read further; the connection closes after the response.
+
+    If another server may have capacity for it, ``retry_after_s`` is given, and the response says
+    that the request was not begun, so that a proxy may send it there.
+    """
 
     def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
         super().__init__(reason)
         self.status = status
-        self.headers = [] if retry_after_s is None else [("retry-after", str(retry_after_s))]
+        self.headers: list[tuple[str, str]] = []
+        if retry_after_s is not None:
+            self.headers = [("retry-after", str(retry_after_s)), (wire.NOT_BEGUN_HEADER, "true")]

@@ -165,14 +165,24 @@ class Server:
         Args:
             stalled_s: Clients that have stalled for less than this are not dropped.
         """
-        before = self.now() - stalled_s
         while self.held_bytes > self.most_held_bytes:
-            longest = next(iter(self.behind), None)
-            if longest is None or self.behind[longest].stalled_since > before:
+            longest = self._longest_stalled(stalled_s)
+            if longest is None:
                 return False
             longest.abort()
             self._count_closed("unread", self.most_held_bytes)
         return True
+
+    def _longest_stalled(self, stalled_s: float) -> Connection | None:
+        """Return the connection to drop next; None if there is none that has stalled so long."""
+        now = self.now()
+        for connection, backlog in self.behind.items():
+            waited_s = now - backlog.stalled_since
+            if waited_s < stalled_s:
+                return None  # and those that follow have stalled for less
+            if waited_s >= connection.patience_s:
+                return connection
+        return None
 
     def _count_closed(self, reason: str, limit: int) -> None:
         self.closed[reason] += 1

@@ -19,6 +19,7 @@ from carpool import wire
 from carpool.http import call_frames, call_server
 from carpool.http.call_client import Calls
 from carpool.http.client_connection import AnswerTooLarge, ConnectionFailed
+from carpool.http.limits import Limits
 from carpool.wire import WireError
 from tests.carpool.http.edge import CLOSE, LIMITS, connect, echo, serving, spoken
 from tests.effort import scaled
@@ -389,7 +390,7 @@ async def test_an_answer_in_pieces_comes_whole() -> None:
 
 @on_loop
 async def test_an_answer_in_pieces_without_end() -> None:
-    """What becomes too large to be collected is broken off, and the application told to stop."""
+    """What becomes too large to be collected is refused, and the application told to stop."""
     told: list[Exchange] = []
 
     def app(exchange: Exchange) -> None:
@@ -401,9 +402,113 @@ async def test_an_answer_in_pieces_without_end() -> None:
 
     with patch.object(call_server, "_COLLECTED_BYTES", 1000):
         async with calling(app) as (server, calls):
-            with pytest.raises(ConnectionFailed):
-                await send(calls).outcome
+            status, headers, body = await send(calls).outcome
+            assert (502, b"application/json") == (status, headers[b"content-type"])
+            assert b"accept text/event-stream" in body
             assert (1, 0) == (len(told), server.held_bytes)
+            assert 502 == (await send(calls).outcome)[0]
+            assert 1 == len(server.connections)
+
+
+@on_loop
+async def test_what_is_collected_counts_as_memory() -> None:
+    """Until it is sent, or its caller has left."""
+    begun: list[Exchange] = []
+
+    def app(exchange: Exchange) -> None:
+        exchange.start(200)
+        exchange.write(b"x" * 5000)
+        begun.append(exchange)
+
+    async with calling(app) as (server, calls):
+        whole = send(calls)
+        leaving = calls.send(HEAD, b"", b"", Caller())
+        await wait_until_async(lambda: len(begun) == 2)
+        assert server.held_bytes > 10_000
+        calls.cancel(leaving)
+        await wait_until_async(lambda: server.held_bytes < 10_000)
+        begun[0].end()
+        assert 5000 == len((await whole.outcome)[2])
+        assert 0 == server.held_bytes
+
+
+@on_loop
+async def test_a_call_that_there_is_no_memory_for_may_go_elsewhere() -> None:
+    """It is refused with 503, and as not begun."""
+    held: list[Exchange] = []
+    async with serving(with_calls(held.append), Limits(held_bytes=1, body_bytes=2000)) as server:
+        calls = Calls(server.address, 1000, None)
+        first, second = send(calls, b"x" * 2000), send(calls, b"x" * 2000)
+        status, headers, _ = await second.outcome
+        assert (503, b"1", b"true") == (
+            status,
+            headers[b"retry-after"],
+            headers[wire.NOT_BEGUN_HEADER.encode()],
+        )
+        held[0].reply(200, b"answered")
+        assert b"answered" == (await first.outcome)[2]
+        calls.close()
+
+
+@on_loop
+async def test_large_answers_end_no_connection_that_carries_other_calls() -> None:
+    """Even with more memory in use than there should be, until nothing at all is read for long."""
+    held: list[Exchange] = []
+    ids = tuple(range(32))
+    message = wire.encode_request(ids, [1.0] * 32, [HEAD] * 32, [b"\n"] * 32)
+    async with serving(with_calls(held.append), Limits(held_bytes=1, body_bytes=500_000)) as server:
+        reader, writer = await switched(server)
+        for _ in range(2):
+            writer.write(call_frames.frame(message))
+            await wait_until_async(lambda: len(held) == len(ids))
+            while held:
+                held.pop().reply(200, bytes(2**20))
+            assert server.held_bytes > server.most_held_bytes
+            assert not server.drop_stalled()
+            read: list[int] = []
+            while len(read) < len(ids):
+                length = int.from_bytes(await reader.readexactly(4), "little")
+                read += wire.decode_answer(await reader.readexactly(length)).ids
+            assert ids == tuple(sorted(read))
+            assert 0 == server.held_bytes
+        writer.write(call_frames.frame(message))
+        await wait_until_async(lambda: len(held) == len(ids))
+        while held:
+            held.pop().reply(200, bytes(2**20))
+        later = server.now() + 1000
+        server.now = lambda: later
+        assert server.drop_stalled()
+        assert (1, 0) == (server.closed["unread"], server.held_bytes)
+        writer.close()
+
+
+class Raising:
+    """A receiver with an error in whatever it is told."""
+
+    def answered(self, *_: object) -> None:
+        raise RuntimeError
+
+    failed = answered
+
+
+@on_loop
+async def test_an_error_of_one_receiver_is_its_own() -> None:
+    """The others are told: answers, the end of the connection, and that there is none."""
+    async with calling() as (server, calls):
+        calls.send(HEAD, b"", b"a", Raising())
+        assert b"POST /a b" == (await send(calls, b"b").outcome)[2]
+        assert 1 == len(server.connections)
+    async with calling(hang) as (server, calls):
+        calls.send(HEAD, b"", b"a", Raising())
+        other = send(calls, b"b")
+        await wait_until_async(lambda: server.held_bytes > 2048)
+        calls.close()
+        with pytest.raises(ConnectionFailed):
+            await other.outcome
+    calls = Calls(server.address, 1000, None)
+    calls.send(HEAD, b"", b"a", Raising())
+    with pytest.raises(ConnectionFailed, match="cannot connect"):
+        await send(calls).outcome
 
 
 @on_loop
@@ -487,7 +592,11 @@ async def test_what_is_no_request_for_bundles() -> None:
         answer = await spoken(server, b"GET /_/calls HTTP/1.1\r\n" + CLOSE)
         assert answer.startswith(b"HTTP/1.1 426 ")
         assert b"upgrade: carpool-calls\r\n" in answer
-        inside = send(calls, head=b"GET /_/calls\nupgrade: carpool-calls\n")
+        unmeant = await spoken(
+            server, UPGRADE.replace(b"connection: upgrade\r\n", b"")[:-2] + CLOSE
+        )
+        assert unmeant.startswith(b"HTTP/1.1 426 ")
+        inside = send(calls, head=b"GET /_/calls\nupgrade: carpool-calls\nconnection: upgrade\n")
         assert 400 == (await inside.outcome)[0]
     waiting: list[Exchange] = []
     async with serving(with_calls(waiting.append)) as server:
