@@ -143,7 +143,8 @@ class Options:
         "sidecar_silence_max",
         _LIMIT,
         LIMIT_S,
-        "how long an idle handler may leave probes unanswered before it is restarted",
+        "how long an idle handler may leave probes unanswered before it is restarted; for a front, "
+        "an instance before its batches are sent to others",
     )
     traces: str = variable(
         "sidecar_traces",

@@ -286,6 +286,12 @@ class Batcher:
         """Record whether an instance is silent; requests that it holds expire while it is."""
         (self._in_flight.silent.add if silent else self._in_flight.silent.discard)(upstream)
 
+    def is_replaceable(self, upstream: Upstream, now: float) -> bool:
+        """Return whether other instances may take all requests that ``upstream`` holds."""
+        others = [each for each in self.upstreams if each is not upstream and each.available(now)]
+        routes = (self._routing.route(request) for request in self._in_flight.held_by(upstream))
+        return all(any(map(route.admits, others)) for route in routes)
+
     def changed(self) -> None:
         """Note that an instance became reachable, unreachable or free."""
         self.finish_predictor.invalidate()

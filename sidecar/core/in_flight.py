@@ -68,6 +68,15 @@ class InFlight:
         if not others:
             del self._by_upstream[upstream]
 
+    def held_by(self, upstream: Upstream) -> list[Request]:
+        """Return the requests that ``upstream`` holds and that have not ended."""
+        return [
+            request
+            for batch in self._batches_of(upstream)
+            for request in batch.requests
+            if request.state is State.IN_FLIGHT
+        ]
+
     def free_at(self, upstream: Upstream, now: float) -> float:
         """Return when ``upstream``, which is not free, is expected to start another batch."""
         mean, batches = upstream.exec_time.mean, self._batches_of(upstream)

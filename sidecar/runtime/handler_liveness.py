@@ -8,11 +8,16 @@ An instance hangs if it has not answered a batch within ``exec_timeout``, or has
 for some time without holding a batch. If its process is a child of this sidecar, it gets no further
 batch from then on, and is restarted when its other batches have come back, or after a grace period.
 If not, `sidecar.core.dispatch` ejects it. This module does not decide what is sent where.
+
+The sidecar of a front's instance answers probes even while its handler is busy. If it is silent for
+some time, it is stopped or its machine is lost, and if other instances may take its batches, its
+connections are closed, so that the batches fail and are sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import wire
@@ -47,6 +52,7 @@ class ProbedInstance:
         on_change: called with the instance when it came up, went down or fell silent.
         answer_bytes: largest response accepted from it.
         key: secret to present with each batch; empty if none.
+        connect_s: time limit for connecting; None for the system's own.
         probe: how it says that it is up, if it knows nothing of Carpool.
 
     Attributes:
@@ -67,19 +73,22 @@ class ProbedInstance:
         answer_bytes: int,
         key: str = "",
         probe: Probe | None = None,
+        connect_s: float | None = None,
     ) -> None:
         self.upstream = upstream
         self._foreign_probe = probe
         lines = [f"{name}: {value}\r\n" for name, value in wire.batch_headers(key)]
         self.headers = "".join(lines).encode()
-        self.pool = Pool(upstream.name, max_connections=_CONNECTIONS, answer_bytes=answer_bytes)
+        pool = partial(Pool, upstream.name, answer_bytes=answer_bytes, connect_s=connect_s)
+        self.pool = pool(max_connections=_CONNECTIONS)
         self.reason = "starting"
         self.silent = False
         self.relayed = self.streams = 0
-        self.streaming = Pool(upstream.name, max_connections=_STREAMS, answer_bytes=answer_bytes)
+        self.streaming = pool(max_connections=_STREAMS)
         self.stream_rule: StreamRule | None = None
         self._restart: Callable[[str], None] | None = None
         self._runs: Callable[[], bool] = lambda: True
+        self._replaceable: Callable[[], bool] = lambda: False
         self._loop = asyncio.get_running_loop()
         self.since = self._loop.time()
         self._on_change = on_change
@@ -106,6 +115,15 @@ class ProbedInstance:
             runs: whether the process exists; if not, another server answers at its address.
         """
         self._restart, self._silence_max_s, self._runs = restart, silence_max_s, runs
+
+    def replace_if(self, replaceable: Callable[[], bool], silence_max_s: float) -> None:
+        """Set what follows from silence, if probes are answered by a sidecar of its own.
+
+        Args:
+            replaceable: whether other instances may take its batches.
+            silence_max_s: how long it may leave probes unanswered while it holds batches.
+        """
+        self._replaceable, self._silence_max_s = replaceable, silence_max_s
 
     def watch(self) -> None:
         """Probe it until `close`."""
@@ -180,7 +198,14 @@ class ProbedInstance:
         else:
             silence.missed(asked)
         self._set_state(up=up, reason=reason, silent=not silence.broken)
-        if not self._batches_held and silence.too_long(self._silence_max_s, self._loop.time()):
+        holds = self._batches_held > 0
+        if (holds and not self._replaceable()) or not silence.too_long(
+            self._silence_max_s, self._loop.time()
+        ):
+            return
+        if holds:
+            self.pool.close()
+        else:
             self.hung(f"it has answered no probe for {self._silence_max_s:g} s")
 
     async def _probe(self) -> tuple[bool, str, bool]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from carpool import address
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["FunctionUpstreams"]
 
 _CONDITIONS_HOLD_S = 10.0  # the scaler repeats them with every answer
+_CONNECT_S = 3.0  # to an instance elsewhere: a machine that is lost says nothing
 
 
 class FunctionUpstreams:
@@ -50,6 +52,9 @@ class FunctionUpstreams:
     Attributes:
         backoff: knows which requests are not merged for a while.
         key: secret to present with each batch; set before there is any instance.
+        silence_max_s: how long the sidecars of instances may leave probes unanswered before their
+            batches are sent elsewhere; set before there is any instance. None if instances have no
+            sidecars of their own.
         on_change: called with an instance that came up or went down.
         plan: the plan in force; None while the function's own policy decides.
         variant_router: chooses among the plan's variants; None if it has none.
@@ -60,6 +65,7 @@ class FunctionUpstreams:
     ) -> None:
         self._batcher = batcher
         self.key = ""
+        self.silence_max_s: float | None = None
         self.form = form
         self.backoff = MergeBackoff()
         self._answer_bytes = answer_bytes
@@ -169,9 +175,18 @@ class FunctionUpstreams:
     def _join(self, upstream: Upstream) -> None:
         upstream.pipelines = self.form is None
         probe = self.form.PROBE if self.form else None
-        instance = ProbedInstance(upstream, self._changed, self._answer_bytes, self.key, probe)
+        limit_s = self.silence_max_s
+        connect_s = None if limit_s is None else _CONNECT_S
+        instance = ProbedInstance(
+            upstream, self._changed, self._answer_bytes, self.key, probe, connect_s
+        )
+        if limit_s is not None:
+            instance.replace_if(partial(self._replaceable, upstream), limit_s)
         self._by_address[upstream.name] = instance
         instance.watch()
+
+    def _replaceable(self, upstream: Upstream) -> bool:
+        return self._batcher.is_replaceable(upstream, asyncio.get_running_loop().time())
 
     def _offer_variants(self, plan: Plan) -> None:
         """Offer the variants of ``plan`` to requests, with the present states of instances."""

@@ -69,6 +69,7 @@ def front(
 ) -> Membership:
     """Make this sidecar the front of a function."""
     upstreams.key = batch_key(options.scaler_token, options.function)
+    upstreams.silence_max_s = options.silence_max_s
     load = Load(time.monotonic())
     reporter = Front(options.function, load, batcher, upstreams, metrics, batch_loop.changed)
     if options.plan_folder:

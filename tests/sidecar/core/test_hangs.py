@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sidecar.core.batch import Fault
 from sidecar.core.batch_division import QUARANTINE_S
 from sidecar.core.batcher import Batcher
-from sidecar.core.dispatch import Upstream
+from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 
@@ -188,3 +188,22 @@ def test_deadlines_are_kept_while_an_instance_gives_no_sign_of_life() -> None:
     assert math.inf == batcher.wake_at(3.0)
     assert [] == batcher.step(10.0).expired
     assert [later, never] == batcher.finished(batch, [False] * 3, 10.0)
+
+
+def test_others_may_take_what_an_instance_holds() -> None:
+    """If routes admit and instances are available; what has ended need not be taken."""
+    a, b = instance("a"), instance("b")
+    a.instance_class, b.instance_class = "one", "two"
+    batcher = fleet(a, b)
+    waits = request(1)
+    batch = sent(batcher, waits)
+    other = b if batch.upstream is a else a
+    assert batcher.is_replaceable(batch.upstream, 0.0)
+    other.up = False
+    assert not batcher.is_replaceable(batch.upstream, 0.0)
+    other.up = True
+    alone = {"*": Route({batch.upstream.instance_class: 1.0})}
+    batcher.replan(Deadline(Deadline.Params()), alone, [a, b])
+    assert not batcher.is_replaceable(batch.upstream, 0.0)
+    batcher.cancel(waits)
+    assert batcher.is_replaceable(batch.upstream, 0.0)

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+import pytest
+
 from carpool import wire
 from carpool.http.client import Pool
 from carpool.http.server import serve
@@ -29,7 +31,7 @@ from carpool.sync import (
 from scaler.kubernetes import forwarding
 from sidecar.runtime.scaler_client import sync
 from tests.sidecar.runtime.conftest import HANDLER, ROOT, Sidecar, on_loop
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, stop_process, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -255,6 +257,27 @@ async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
         assert 16 == await front.metric("batch_size_sum")
 
 
+@pytest.mark.slow
+@on_loop
+async def test_another_instance_answers_for_one_whose_sidecar_is_stopped(tmp_path: Path) -> None:
+    """Its batch leaves again long before ``exec_timeout``: its kernel alone still accepts data."""
+    times = {"sidecar_silence_max": "1s", "exec_timeout": f"{2 * HANG_S:g}s"}
+    async with (
+        scaler(tmp_path) as (scripted, _),
+        sidecar(tmp_path, "one", sidecar_class="big") as one,
+        sidecar(tmp_path, "two", sidecar_class="big"),
+        sidecar(tmp_path, "front", **times) as front,
+    ):
+        await wait_until_async(lambda: len(scripted.ready["big"]) == 2, what="two announcements")
+        scripted.order(plan(1, batch=1), "e:1")
+        await wait_until_async(lambda: _up(scripted) == 2, what="two instances")
+        stop_process(one.process.pid)
+        try:
+            assert [200] * 4 == [each["status"] for each in await explained(front, 4)]
+        finally:
+            os.kill(one.process.pid, signal.SIGCONT)
+
+
 @on_loop
 async def test_batches_are_taken_from_the_function_s_own_front_alone(tmp_path: Path) -> None:
     """Batches without the key of this function's token are refused by its instances."""
@@ -268,6 +291,10 @@ async def test_batches_are_taken_from_the_function_s_own_front_alone(tmp_path: P
         headers = wire.batch_headers(batch_key(TOKEN, "echo"))
         answer = await one.pool.request("POST", "/", headers, message, 30.0)
         assert (7,) == wire.decode_answer(answer.body).ids
+
+
+def _up(scripted: Scaler) -> int:
+    return sum(each.up for each in scripted.reports[-1].instances) if scripted.reports else 0
 
 
 def _queued_while_starving(scripted: Scaler) -> int:
