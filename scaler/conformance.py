@@ -124,7 +124,7 @@ def _driven(scenario: _Scenario, planner: SupportsPlan) -> list[PlanningResult]:
         _check_round(snapshot, planning)
         rounds.carry_out(planning.plans)
         if rounds.homeless and _is_exact(scenario):
-            raise _Broken(FITS, f"round {number}: no room for {rounds.homeless}")
+            raise _Broken(FITS, f"round {number}: no capacity for {rounds.homeless}")
         made.append(planning)
     resting = [dict(planning.plans) for planning in made[-_AT_REST:]]
     if any(_moved(plans, resting[0]) for plans in resting):

@@ -173,12 +173,12 @@ class Guard:
                 lacking.setdefault(load.name, Counter())[each.name] += each.replicas - placed
         for load in loads:
             if load.name in lacking:
-                self._note(load, f"no room for {dict(lacking[load.name])}")
+                self._note(load, f"no capacity for {dict(lacking[load.name])}")
                 plan, short = plans[load.name], lacking[load.name]
                 plan = replace(
                     plan,
                     classes=plan_size.less(plan.classes, short),
-                    explain=(*plan.explain, f"There is no room for {short.total()} more."),
+                    explain=(*plan.explain, f"There is no capacity for {short.total()} more."),
                 )
                 plans[load.name] = plan
                 unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _taken(plan))

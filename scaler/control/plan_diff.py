@@ -74,7 +74,7 @@ def explained(before: Plan | None, after: Plan) -> tuple[str, ...]:
         return tuple(sentences)
     old = {route.app: route for route in before.routes}
     for route in after.routes:
-        sentences += _rerouted(old.get(route.app), route)
+        sentences += _rerouted(old.get(route.app), route, alone=len(after.routes) == 1)
     if (before.keep_alive_s, before.last_only) != (after.keep_alive_s, after.last_only):
         which = "The last idle instance stays" if after.last_only else "Idle instances stay"
         was, now = _kept(before.keep_alive_s), _kept(after.keep_alive_s)
@@ -86,20 +86,22 @@ def explained(before: Plan | None, after: Plan) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _rerouted(before: Route | None, after: Route) -> Iterator[str]:
-    callers = "all others" if after.app == "*" else after.app
+def _rerouted(before: Route | None, after: Route, *, alone: bool) -> Iterator[str]:
+    rest = "all applications" if alone else "all other applications"
+    callers = rest if after.app == "*" else after.app
     if before is None:
-        yield f"Requests of {callers} have their own route."
+        yield f"Requests of {callers} get a route of their own."
         return
     names = sorted({*before.weights, *after.weights})
     for name in names:
         was, now = before.weights.get(name, 0.0), after.weights.get(name, 0.0)
         if abs(was - now) >= _NOTICED:
-            share = f"{now * _PERCENT:.0f} % of the requests instead of {was * _PERCENT:.0f} %"
-            yield f"{name} gets {share}, of {callers}."
+            share = f"{now * _PERCENT:.0f} % instead of {was * _PERCENT:.0f} %"
+            yield f"{name} gets {share} of the requests of {callers}."
     if before.max_wait_s != after.max_wait_s:
         was_ms, now_ms = before.max_wait_s * _MS_PER_S, after.max_wait_s * _MS_PER_S
-        yield f"A request of {callers} waits at most {now_ms:.4g} ms instead of {was_ms:.4g} ms."
+        waits = f"{now_ms:.4g} ms instead of {was_ms:.4g} ms"
+        yield f"Requests of {callers} wait at most {waits}."
 
 
 def _size(instance_class: InstanceClass) -> InstanceClass:

@@ -42,7 +42,7 @@ function plotsOf(samples, found) {
     past.priced
       ? {title: "Cost", now: `${number(last.cost_per_hour)} an hour`, write: number,
         series: [{name: "at the rate of each second", values: of("cost_per_hour")}]}
-      : {title: "Resources held", now: `cores: ${number(last.cores)}`, write: number,
+      : {title: "Resources reserved", now: `cores: ${number(last.cores)}`, write: number,
         series: [{name: "cores", values: of("cores")},
           ...seen([{name: "percent of a GPU", values: of("gpu_percent")}])]},
     {title: "Cold starts", now: `${total("waits")} waited for`, write: number, bars: true, whole: true,
@@ -103,8 +103,8 @@ function showShadow(plan) {
   const held = (who, amounts) => row([who, number(amounts.core_s), number(amounts.gpu_percent_s),
     past.priced ? number(amounts.cost) : "–", duration(amounts.short_s)]);
   box.querySelector("tbody").replaceChildren(
-    held(`${plan ? plan.policy : "what runs"}, in charge`, shadow.live),
-    held(`${shadow.policy}, not followed`, shadow.shadow));
+    held(`${plan ? plan.policy : "the plan"}, active`, shadow.live),
+    held(`${shadow.policy}, shadow`, shadow.shadow));
   const would = shadow.plan ? shadow.plan.classes.map((kind) =>
     `${kind.replicas} × ${kind.name}: ${number(kind.cpu)} cores, ${number(kind.gpu)} % of a GPU, ` +
     `batches of ${kind.batch_size}`) : [];
@@ -222,7 +222,7 @@ async function look() {
       remember(name)]);
     if (name === chosen) showFunction(found);
   }
-  state(all.functions.length ? "live" : "no function is scaled", false);
+  state(all.functions.length ? "live" : "no scaled functions", false);
 }
 
 let asking = false, again = false, timer = 0;
@@ -243,7 +243,7 @@ async function poll() {
 }
 
 function askToken() {
-  state(token ? "this is not the scaler's token" : "the scaler asks for its token", Boolean(token));
+  state(token ? "this is not the scaler's token" : "the scaler requires its token", Boolean(token));
   token = "";
   sessionStorage.removeItem(KEY);
   byId("main").hidden = true;

@@ -92,12 +92,12 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
         said = drawn(tab)
         titles = [text.partition(":")[0] for text in said]
         assert ["Rate", "Instances by class", "Batch size", "Latency"] == titles[:4]
-        assert ["Missed objectives", "Resources held", "Cold starts"] == titles[4:]
+        assert ["Missed objectives", "Resources reserved", "Cold starts"] == titles[4:]
         wait_until(lambda: nothing_is_missing(drawn(tab)[:2]), what="rates and instances")
         wait_until(lambda: "objective, 500 ms" in tab.text("#plots"), what="the objective")
         planned = running.explain()["plan"]["classes"][0]["name"]
         wait_until(lambda: planned in tab.text("#plan"), what="the plan")
-        wait_until(lambda: "openfaas, not followed" in tab.text("#shadow"), what="the other plan")
+        wait_until(lambda: "openfaas, shadow" in tab.text("#shadow"), what="the other plan")
         wait_until(lambda: tab.text("#decisions li"), what="decisions")
         tab.picture(pictures / "dashboard.png")
         before = points(tab, 0)

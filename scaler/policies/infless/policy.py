@@ -200,9 +200,9 @@ def _said(draft: Draft, released: Counter[Size]) -> list[str]:
     load = draft.load
     slo_ms = load.tightest_s * 1000
     said = f"{load.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
-    sentences = [f"{said}, which take {rate_shares.rate_high(draft.instances):.4g}."]
+    sentences = [f"{said}, which can serve {rate_shares.rate_high(draft.instances):.4g}."]
     if released:
         sentences.append(f"Released {listed(released)}, which had too little load.")
     if draft.unplaced_rps:
-        sentences.append(f"There is no room for {draft.unplaced_rps:.4g} requests/s.")
+        sentences.append(f"There is no capacity for {draft.unplaced_rps:.4g} requests/s.")
     return sentences

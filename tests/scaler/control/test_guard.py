@@ -258,8 +258,8 @@ def test_what_has_no_room_is_taken_off() -> None:
     planning = guard.plan(snapshot(load(60), cluster=servers(1, 8, 0)))
     assert {"b1-c2": 4} == counts(planning.plans["classify"])
     assert pytest.approx(36) == planning.unplaced["classify"]
-    assert "no room for" in guard.notes["classify"][0]
-    assert "There is no room for 6 more." in planning.plans["classify"].explain
+    assert "no capacity for" in guard.notes["classify"][0]
+    assert "There is no capacity for 6 more." in planning.plans["classify"].explain
 
 
 def test_what_is_there_needs_no_room() -> None:

@@ -72,10 +72,10 @@ def test_routes_and_windows_are_told() -> None:
         prewarm_s=60.0,
     )
     assert (
-        "b1-c2 gets 20 % of the requests instead of 50 %, of all others.",
-        "b4-c1-g10 gets 80 % of the requests instead of 50 %, of all others.",
-        "A request of all others waits at most 30 ms instead of 50 ms.",
-        "Requests of vr have their own route.",
+        "b1-c2 gets 20 % instead of 50 % of the requests of all other applications.",
+        "b4-c1-g10 gets 80 % instead of 50 % of the requests of all other applications.",
+        "Requests of all other applications wait at most 30 ms instead of 50 ms.",
+        "Requests of vr get a route of their own.",
         "Idle instances stay 300 s instead of for good.",
         "Load again 60 s after a release instead of 0 s.",
     ) == explained(BEFORE, after)

@@ -78,7 +78,7 @@ def test_without_room_there_are_fewer() -> None:
     """Two of five fit on four cores."""
     planning = fixed(replicas=5).plan(snapshot(load(30), cluster=servers(1, 4, 0)))
     assert 2 == instances(planning)
-    assert "There is no room for 3 more." in planning.plans["classify"].explain
+    assert "There is no capacity for 3 more." in planning.plans["classify"].explain
 
 
 def test_bounds_come_first() -> None:
