@@ -18,6 +18,7 @@ from carpool.errors import CarpoolError
 from faas_stack.provider.kubernetes.api_server import collection
 from faas_stack.provider.kubernetes.names import object_name
 from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS
+from faas_stack.provider.kubernetes.objects import read_function, set_missing_pods
 
 if TYPE_CHECKING:
     from faas_stack.provider.kubernetes.api_server import ApiServer
@@ -49,20 +50,21 @@ class BlockedUpdates:
     async def run(self) -> None:
         """Check for blocked updates periodically until cancelled."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # of one function; others may still wait for room
+                log.exception("carpool: a check for blocked updates failed")
             await asyncio.sleep(_LOOK_S)
 
     async def look(self) -> None:
         """Unblock updates that have waited long enough; failures are retried at the next check."""
-        now, functions = (
-            time.monotonic(),
-            [
-                function
-                for namespace in self._namespaces
-                for function in namespace.functions.values()
-                if function.replicas > 1 and not function.stored.gives_way and function.blocked
-            ],
-        )
+        now = time.monotonic()
+        functions = [
+            function
+            for namespace in self._namespaces
+            for function in namespace.functions.values()
+            if function.replicas > 1 and not function.stored.gives_way and function.blocked
+        ]
         self._since = {f.stored.uid: self._since.get(f.stored.uid, now) for f in functions}
         for function in functions:
             if now - self._since[function.stored.uid] >= self._patience_s:
@@ -73,9 +75,10 @@ class BlockedUpdates:
         path = collection(DEPLOYMENTS, namespace, object_name(name))
         try:
             live = await self._api.get(path)
-            if live["spec"].get("replicas", 1) <= 1:  # what is known may be older
+            now = read_function(live)
+            if now.replicas <= 1 or now.gives_way:  # what is known may be older
                 return
-            live["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1
+            set_missing_pods(live, 1)
             await self._api.replace(path, live)
         except CarpoolError as error:  # another change has come between, or it is no more
             log.debug("carpool: function %s: %s", name, error)

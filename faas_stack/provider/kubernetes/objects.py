@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.kubernetes.options import KubernetesOptions
 
 __all__ = ["StoredFunction", "as_update", "dependents", "manifest", "read_function"]
+__all__ += ["set_missing_pods"]
 
 Object = dict[str, Any]
 _DOCUMENTS = 4096  # that are remembered as read
@@ -218,7 +219,6 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
     conditions = stored.get("status", {}).get("conditions", ())
     template = spec.get("template", {})
     pod = template.get("spec", {})
-    rolling = spec.get("strategy", {}).get("rollingUpdate", {})
     return StoredFunction(
         id=metadata["labels"][ID],
         uid=metadata["uid"],
@@ -238,8 +238,28 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
         nodes=tuple(sorted(pod.get("nodeSelector", {}).items())),
         logins=tuple(each["name"] for each in pod.get("imagePullSecrets", ())),
         revision=template.get("metadata", {}).get("annotations", {}).get(REVISION, ""),
-        gives_way=rolling.get("maxUnavailable", 0) != 0,
+        gives_way=_gives_way(stored),
     )
+
+
+def set_missing_pods(live: Mapping[str, Any], pods: int) -> None:
+    """Set how many old pods an update of a live Deployment may end before new ones are ready.
+
+    If its strategy was changed to one that ends all of them first, it stays so.
+    """
+    if rolling := _rolling(live):
+        rolling["maxUnavailable"] = pods
+
+
+def _gives_way(live: Mapping[str, Any]) -> bool:
+    strategy = live["spec"].get("strategy") or {}
+    return strategy.get("type") == "Recreate" or _rolling(live).get("maxUnavailable", 0) != 0
+
+
+def _rolling(live: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a Deployment's rolling updates; empty if it has none."""
+    strategy = live["spec"].get("strategy") or {}
+    return strategy.get("rollingUpdate") or {}
 
 
 @lru_cache(_DOCUMENTS)

@@ -35,6 +35,7 @@ from faas_stack.provider.kubernetes.objects import (
     dependents,
     manifest,
     read_function,
+    set_missing_pods,
 )
 from faas_stack.provider.kubernetes.pod_logs import PodLogs
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
@@ -303,9 +304,7 @@ class KubernetesOrchestrator:
 
     async def _replace_with_all(self, deployment: Deployment, live: dict[str, Any]) -> None:
         """Store a Deployment of which an update ends no pod before its successor is ready."""
-        rolling = live["spec"].get("strategy", {}).get("rollingUpdate")
-        if rolling:
-            rolling["maxUnavailable"] = 0
+        set_missing_pods(live, 0)
         stored = await self._api.replace(_path(deployment), live)
         self._namespaces.find(deployment.namespace).stored(read_function(stored))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from carpool.http.server import Exchange
     from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
     from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
 
@@ -142,6 +143,45 @@ def test_a_node_may_come(tmp_path: Path) -> None:
         put(cluster, "new", function)
         await wait_until_async(lambda: not function.blocked, what="room")
         assert "" == function.reason
+
+    play(tmp_path, scene, patience_s=3600.0)
+
+
+def test_one_that_ends_all_pods_first_is_left_alone(tmp_path: Path) -> None:
+    """As another tool may have it: its old pods hold no capacity that a new one needs."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        function = await half_updated(cluster, orchestrator, 2)
+        recreated = {"type": "Recreate"}
+        cluster.objects[FN]["spec"]["strategy"] = recreated  # no watch has told it yet
+        orchestrator.blocked_updates._patience_s = 0.0
+        await orchestrator.blocked_updates.look()
+        assert recreated == cluster.objects[FN]["spec"]["strategy"]
+        cluster.put(FN, cluster.objects[FN])
+        await wait_until_async(lambda: function.stored.gives_way, what="the watch")
+        await orchestrator.reload("fn", "openfaas-fn", 1.0)
+        await orchestrator.scale("fn", "openfaas-fn", 1)
+        assert recreated == cluster.objects[FN]["spec"]["strategy"]
+
+    play(tmp_path, scene, patience_s=3600.0)
+
+
+def test_what_cannot_be_read_ends_no_check(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the next check makes room."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        await half_updated(cluster, orchestrator, 2)
+
+        def unreadable(asked: Exchange) -> bool:
+            asked.reply(200, b'{"spec": {}}')
+            return True
+
+        cluster.first["GET", FN] = [unreadable]
+        orchestrator.blocked_updates._patience_s = 0.0
+        await wait_until_async(lambda: may_lack(cluster) == 1, what="room")
+        assert "a check for blocked updates failed" in caplog.text
 
     play(tmp_path, scene, patience_s=3600.0)
 
