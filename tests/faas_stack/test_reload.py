@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -17,7 +18,7 @@ from tests.faas_stack.rig import IMAGE, ProcessStage, story
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from carpool.http.client import Response
     from tests.faas_stack.rig import Rig
@@ -28,6 +29,20 @@ STAGE = ProcessStage()
 async def reload(rig: Rig, name: str = "fn", **document: Any) -> Response:
     """Ask for a reload."""
     return await rig.call("POST", f"/system/reload-function/{name}", document or None)
+
+
+def watched(rig: Rig) -> list[str]:
+    """What becomes of images that are rebuilt for reloads."""
+    fates: list[str] = []
+
+    @asynccontextmanager
+    async def rebuild(_: str) -> AsyncIterator[None]:
+        fates.append("restored")
+        yield
+        fates[-1] = "kept"
+
+    rig.orchestrator.rollout.rebuild = rebuild
+    return fates
 
 
 async def begun(rig: Rig) -> asyncio.Task[Response]:
@@ -103,23 +118,27 @@ async def test_what_is_not_ready_in_time_changes_nothing(rig: Rig) -> None:
     """The old instance is the one that serves on, and no other is left."""
     await rig.deploy("fn", envVars={"ready_after": "1"})
     (before,) = names(rig)
+    images = watched(rig)
     answer = await reload(rig, timeout="10ms")
     assert 502 == answer.status
     assert "fn is not ready after 0.01 s" in json.loads(answer.body)["error"]
     await wait_until_async(lambda: len(rig.function("fn").running) == 1, what="the new one gone")
     assert {before} == names(rig)
+    assert ["restored"] == images
     assert 200 == (await rig.call("GET", "/function/fn")).status
 
 
 @story(STAGE)
 async def test_an_update_meanwhile_goes_before(rig: Rig) -> None:
-    """It is not taken back with what it has replaced."""
+    """It is not taken back with what it has replaced, nor is the image that its instances have."""
+    images = watched(rig)
     reloading = await begun(rig)
     document = {"service": "fn", "image": IMAGE, "envVars": {"mine": "1"}}
     assert 202 == (await rig.call("PUT", "/system/functions", document)).status
     answer = await reloading
     assert (409, True) == (answer.status, b"was updated while it was reloaded" in answer.body)
     await rig.ready("fn")
+    assert ["kept"] == images
     assert {"mine": "1"} == rig.function("fn").deployment.env_vars
 
 

@@ -19,7 +19,7 @@ from faas_stack.provider.orchestrator import Reloaded
 from faas_stack.provider.scaler_access import model_runners
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from faas_stack.provider.deployment import Deployment
@@ -108,16 +108,37 @@ class Rollout:
     ) -> None:
         taken_back: list[TakeBack] = []
         try:
-            async with self.rebuild(image):
-                for name in names():  # what comes from now on has the image anew
-                    if self._orchestrator.get(name, namespace):  # not removed yet
-                        taken_back.append(await change(name))
-                        replica_set = self._orchestrator.find(name, namespace).replica_set
-                        await until_rolled_out(name, replica_set, ready_s)
+            async with self.rebuild(image):  # what comes from now on has the image anew
+                there = (name for name in names() if self._orchestrator.get(name, namespace))
+                overtaken = await self._change_each(there, namespace, change, ready_s, taken_back)
         except BaseException:  # also if the wait is cancelled
             for take_back in taken_back:  # the image is the one before already
                 take_back()
             raise
+        if overtaken:
+            raise overtaken
+
+    async def _change_each(
+        self,
+        names: Iterable[str],
+        namespace: str,
+        change: Callable[[str], Awaitable[TakeBack]],
+        ready_s: float,
+        taken_back: list[TakeBack],
+    ) -> Conflict | None:
+        """Change functions one after the other; return the conflict if one is updated meanwhile.
+
+        The update has instances of the rebuilt image, which therefore stays, and what has been
+        changed with it.
+        """
+        try:
+            for name in names:
+                taken_back.append(await change(name))
+                replica_set = self._orchestrator.find(name, namespace).replica_set
+                await until_rolled_out(name, replica_set, ready_s)
+        except Conflict as error:
+            return error
+        return None
 
     def _names(self, name: str, namespace: str) -> list[str]:
         """Return the names of the functions that run its model now."""
