@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from carpool.validation.problems import Problems
 
-__all__ = ["read_text", "replace_file"]
+__all__ = ["is_folder", "read_text", "replace_file", "status"]
 
 
 def read_text(path: Path, problems: Problems) -> str | None:
@@ -24,7 +25,23 @@ def read_text(path: Path, problems: Problems) -> str | None:
         problems.add(str(path), error.strerror or "unreadable", "a readable file")
     except UnicodeDecodeError as error:
         problems.add(str(path), f"byte {error.start} is not UTF-8", "a text file in UTF-8")
+    except ValueError as error:  # a NUL in the path
+        problems.add("file", repr(str(path)), f"a path ({error})")
     return None
+
+
+def status(path: Path) -> os.stat_result | None:
+    """Return the status of what a path leads to; None if that is nothing, or it is no path."""
+    try:
+        return path.stat()
+    except (OSError, ValueError):  # a name that is too long, a circle of links, a NUL
+        return None
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a path leads to a folder."""
+    found = status(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:

@@ -12,11 +12,14 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from carpool.files import status
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     Seen = Mapping[str, tuple[int, ...]]
+    Place = tuple[int, int]  # device and number, which all links to a folder lead to
 
 __all__ = ["FileChanges", "look"]
 
@@ -56,7 +59,7 @@ class FileChanges:
 def look(roots: Iterable[Path], skipped: Iterable[str] = ()) -> Seen:
     """Return time, size and identity of all files below some folders, by path.
 
-    Links are followed. Caches and the temporary files of editors are left out.
+    Links are followed, except in circles. Caches and the temporary files of editors are left out.
 
     Args:
         roots: Folders or files to look at; missing ones have no files.
@@ -68,24 +71,33 @@ def look(roots: Iterable[Path], skipped: Iterable[str] = ()) -> Seen:
 
 def _below(root: Path, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files at or below a root, except those that disappear in the meantime."""
-    with suppress(OSError):
-        found = root.stat()
-        if stat.S_ISDIR(found.st_mode):
-            yield from _in_folder(str(root), skipped)
-        else:
-            yield str(root), found
+    found = status(root)
+    if found is None:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        yield from _in_folder(str(root), skipped, frozenset([_place(found)]))
+    else:
+        yield str(root), found
 
 
-def _in_folder(path: str, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result]]:
+def _in_folder(
+    path: str, skipped: frozenset[str], above: frozenset[Place]
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files below a folder; a link to a folder of those ``above`` is left out."""
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if entry.name in skipped or entry.name in _FOLDERS or _TEMPORARY.fullmatch(entry.name):
                 continue
-            if entry.is_dir():
-                yield from _in_folder(entry.path, frozenset())
-            else:
-                with suppress(OSError):
-                    yield entry.path, entry.stat()
+            with suppress(OSError):  # a link that leads nowhere, or in a circle
+                found = entry.stat()
+                if not stat.S_ISDIR(found.st_mode):
+                    yield entry.path, found
+                elif _place(found) not in above:
+                    yield from _in_folder(entry.path, frozenset(), above | {_place(found)})
+
+
+def _place(found: os.stat_result) -> Place:
+    return found.st_dev, found.st_ino
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:

@@ -123,9 +123,10 @@ class Development:
         began_s = loop.time()
         try:
             done = await self._bring_about(name)
-        except CarpoolError as error:
+        except Exception as error:  # noqa: BLE001 - it is said here, or never
             kept = "the previous version keeps serving" if there else "it is not deployed"
-            say(f"{name}: {what} changed; {kept}\n{error}")
+            reason = error if isinstance(error, CarpoolError) else repr(error)
+            say(f"{name}: {what} changed; {kept}\n{reason}")
         else:
             say(f"{name}: {what} changed; {done} in {loop.time() - began_s:.1f} s")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from carpool import function_name
 from carpool.errors import ConfigError
-from carpool.files import read_text
+from carpool.files import read_text, status
 from carpool.validation.problems import Problems
 from carpool.validation.yaml_reader import YamlReader
 from faas_stack.stack.stack_function import FunctionReader, Source, StackFunction
@@ -167,8 +167,8 @@ class _Stack:
     def _copied(self, node: yaml.Node) -> tuple[str, ...]:
         paths = self.reader.texts(node, "configuration.copy")
         for index, path in enumerate(paths):
-            found = (self.folder / path).resolve()
-            if self.folder not in found.parents or not found.exists():
+            found = self.folder / path
+            if status(found) is None or self.folder not in found.resolve().parents:
                 self.problems.add(
                     self.reader.name(node, f"configuration.copy[{index}]"),
                     path,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
-from carpool.files import read_text
+from carpool.files import is_folder, read_text
 from carpool.settings import rows
 from carpool.validation.problems import Problems, nearest
 from carpool.validation.yaml_reader import YamlReader
@@ -147,9 +147,9 @@ class FunctionReader:
         folder = self._source.folder / text
         if not text:
             return None
-        if not folder.is_dir():
+        if not is_folder(folder):
             parent = folder.parent
-            beside = [p.name for p in parent.iterdir() if p.is_dir()] if parent.is_dir() else []
+            beside = [p.name for p in parent.iterdir() if is_folder(p)] if is_folder(parent) else []
             hint = nearest(folder.name, beside) or f"there is none at {folder}"
             self._reader.wrong(self._entries["handler"], self._key("handler"), "a folder", hint)
         return folder

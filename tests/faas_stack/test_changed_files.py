@@ -46,6 +46,28 @@ def test_files_of_editors_and_caches_are_left_out(tmp_path: Path) -> None:
     assert {str(tmp_path / name) for name in kept} == set(seen)
 
 
+def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    """What lies beside one that leads into itself, or to a folder above, is seen, and once."""
+    elsewhere, root = tmp_path / "elsewhere", tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    elsewhere.mkdir()
+    for file in (elsewhere / "model", root / "a" / "x", root / "z"):
+        file.write_text("x")
+    (root / "a" / "here").symlink_to(".")
+    (root / "a" / "up").symlink_to(root)
+    (root / "b").symlink_to("b")
+    (root / "c").symlink_to("d")
+    (root / "d").symlink_to("c")
+    (root / "link").symlink_to(elsewhere)
+    names = ("a/x", "link/model", "z")
+    assert {str(root / name) for name in names} == set(look([root]))
+
+
+def test_what_is_no_path_has_no_files(tmp_path: Path) -> None:
+    """Names that are too long, and a NUL."""
+    assert {} == look([tmp_path / ("x" * 300), tmp_path / "a\0b"])
+
+
 def test_another_file_of_the_same_size_is_another(tmp_path: Path) -> None:
     """As one that an editor has moved into its place; links are followed."""
     (tmp_path / "model").write_text("a")

@@ -169,6 +169,27 @@ def test_needs_neither_handler_nor_template_where_nothing_is_built(folder: Path)
             id="handler",
         ),
         pytest.param(
+            function('lang: py\nhandler: "a\\0b"\nimage: a\n'),
+            r"functions.fn.handler = .*: expected a folder",
+            id="handler-no-path",
+        ),
+        pytest.param(
+            function(f"lang: py\nhandler: ./{'x' * 300}\nimage: a\n"),
+            r"functions.fn.handler = .*: expected a folder",
+            id="handler-too-long",
+        ),
+        pytest.param(
+            function(GOOD + 'environment_file: ["a\\0b"]\n'),
+            r"expected a path \(embedded null byte\)",
+            id="environment-file-no-path",
+        ),
+        pytest.param(
+            f'{HEAD}configuration: {{copy: ["a\\0b", {"x" * 300}]}}\n'
+            "functions: {fn: {lang: py, handler: fn, image: a}}\n",
+            r"(?s)copy\[0\].*expected an existing path.*copy\[1\]",
+            id="copy-no-path",
+        ),
+        pytest.param(
             function("lang: pyy\nhandler: ./fn\nimage: a\n"),
             r":7: functions.fn.lang = 'pyy': expected a template: .*py.*did you mean 'py'",
             id="template",
