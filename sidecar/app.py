@@ -88,7 +88,13 @@ def start(env: Mapping[str, str]) -> int:
     try:
         settings, options, launch = _prepared(env)
         started = launch.start_early() if launch else None
-        _log(env)
+        log = _log(env)
+        if launch and not launch.scratch:
+            log.warning(
+                "no folder for temporary files can be written: the function's process is reached "
+                "at %s, and probed until it is ready",
+                launch.address,
+            )
         import uvloop  # noqa: PLC0415 - while the handler starts
 
         uvloop.run(_run(settings, options, env, launch, started))

@@ -40,6 +40,7 @@ class Launch:
         address: where it takes batches.
         key: secret that a batch must present to it.
         scratch: a folder made for it, removed when it is stopped; it has the socket for readiness.
+            Empty if none could be made: it is then probed until it is ready.
         port: loopback port that must be free when it starts, as another server there would be
             mistaken for it; 0 if none.
     """
@@ -84,24 +85,32 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
     key = os.urandom(16).hex()
     env = {**_defaults(options), **env, "handler_key": key}
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
-    # Alone, several of them share a machine, and the default port is only one of theirs.
-    fixed = bool(watchdog or not plain or env.get("sidecar_handler_port"))
-    options = replace(options, handler_port=(fixed and options.handler_port) or free_port())
-    port = {"PORT": str(options.handler_port)} if plain else {}  # as gunicorn and others read it
     if options.watchdog == "on" and not watchdog:
         expected = "fwatchdog on the PATH"
         raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
-    scratch = tempfile.mkdtemp(prefix="carpool-")
-    env = {**env, **port, ready_notice.VARIABLE: f"{scratch}/ready.sock"}
+    scratch = _scratch()
+    env[ready_notice.VARIABLE] = f"{scratch}/ready.sock" if scratch else ""
+    by_socket = bool(scratch) and not (watchdog or plain)
+    # Alone, several of them share a machine, and the default port is only one of theirs.
+    fixed = bool(watchdog or by_socket or env.get("sidecar_handler_port"))
+    options = replace(options, handler_port=(fixed and options.handler_port) or free_port())
+    if plain:
+        env["PORT"] = str(options.handler_port)  # as gunicorn and others read it
     if watchdog:
         return replace(_behind_watchdog(watchdog, options, env, key), scratch=scratch)
-    argv = tuple(options.fprocess.split())
-    if plain:
-        address = f"127.0.0.1:{options.handler_port}"
-        return Launch(argv, env, address, key, scratch, options.handler_port)
-    address = f"unix:{scratch}/handler.sock"
-    own = {"handler_listen": address, "handler_exit_on_term": "true"}
-    return Launch(argv, {**env, **own}, address, key, scratch)
+    port = 0 if by_socket else options.handler_port
+    address = f"unix:{scratch}/handler.sock" if by_socket else f"127.0.0.1:{port}"
+    if not plain:
+        env |= {"handler_listen": address, "handler_exit_on_term": "true"}
+    return Launch(tuple(options.fprocess.split()), env, address, key, scratch, port)
+
+
+def _scratch() -> str:
+    """Make a folder for sockets; return an empty string if there is nowhere to write."""
+    try:
+        return tempfile.mkdtemp(prefix="carpool-")
+    except OSError:
+        return ""
 
 
 def _defaults(options: Options) -> dict[str, str]:
