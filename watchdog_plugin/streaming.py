@@ -177,7 +177,7 @@ def _event(piece: object) -> bytes:
     data, name, identifier = piece if isinstance(piece, Event) else Event(piece)
     lines = b""
     for field, text in (("event", name), ("id", identifier)):
-        if len(text.splitlines()) > 1:
+        if "\n" in text or "\r" in text:
             msg = f"Event {field} = {text!r}: expected one line"
             raise ValueError(msg)
         lines += f"{field}: {text}\n".encode() if text else b""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from watchdog_plugin.handler_contract import HandlerModule
-from watchdog_plugin.item import Item, Reply
+from watchdog_plugin.item import Event, Item, Reply
 from watchdog_plugin.server import _stream
 from watchdog_plugin.streaming import Streaming
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from watchdog_plugin.server import Response
 
 
-def _answer(**reply: Any) -> Response:
-    module = HandlerModule(Path("handler.py"), stream=lambda _: Reply(iter(["piece"]), **reply))
+def _answer(piece: object = "piece", **reply: Any) -> Response:
+    module = HandlerModule(Path("handler.py"), stream=lambda _: Reply(iter([piece]), **reply))
     item = Item(memoryview(b""), b"POST /\n", math.inf)
     return Streaming(module, everything=True).answer(item)
 
@@ -39,6 +39,21 @@ def test_no_header_forges_another(reply: dict[str, Any]) -> None:
     answer = _answer(**reply)
     assert 500 == answer.status
     assert "forged" not in str(answer.headers) + answer.content_type
+
+
+@pytest.mark.parametrize("text", ["a\n", "a\r", "\r\n", "a\ndata: forged"])
+def test_no_event_forges_another(text: str) -> None:
+    """A line break at the end of a name or id would end the event before its data."""
+    for event in (Event("x", name=text), Event("x", id=text)):
+        answer = _answer(event)
+        assert 500 == answer.status
+        assert b"expected one line" in bytes(answer.body)
+
+
+def test_what_only_looks_like_a_line_break_is_sent() -> None:
+    """Readers of events know no other line breaks than these two."""
+    answer = _answer(Event("x\x0b", "a\u2028b", "1\x0c"))
+    assert "event: a\u2028b\nid: 1\x0c\ndata: x\x0b\n\n" == bytes(answer.body).decode()
 
 
 @pytest.mark.parametrize("status", [204, 304])
