@@ -81,7 +81,7 @@ class Front:
             self._apply_conditions(now)
         for instance in run.instances.values():
             if instance.phase is Phase.READY and not instance.serving:
-                run.announce(instance, "ready")  # nobody else says that it is there
+                run.announce(instance, "ready")  # nothing else announces it
         self._soonest_s = min(max(_SOON_S, answer.soonest_s), answer.interval_s)
         self._due_s = math.inf
         if now < self.until_s:

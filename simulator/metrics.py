@@ -56,7 +56,7 @@ def _of(records: Sequence[FunctionRecord], *, priced: bool) -> dict[str, Any]:
         "slo_miss_ratio": _ratio(served.missed, requests),
         "latency_ms": _latency_ms(served),
         "mean_batch": _ratio(served.done + served.failed, served.batches),
-        "cost": cost if priced or cost else None,  # a rule of one's own may need no prices
+        "cost": cost if priced or cost else None,  # a custom billing rule may need no prices
         "cost_per_1k": _ratio(1000 * cost, done) if priced or cost else None,
         "cpu_core_s": core_s,
         "gpu_percent_s": gpu_percent_s,

@@ -276,7 +276,7 @@ class SimulatedSidecar:
         served.done += len(requests)
         now += self._way_s
         served.fresh_s += [now - request.arrived for request in requests]
-        first = requests[0].arrived  # nobody has waited longer
+        first = requests[0].arrived  # none has waited longer
         if now - first > self._tightest_s:
             latest = now - _ROUNDING_S
             late = [request.app for request in requests if request.due < latest]

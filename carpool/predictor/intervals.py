@@ -41,7 +41,7 @@ LEVELLED = math.log(1.6)
 # Laws of another processor, scaled by the calibration of this one: chosen by the models of
 # benchmarks/results/operators_foreign.md that are called so, of which it holds nine tenths.
 CALIBRATED = math.log(1.25)
-GUESSED = math.log(2)  # a family stands in for a class that nobody measured
+GUESSED = math.log(2)  # a family stands in for an unmeasured class
 _PER_DOUBLING = 0.05  # of the batch, from the nearest measured one
 _MOST_DOUBLINGS = 4.0
 _PER_FACTOR = 0.1  # of log(this machine / the laws' machine), for operators that it scales

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _SHARE_TOLERANCE = 1e-6
-_MAX_SHOWN = 80  # characters of an ill-formed value; the rest helps nobody
+_MAX_SHOWN = 80  # characters of an ill-formed value; the rest is no help
 
 
 class NotJsonError(ValueError):

@@ -23,8 +23,7 @@ _LEAST_S = 30.0  # less says nothing yet
 _LAG_S = 20.0
 _AHEAD_S = 6.0  # sidecars report every five seconds at the most, as long as they are few
 _PAUSE_S = 2.0  # from one count to the next
-# Prometheus answers with what it read last for five minutes; nobody has it read less often than
-# every two.
+# Prometheus repeats its last scrape for five minutes; scrape intervals are at most two minutes.
 _STALE_S = 130.0
 _OLD_S = 300.0  # what was counted so long ago says nothing of now
 _SHARE, _FEW = 0.1, 20  # of the requests, and requests, that may differ

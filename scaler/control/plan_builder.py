@@ -25,7 +25,7 @@ __all__ = ["build_plan", "numbered", "with_windows"]
 _MOVED = 0.01  # of a share; else every change of the rate would make a new plan
 _LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
 _ON_THE_WAY = 0.1  # of an objective: what a request takes besides waiting and its execution
-_EVERYBODY = "*"
+_ALL = "*"
 _WORDS = ("version", "term", "predicted", "explain")
 _CARRIED_OUT = [field.name for field in fields(Plan) if field.name not in _WORDS]
 
@@ -178,20 +178,20 @@ def _routes(
     accurate = any(size.variant for size in sizes)
 
     def route(app: Application) -> Route:
-        weights = shares.get(app.name) or shares.get(_EVERYBODY) or everywhere
+        weights = shares.get(app.name) or shares.get(_ALL) or everywhere
         return Route(app.name, weights, waits_s[app.name], app.accuracy if accurate else 0.0)
 
-    apps = [app for app in load.apps if not shares or {app.name, _EVERYBODY} & shares.keys()]
-    # Requests that choose for themselves follow no route; one is there if nobody else comes.
+    apps = [app for app in load.apps if not shares or {app.name, _ALL} & shares.keys()]
+    # Requests that choose for themselves follow no route, unless there are no other requests.
     apps = [app for app in apps if not app.chooses] or apps
     if not apps:
-        return (Route(_EVERYBODY, shares.get(_EVERYBODY) or everywhere, waits_s[_EVERYBODY]),)
-    star = replace(route(max(apps, key=lambda app: (app.accuracy, -app.slo_s))), app=_EVERYBODY)
+        return (Route(_ALL, shares.get(_ALL) or everywhere, waits_s[_ALL]),)
+    star = replace(route(max(apps, key=lambda app: (app.accuracy, -app.slo_s))), app=_ALL)
     named = proposal.wait_s.keys() if isinstance(proposal.wait_s, Mapping) else ()
 
     def own(one: Route) -> bool:
         same = (one.weights, one.max_wait_s) == (star.weights, star.max_wait_s)
-        return one.app != _EVERYBODY and (one.app in named or not same)
+        return one.app != _ALL and (one.app in named or not same)
 
     return (star, *filter(own, map(route, apps)))
 
@@ -211,14 +211,14 @@ def _waits(load: FunctionLoad, proposal: Proposal, sizes: list[Size]) -> dict[st
     """Return the maximum wait of each application, and of all others."""
     given = proposal.wait_s
     if isinstance(given, Mapping):
-        rest = given.get(_EVERYBODY, min(given.values(), default=0.0))
-        return {_EVERYBODY: rest, **{app.name: given.get(app.name, rest) for app in load.apps}}
+        rest = given.get(_ALL, min(given.values(), default=0.0))
+        return {_ALL: rest, **{app.name: given.get(app.name, rest) for app in load.apps}}
     if given is None:  # a batch may have to wait for the one before it
         batching = [size.exec_s for size in sizes if size.batch > 1]
         left_s = (1 - _ON_THE_WAY) * load.tightest_s
         given = max(left_s - 2 * max(batching), 0.0) if batching else 0.0
     laxer = {app.name: given + (app.slo_s - load.tightest_s) for app in load.apps}
-    return {_EVERYBODY: given, **laxer}
+    return {_ALL: given, **laxer}
 
 
 def _cost(load: FunctionLoad, proposal: Proposal) -> float | None:

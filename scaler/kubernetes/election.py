@@ -108,7 +108,7 @@ class Election:
                 self._candidate.written(self._leases.write(record), began_s)
         except CarpoolError as error:
             self._say(f"the Lease cannot be read or written: {error}")
-        except Exception:  # the next look may go better, and nobody else would take one
+        except Exception:  # the next check may succeed, and only this task makes one
             log.exception("checking the Lease failed")
         else:
             self._say("")

@@ -19,7 +19,7 @@ __all__ = ["FUNCTIONS", "SHADOW", "UNLISTED", "Documents"]
 
 FUNCTIONS = "/v1/functions"
 SHADOW = "/v1/shadow"
-UNLISTED = "unlisted"  # nobody can ask for it: it is no path
+UNLISTED = "unlisted"  # cannot be requested, as it is not a path
 
 
 class Documents:

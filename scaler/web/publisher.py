@@ -76,7 +76,7 @@ class Publisher:
     async def _publish(self) -> None:
         documents = self._documents
         bodies = {METRICS: self._tally.render()}
-        pasts, anew, lines = [], [], []
+        pasts, restarted, lines = [], [], []
         for controller in list(self._functions):
             await asyncio.sleep(0)  # sidecars are answered in between
             lines.append(documents.line(controller))
@@ -87,7 +87,7 @@ class Publisher:
                 continue
             known, last = self._told.get(controller.name, (None, 0))
             if known is not history:
-                anew.append(controller.name)
+                restarted.append(controller.name)
                 last = 0
             self._told[controller.name] = (history, history.last)
             new = {sample.number: _json(sample.to_dict()) for sample in history.after(last)}
@@ -99,14 +99,16 @@ class Publisher:
         if shadow := documents.shadow():
             bodies[SHADOW] = _json(shadow)
         try:
-            await asyncio.to_thread(self._write, anew, bodies, pasts)
+            await asyncio.to_thread(self._write, restarted, bodies, pasts)
         except Exception:
             self._told.clear()  # nothing is known to be in the file
             self._listings = -1
             raise
 
-    def _write(self, anew: list[str], bodies: dict[str, bytes], pasts: list[PastSamples]) -> None:
-        for name in anew:
+    def _write(
+        self, restarted: list[str], bodies: dict[str, bytes], pasts: list[PastSamples]
+    ) -> None:
+        for name in restarted:
             self._snapshot.forget(name)
         self._snapshot.publish(bodies, pasts)
 

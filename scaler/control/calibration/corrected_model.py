@@ -46,7 +46,7 @@ _CALMER = 1.25  # an error falls by a step once it would with so much more
 _MOVED = 0.05  # corrections that differ by less are the same
 _ALARM, _CALM = 1.5, 1.3  # times too long at which an alarm begins and ends
 _WAY_S = 0.002  # what is that near is no drift: the way to the handler and back
-_TOLD_AGAIN = 0.25  # change of what was told, so that nobody reads of every breath
+_TOLD_AGAIN = 0.25  # change since the last report; smaller ones are not reported
 _NOTHING = (1.0, 0.0)  # factor and base
 
 

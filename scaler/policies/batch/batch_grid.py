@@ -109,7 +109,7 @@ class BatchGrid:
         number = np.arange(1, within.shape[1] + 1)
         return self._table(spent, ended, 1, number[:, None, None] * self._more)
 
-    def _table(self, begun: Times, ended: Times, short: int, everybody: Times) -> Times:
+    def _table(self, begun: Times, ended: Times, short: int, total: Times) -> Times:
         """Return the requests that wait longer, by batch size, wait, window and first phase.
 
         Args:
@@ -117,7 +117,7 @@ class BatchGrid:
                 phases).
             ended: Arrivals during the wait, shape (times, levels, phases).
             short: How many fewer than k - 1 requests there are in both.
-            everybody: All requests, shape (levels, times, phases).
+            total: All requests, shape (levels, times, phases).
 
         Returns:
             Shape (levels, waits, windows, phases); the waits begin with one below 0, and end with
@@ -130,7 +130,7 @@ class BatchGrid:
         before = np.arange(times)
         within = (before > 0) & (before[:, None] + before < times)  # the longest window
         table = np.zeros((levels, (times + 2) * times, phases))
-        table[:, :times] = everybody
+        table[:, :times] = total
         # Of each wait a row that is longer by one than a row of windows, so that what was a time
         # before the wait stands at the window that is both.
         both = table[:, times:].reshape(levels, times, times + 1, phases)

@@ -147,13 +147,13 @@ class BatchLaw:
         # A request that is in time to the last digit is not late because of how floats round.
         left = times - seconds + _DIGIT * abs(times)
         waits, ended_s = np.empty(left.shape), self.window_s * (1 - _ROUNDING)
-        for number, (everybody, requests) in enumerate(
-            zip(self._everybody, self._waiting, strict=True)
+        for number, (everything, requests) in enumerate(
+            zip(self._all_requests, self._waiting, strict=True)
         ):
             here = left[:, number]
             tabulated = np.interp(here, self.waits_s, requests)
             waits[:, number] = np.where(here < ended_s, tabulated, 0.0)
-            waits[:, number][here < 0] = everybody
+            waits[:, number][here < 0] = everything
         share: Times = (waits @ service.weights).sum(axis=1) / self.mean_size
         return share.clip(0.0, 1.0)
 
@@ -169,7 +169,7 @@ class BatchLaw:
         return self._counting.at([self.window_s])
 
     @cached_property
-    def _everybody(self) -> Times:
+    def _all_requests(self) -> Times:
         """Mean number of requests per batch that are in batches of each size, shape (size,)."""
         return self.sizes * np.arange(1, self.size + 1)
 

@@ -100,7 +100,7 @@ def proposal(
         for member, window_s in zip(group.members, group.windows_s, strict=True)
         for app in member.apps
     }
-    # All others go with the tightest, which suits everybody.
+    # All others go with the tightest, which suits all of them.
     windows_s.setdefault("*", next(iter(windows_s.values())))
     return Proposal(
         dict(zip(groups, counts, strict=True)),

@@ -158,7 +158,7 @@ class MergedBatches:
         return np.where(at_s < 0, 1.0, np.where(own < self._windows[app], tail, 0.0))
 
     def mean_wait_s(self, app: int) -> float:
-        """Return the mean wait of an application's requests for company: the tail's integral."""
+        """Return the mean wait of an application's requests for others: the tail's integral."""
         law = self._law
         inside = law.at_s < self._windows[app]
         return float((law.weights * inside * self.wait_tail(app, law.at_s)).sum())

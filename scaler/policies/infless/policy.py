@@ -10,9 +10,9 @@ New instances are found by one of two searches:
   It loads instances up to the last request per second that they can serve.
 * ``priced`` is ours (`priced`): the cheapest cover of the rate and of a reserve for random
   arrivals, at a price of cores at which all functions fit on the servers. On the paper's measured
-  tables the largest batch is often not the most efficient size. Batches wait for company for as
-  long as they could still be served after a batch that has just begun. Below the least rate at
-  which batches fill in time (Eq. 1) they do not wait: there the paper has instances for single
+  tables the largest batch is often not the most efficient size. Batches wait for more requests
+  for as long as they could still be served after a batch that has just begun. Below the least rate
+  at which batches fill in time (Eq. 1) they do not wait: there the paper has instances for single
   requests, which cost no less.
 
 Deviations from the paper: rates are not rounded to whole batches per second unless configured; the
@@ -167,7 +167,7 @@ class Infless:
         )
 
     def _wait_s(self, draft: Draft) -> float | dict[str, float]:
-        """Return how long a request may wait for company; 0 if batches would not fill.
+        """Return how long a request may wait for others; 0 if batches would not fill.
 
         A single number applies to the tightest application; others wait longer.
 
