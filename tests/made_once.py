@@ -17,12 +17,12 @@ __all__ = ["made_once"]
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that ``make`` has filled; it is shared, so nobody may write to it.
+    """The folder that ``make`` has filled; it is shared, so tests may not write to it.
 
     Args:
         factory: of temporary folders, by which workers of the same run are known.
         name: of the folder.
-        make: fills the folder that it is given; whoever comes meanwhile waits for it.
+        make: fills the folder that it is given; other callers wait for it meanwhile.
     """
     base = factory.getbasetemp()
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

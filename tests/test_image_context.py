@@ -22,7 +22,7 @@ def without_comments(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_context_has_it_and_the_image_copies_it(source: str) -> None:
-    """A folder or file that the wheel takes in, and nobody sends, ends the build of every image."""
+    """What the wheel includes and the context lacks fails the build of every image."""
     ignored = True
     for line in without_comments(ROOT / ".dockerignore"):
         pattern = line.removeprefix("!")

@@ -47,7 +47,7 @@ def test_a_missing_tool_skips() -> None:
 
 
 def test_at_home_anything_may_lack() -> None:
-    """Whoever tries the tests on a laptop sees what was skipped, and no failure."""
+    """On a laptop the tests say what was skipped, and do not fail."""
     assert may_skip("Skipped: faas-cli is not on the PATH", {})
 
 

@@ -30,7 +30,7 @@ def test_bad_addresses_are_named(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["127.0.0.1:80", "[::1]:80", "localhost:80", "unix:/s"])
 def test_loopback_and_unix_sockets_are_of_this_machine(text: str) -> None:
-    """Nobody else can come in there."""
+    """No other user can connect there."""
     assert address.parse(text).is_local
 
 

@@ -39,7 +39,7 @@ def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {0o600}
-    folder.chmod(0o750)  # somebody means the group to read it
+    folder.chmod(0o750)  # the group is meant to read it
     basic_auth.write(folder, basic_auth.new_credentials())
     modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {0o640}

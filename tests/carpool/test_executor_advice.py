@@ -14,7 +14,7 @@ SHARED, APART = (0.040, 0.005), (0.002, 0.020)  # seconds of a batch, and of eac
     [
         pytest.param(SHARED, 16, 0.2, "lazy", id="who just misses a batch of 120 ms is late"),
         pytest.param(SHARED, 16, 0.3, "graph", id="both batches fit into the objective"),
-        pytest.param(SHARED, 16, None, None, id="nobody says what late is"),
+        pytest.param(SHARED, 16, None, None, id="without an objective"),
         pytest.param(APART, 16, 0.2, "graph", id="company saves nothing"),
         pytest.param(SHARED, 1, 0.05, "graph", id="there are no batches"),
     ],
@@ -29,7 +29,7 @@ def test_stages_pay_where_company_saves_time_and_waiting_costs_the_objective(
     assert expected == (found.executor if found else None)
 
 
-def test_sizes_that_nobody_knows_are_left_out() -> None:
+def test_unknown_sizes_are_left_out() -> None:
     """The largest that is known stands for the largest; without a single request, nothing does."""
     found = better_executor({1: 0.01, 8: 0.03}.get, 32, 0.05)
 

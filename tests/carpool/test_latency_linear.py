@@ -23,7 +23,7 @@ def test_a_batch_costs_a_base_and_so_much_an_item_on_any_instance() -> None:
 
 @pytest.mark.parametrize(("batch", "cpu", "gpu"), [(0, 1, 0), (-1, 1, 0), (1, 0, 0)])
 def test_no_batch_or_nothing_to_run_on_is_infeasible(batch: int, cpu: float, gpu: float) -> None:
-    """What nobody can run has no latency."""
+    """What cannot run has no latency."""
     assert Linear(0.05, 0.02).predict(batch, cpu, gpu) is None
 
 

@@ -38,7 +38,7 @@ def test_an_answer_ends_it() -> None:
     assert not silence.too_long(LIMIT_S, 101.0)
 
 
-def test_whoever_was_stopped_itself_blames_nobody() -> None:
+def test_a_process_that_was_stopped_itself_blames_no_other() -> None:
     """After a pause its timers are over all at once: one missed probe says nothing."""
     silence = Silence()
     silence.answered()

@@ -161,7 +161,7 @@ def test_a_time_counts_if_as_much_was_moved_as_a_run_moves() -> None:
     assert {(case, unit): 17.0} == composed(beside, rows)
 
 
-def test_kinds_that_nobody_knows_are_refused_by_name() -> None:
+def test_unknown_kinds_are_refused_by_name() -> None:
     """Neither a law of their class nor one of their family tells their time; measured, they do."""
     odd = replace(NET.operators[0], kind="com.microsoft.Odd")
     net = Graph("odd", [odd, *NET.operators[1:]])

@@ -85,7 +85,7 @@ def test_what_is_each_runs_own_is_not_carried() -> None:
 
 @pytest.mark.parametrize("known", [None, Setting(4, 1)])
 def test_intervals_hold_what_they_say(known: Setting | None) -> None:
-    """Of models that nobody measured, nine tenths of the runs lie inside, calibrated or not."""
+    """Of unmeasured models, nine tenths of the runs lie inside, calibrated or not."""
     fit = _fit(SIGMA, SIGMA / 2)
     inside = []
     for net, found in zip(_nets(24, 6), _profiles(24, 6, SIGMA, SIGMA / 2), strict=True):
@@ -132,7 +132,7 @@ def test_few_models_are_told_from_those_of_all_lengths_or_not_at_all() -> None:
         assert len(errors.settled) >= 1
 
 
-def test_distances_that_nobody_measured_are_those_of_the_next() -> None:
+def test_unmeasured_distances_are_those_of_the_next() -> None:
     """Batches of 1 and 8 are three doublings apart; what these tell holds for fewer and more."""
     known = [_thinned(each, (1, 8)) for each in _profiles(24, 5, SIGMA, SIGMA / 2)]
     for errors in measured_errors(Samples.of(known), range(24), {}).values():

@@ -21,9 +21,7 @@ UNSEEN = graph([333, 512, 700, 64], "unseen")
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_a_network_nobody_measured_is_predicted_from_its_operators(
-    batch: int, threads: int
-) -> None:
+def test_an_unmeasured_network_is_predicted_from_its_operators(batch: int, threads: int) -> None:
     """The sum over its operators is right where others of their classes were measured."""
     model: LatencyModel = OperatorLatencyModel(UNSEEN, learnt())
     assert pytest.approx(run_s(UNSEEN, batch, threads), rel=0.1) == model.predict(batch, threads, 0)
@@ -181,7 +179,7 @@ def test_a_text_that_is_no_fit_is_refused(text: str) -> None:
 
 
 def test_unknown_operators_are_named() -> None:
-    """An operator that nobody measured is taken as its like, and said to be."""
+    """An unmeasured operator is estimated from a similar one, and listed as such."""
     odd = dataclasses.replace(UNSEEN.operators[0], kind="Mish")
     net = dataclasses.replace(UNSEEN, operators=[*UNSEEN.operators, odd])
     assert ["Mish"] == OperatorLatencyModel(net, learnt()).guessed()

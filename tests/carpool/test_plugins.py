@@ -67,7 +67,7 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", ["fixed", "shared"])
 def test_two_owners_of_a_name_are_both_named(site: Path, name: str) -> None:
-    """Nobody takes over a name silently, neither a built-in's nor another package's."""
+    """No package takes over a name silently, neither a built-in's nor another package's."""
     _install(site, "left", f"{name} = {HERE}:Patient")
     _install(site, "right", f"{name} = {HERE}:Formless")
     with pytest.raises(ConfigError, match=r"left .*Patient.* and right .*Formless") as caught:

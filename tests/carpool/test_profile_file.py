@@ -65,7 +65,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
 
 
 def test_many_may_begin_it_at_once(tmp_path: Path) -> None:
-    """Nobody sees half of it, and nobody fails."""
+    """No reader sees half of it, and none fails."""
     path = tmp_path / "p.sqlite"
     command = [sys.executable, "-c", BEGIN, str(path)]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for."""
+"""Tasks that are not awaited."""
 
 from __future__ import annotations
 

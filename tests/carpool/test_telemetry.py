@@ -1,4 +1,4 @@
-"""ONNX Runtime in our processes: it keeps nothing on disk and has nobody to send anything."""
+"""ONNX Runtime in our processes: it keeps nothing on disk and sends nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("session", SESSIONS)
-def test_nothing_is_kept_and_nobody_is_there_to_send(tmp_path: Path, session: str) -> None:
+def test_nothing_is_kept_and_nothing_is_there_to_send(tmp_path: Path, session: str) -> None:
     """No file, no socket, and no thread but our own: what uploads would be another."""
     assert {"threads": 1, "sockets": []} == ran(tmp_path, SESSIONS[session])
     assert [] == files(tmp_path)

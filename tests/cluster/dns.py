@@ -87,7 +87,7 @@ class Dns:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # it is not connected, and nobody waits any more all the same
+        with suppress(OSError):  # it is not connected, or the client has left
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(HANG_S)
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Namespaces for a node: a network of its own, and mounts that nobody else sees.
+"""Namespaces for a node: a network of its own, and mounts that no other process sees.
 
 Two suites on one machine each have a number of their own, held by a lock for as long as anything
 of the suite runs; the network's addresses follow from it. A bridge is the network of the pods, and

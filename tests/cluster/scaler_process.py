@@ -52,19 +52,19 @@ class ScalerProcess:
         return self._log.read_text()
 
     def ask(self, path: str) -> requests.Response | None:
-        """What it answers, itself or by the one that leads; None: nobody listens."""
+        """What it answers, itself or by the one that leads; None: nothing listens."""
         headers = {"authorization": f"Bearer {TOKEN}"}
         with suppress(requests.RequestException):
             return requests.get(self.url + path, headers=headers, timeout=30)
         return None
 
     def status(self) -> int:
-        """Of a request that a leader answers; 0: nobody listens."""
+        """Of a request that a leader answers; 0: nothing listens."""
         answer = self.ask("/v1/functions")
         return 0 if answer is None else answer.status_code
 
     def explain(self, function: str) -> dict[str, Any]:
-        """What is said of a function; empty while there is nothing, or nobody, to ask."""
+        """What is said of a function; empty while there is nothing, or no scaler, to ask."""
         answer = self.ask(f"/v1/functions/{function}")
         found: dict[str, Any] = answer.json() if answer is not None and answer.ok else {}
         return found

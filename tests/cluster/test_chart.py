@@ -94,7 +94,7 @@ def test_what_is_refused_is_refused_by_the_calls_themselves(installed: Installed
 
 
 def test_network_policies_name_pods_that_there_are(installed: Installed) -> None:
-    """A policy whose selector fits nothing would let nothing pass, and nobody would be told."""
+    """A policy whose selector fits nothing would let nothing pass, without an error."""
     labels = [
         each["spec"]["template"]["metadata"]["labels"]
         for each in of_kind(installed.objects, "Deployment")

@@ -88,7 +88,7 @@ def test_an_autoscaler_of_the_same_deployment(doctor: Doctor, installed: Install
     said = found(doctor, installed, labels=SCALED)
     assert ["fn", "fn--b4-c1"] == [each["value"] for each in said]
     assert {"cluster-autoscaler"} == {each["check"] for each in said}
-    assert [] == found(doctor, installed)  # nobody else scales it
+    assert [] == found(doctor, installed)  # nothing else scales it
 
 
 def test_keda_of_the_same_deployment(doctor: Doctor, installed: Installed) -> None:

@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "canary.md").read_text(encoding="ut
 
 
 def test_the_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The doctor has nothing to say of its canary, and of one that nobody has it does."""
+    """The doctor has nothing to say of its canary, and of one that does not exist it has."""
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     functions = yaml.safe_load(block)["functions"]
     doctor = Doctor(tmp_path, capsys)

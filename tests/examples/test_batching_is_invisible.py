@@ -1,4 +1,4 @@
-"""An answer is the same whoever else rode in the batch, for every example and batch size."""
+"""An answer does not depend on the others in its batch, for every example and batch size."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_answers_in_a_batch_equal_answers_one_by_one(
 
 @pytest.mark.parametrize("example", ["tiny"], indirect=True)
 def test_a_bad_item_is_refused_and_its_neighbours_are_answered(example: Handler) -> None:
-    """Wrong JSON, name, shape and type cost their sender a 400 and nobody else anything."""
+    """Wrong JSON, name, shape and type give their sender a 400 and do not affect others."""
     good = [tensor("x", 64)(n) for n in range(3)]
     wrong = [b"{", tensor("y", 64)(1), tensor("x", 63)(1), good[0].replace(b"FP32", b"INT64")]
     alone = [example.batch([one], JSON)[0] for one in good]

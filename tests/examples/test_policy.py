@@ -1,4 +1,4 @@
-"""A policy of one's own, packaged, as somebody else would install it."""
+"""A third party's policy, packaged, as a user would install it."""
 
 from __future__ import annotations
 

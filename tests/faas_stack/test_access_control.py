@@ -128,7 +128,7 @@ def test_a_change_is_json(tmp_path: Path, headers: list[tuple[str, str]], status
 
 @story(ProcessStage())
 async def test_documents_are_small(rig: Rig) -> None:
-    """Whoever may deploy cannot keep calls waiting for a document to be read."""
+    """A client that may deploy cannot keep calls waiting for a document to be read."""
     large = json.dumps({"service": "fn", "image": IMAGE, "labels": {"a": "b" * 2**21}}).encode()
     assert 413 == (await sent(rig, "POST", "/system/functions", JSON, body=large)).status
     await rig.deploy("fn")

@@ -72,7 +72,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str, str, str]] = {
         "10s",
         "at least exec_timeout, which is 30s",
     ),
-    "a time nobody reads": (
+    "a time that is not read": (
         "watchdog-times",
         function(env={"read_timeout": "30 sec"}),
         "environment.read_timeout",
@@ -103,7 +103,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str, str, str]] = {
         "8",
         "at least 12",
     ),
-    "a limit nobody reads": (
+    "a limit that is not read": (
         "max-inflight",
         function(env={"max_inflight": "many"}),
         "environment.max_inflight",
@@ -222,7 +222,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str, str, str]] = {
         "infless",
         "com.carpool.slo, such as 200ms",
     ),
-    "a front that nobody scales": (
+    "a front that is not scaled": (
         "front",
         function(SLO, {"sidecar_scaler": "unix:/nobody/is/here", "OPENFAAS_NAME": "fn"}),
         "environment.sidecar_scaler",
@@ -321,7 +321,7 @@ def test_every_check_is_seen_to_find_something() -> None:
     ],
 )
 def test_a_handler_without_an_example_is_cold(doctor: Doctor, code: str, found: int) -> None:
-    """Whoever promises an objective for a handle_batch gives it something to warm up with."""
+    """A handle_batch with an objective needs something to warm up with."""
     handler = doctor.folder / "fn"
     handler.mkdir()
     (handler / "handler.py").write_text(code)

@@ -66,7 +66,7 @@ def test_a_run_sends_the_scheduled_requests_and_reports_them(
 def test_latency_counts_from_the_due_time_not_from_sending(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One connection and a server of 50 ms per answer: everybody in line is charged the wait."""
+    """One connection and a server of 50 ms per answer: the wait counts for all in the queue."""
     with running(delayed(0.05)) as url:
         report = run_json(
             capsys,
@@ -257,7 +257,7 @@ def test_a_trace_is_replayed_at_its_rates(
 
 
 def test_an_unreachable_target_is_one_clear_error() -> None:
-    """Nobody listens: say where and what to check."""
+    """Nothing listens: the error says where and what to check."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

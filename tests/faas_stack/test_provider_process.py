@@ -376,7 +376,7 @@ def test_no_watchdog(tmp_path: Path) -> None:
     play(tmp_path / "p")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 @pytest.mark.skipif(not _can_isolate(), reason="no network namespaces here")
 def test_isolation_as_an_ordinary_user() -> None:
     """Without privileges the namespace is reached through a user namespace, as the same user."""

@@ -60,7 +60,7 @@ def test_new_variants_come_into_the_build_context(stack: Path) -> None:
 
 
 def test_a_list_without_its_models_is_not_taken(stack: Path) -> None:
-    """Whoever reads the list finds what it names, at any moment."""
+    """Files that the list names exist at any moment."""
     loaded = load(stack)
     (function,) = loaded.functions
     found = variant_copy(function, assemble(loaded, function).folder)

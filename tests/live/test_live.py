@@ -159,12 +159,12 @@ def test_a_request_that_wakes_a_function_is_answered_late_rather_than_refused(
         gate.close()
         impatient = asyncio.run(load(running.url, AT_ONCE_RPS, 5 / AT_ONCE_RPS, HASTY))
         gate.open()
-        # Whoever has spent that much on the way is refused on arrival.
+        # A request that has spent that much on the way is refused on arrival.
         assert 5 == sum(impatient.statuses[status] for status in (503, 504))
 
 
 def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: Path) -> None:
-    """Somebody who scales behind the scaler's back is named and outdone."""
+    """Scaling behind the scaler's back is reported and corrected."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
         until_planned(running)

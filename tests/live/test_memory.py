@@ -1,4 +1,4 @@
-"""A handler that wants more memory than it may have: killed alone, and everybody is told why."""
+"""A handler that wants more memory than it may have: killed alone, and callers are told why."""
 
 from __future__ import annotations
 

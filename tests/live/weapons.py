@@ -101,7 +101,7 @@ class Weapons:
             if not (isinstance(running, KeptUp) and running.is_back):
                 return None
             running.kill_provider()
-            return 0.0  # nobody can be told: connections break
+            return 0.0  # no answer is possible: connections break
         pid = self._one_of(victim)
         taken = self._in_hand(pid, _NOTICED_S)
         return taken if pid and running.kill_one(pid) else None

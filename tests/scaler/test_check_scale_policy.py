@@ -225,7 +225,7 @@ def test_a_promise_that_the_guard_breaks_is_found(planner: type[Any], promise: s
     assert promise == caught.value.promise
 
 
-def test_every_promise_has_somebody_who_breaks_it() -> None:
+def test_every_promise_has_a_policy_that_breaks_it() -> None:
     """Nothing is promised that is not checked."""
     assert set(conformance.PROMISES) == {*POLICIES.values(), *PLANNERS.values()}
 

@@ -43,7 +43,7 @@ def test_two_thousand_servers_hold_ten_thousand_instances() -> None:
 
 
 def test_the_tables_and_traces_are_those_that_the_script_writes(tmp_path: Path) -> None:
-    """Nobody has changed one by hand."""
+    """None has been changed by hand."""
     script = runpy.run_path(str(FOLDER / "stand_ins.py"))
     script["main"].__globals__["HERE"] = tmp_path
     script["main"]()

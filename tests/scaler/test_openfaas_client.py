@@ -63,7 +63,7 @@ async def test_a_class_is_deployed_scaled_updated_and_removed(rig: Rig) -> None:
 
 @story(ProcessStage())
 async def test_refusals_say_why(rig: Rig) -> None:
-    """What the provider answers is in the error; so is that nobody answers."""
+    """The provider's answer is in the error, or that there was none."""
     gateway = GatewayClient(f"http://{rig.provider.address}")
     scale = Action("scale", "b4-c1", NAME, replicas=2)
     with pytest.raises(ProviderError, match="answered 404"):

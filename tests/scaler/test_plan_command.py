@@ -137,7 +137,7 @@ def test_parameters_from_the_scenario_and_the_command_line(
     assert "did you mean 'alpha'?" in capsys.readouterr().err
 
 
-def test_anybodys_policy(scenario: Path, capsys: Captured) -> None:
+def test_a_third_partys_policy(scenario: Path, capsys: Captured) -> None:
     """A class in a module needs no packaging; its parameters stand under its name."""
     name = f"{__name__}:Modest"
     scenario.write_text(f'{SCENARIO.replace("RATE", "5")}  "{name}": {{said: 3}}\n')

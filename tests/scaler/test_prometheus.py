@@ -94,7 +94,7 @@ def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> 
     assert url.removeprefix("http://") in str(error.value).replace("host=", "")
 
 
-def test_nobody_there_is_told() -> None:
+def test_a_missing_server_is_told() -> None:
     """Nothing listens."""
     with pytest.raises(PrometheusError, match="cannot be queried"):
         Prometheus("http://127.0.0.1:1").readings()

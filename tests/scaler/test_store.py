@@ -76,7 +76,7 @@ def test_a_round_is_kept_as_a_whole_or_not_at_all(path: Path) -> None:
 
 
 def test_a_killed_scaler_loses_no_finished_round(path: Path) -> None:
-    """What a round has kept is read by the next scaler although nobody closed the file."""
+    """What a round has kept is read by the next scaler although the file was not closed."""
     killed = Store(path)
     with killed.round():
         killed.put("function", {"f": FORM})
@@ -86,7 +86,7 @@ def test_a_killed_scaler_loses_no_finished_round(path: Path) -> None:
     killed.close()
 
 
-def test_a_claimed_store_is_nobody_elses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claimed_store_is_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be looked at, but claimed only after the one who has it has closed it."""
     monkeypatch.setattr("scaler.store._LETTING_GO_S", 0.01)
     running, other = Store(path), Store(path)

@@ -17,7 +17,7 @@ UP = ("up", "--port", str(PROVIDER), "--json", "--partition", "off")
 
 
 def gateway_env() -> dict[str, str]:
-    """Its settings: nobody asks it for lists, so that it needs no Prometheus."""
+    """Its settings: lists are not requested from it, so that it needs no Prometheus."""
     return {
         **os.environ,
         "functions_provider_url": f"http://127.0.0.1:{PROVIDER}/",

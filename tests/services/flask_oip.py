@@ -42,7 +42,7 @@ def about() -> dict[str, Any]:
 
 @app.get("/pieces")
 def pieces() -> Response:
-    """An answer whose length nobody knows before."""
+    """An answer whose length is not known before."""
     return Response(iter(["one", "two"]), content_type="text/plain")
 
 

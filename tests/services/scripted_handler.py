@@ -1,6 +1,6 @@
 """A handler whose behaviour each item's body writes down: a real process behind a real sidecar.
 
-``slow:0.2`` sleeps, ``wait:PATH`` waits until nobody else holds the lock of that file, ``hang``
+``slow:0.2`` sleeps, ``wait:PATH`` waits until it gets the lock of that file, ``hang``
 keeps its batch for ever, ``crash`` dies, ``fail`` fails the whole batch, ``bad`` fails alone with
 422, ``short`` answers too few items, ``garbage`` answers no batch,
 ``badhead`` has a head that is none, ``head:X`` one with the line ``X``, ``status:N`` that status,

@@ -50,7 +50,7 @@ NAMES = {
         ("rate: 30", "rate: 1.0e+9", "3e+10"),
     ],
 )
-def test_what_nobody_could_simulate_is_told_at_once(
+def test_what_cannot_be_simulated_is_told_at_once(
     scenario: str, before: str, after: str, said: str
 ) -> None:
     """An entry that cannot be used, asked for or not, and more requests than come to an end."""
@@ -60,7 +60,7 @@ def test_what_nobody_could_simulate_is_told_at_once(
     assert said in str(raised.value)
 
 
-def test_without_prices_nobody_knows_the_cost(
+def test_without_prices_the_cost_is_unknown(
     scenario: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is unknown as other numbers are, not 0."""

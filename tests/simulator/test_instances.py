@@ -30,7 +30,7 @@ def between(least: float, most: float) -> Any:
     return pytest.approx((least + most) / 2, abs=(most - least) / 2 + 1e-9)
 
 
-def test_whoever_comes_before_an_instance_has_loaded_is_cold() -> None:
+def test_a_request_before_an_instance_has_loaded_is_cold() -> None:
     """A request every half second, and 2 s to load: three wait, and no other."""
     result = run(
         of(function(Every(0.5, 10.0), MODEL), horizon_s=20.0),
@@ -42,14 +42,14 @@ def test_whoever_comes_before_an_instance_has_loaded_is_cold() -> None:
 
 
 def test_a_running_system_starts_warm() -> None:
-    """Unless asked for, nobody waits for the first plan's instances."""
+    """By default no request waits for the first plan's instances."""
     result = run(of(function(Every(0.5, 10.0), MODEL), horizon_s=20.0), Constant(Constant.Params()))
     assert 0 == result["cold_start_ratio"]
     assert pytest.approx(EXEC_S * 1000) == result["latency_ms"]["mean"]
 
 
-def test_an_instance_that_nobody_waited_for_makes_no_cold_start() -> None:
-    """A second instance loads while the first has time for everybody."""
+def test_an_instance_without_waiting_requests_makes_no_cold_start() -> None:
+    """A second instance loads while the first has time for all requests."""
     policy = Scripted(lambda now, _: plan("f", 1 + (now >= 10), 1 + (now >= 10)))
     result = run(of(function(Every(0.5, 20.0), MODEL), horizon_s=20.0), policy)
     assert 0 == result["cold_start_ratio"]
@@ -161,7 +161,7 @@ def test_a_kept_instance_serves_again_when_a_plan_wants_it() -> None:
     assert pytest.approx(30.0) == result["cpu_core_s"]
 
 
-def test_a_kept_instance_serves_at_once_when_nobody_else_is_there() -> None:
+def test_a_kept_instance_serves_at_once_when_no_other_is_there() -> None:
     """The plan wants none any more, and a request comes before the next round."""
 
     def script(now: float, _: FunctionLoad) -> Plan:
@@ -205,7 +205,7 @@ def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
     assert pytest.approx(0.5) == result["cold_start_ratio"]
 
 
-def test_a_function_at_zero_is_planned_for_when_somebody_comes() -> None:
+def test_a_function_at_zero_is_planned_for_when_a_request_comes() -> None:
     """Out of turn: the next round would be too late."""
 
     def script(now: float, load: FunctionLoad) -> Plan:

@@ -66,7 +66,7 @@ def test_company_is_sought_where_it_pays_so_that_high_load_is_no_loss() -> None:
 def test_an_objective_does_not_make_batches_small_when_they_are_needed_most(sla_s: float) -> None:
     """At two thirds of what full batches take, as many are in time as with whole batches.
 
-    Who keeps the oldest in time by taking him with few others, is soon too late for all.
+    Keeping the oldest in time in a small batch soon makes all others late.
     """
     ranker = Program("ranker", [Node([(0.04 + 0.002 * n) / 8 for n in range(1, 33)])] * 8)
     draw, now, times = random.Random(1), 0.0, []

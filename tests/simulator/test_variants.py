@@ -43,7 +43,7 @@ def write(folder: Path, accuracy: str) -> Path:
 
 
 def test_variants_serve_whom_they_suit(tmp_path: Path) -> None:
-    """Both run, nearly nobody is late, and large ones cost more than a mixture."""
+    """Both run, hardly any request is late, and large ones cost more than a mixture."""
     scenario = read_scenario(write(tmp_path, "0.75"))
     mixed, alone = (
         measured(Simulation(scenario, Guard(chosen_policy("infaas", {"infaas": params}))).run())
@@ -78,7 +78,7 @@ def test_the_example_has_175_variants_of_8_applications() -> None:
 
 
 def test_the_example_is_what_its_script_writes(tmp_path: Path) -> None:
-    """Nobody has changed a file by hand."""
+    """No file has been changed by hand."""
     folder = EXAMPLE.parent / "variants"
     script = runpy.run_path(str(folder / "stand_ins.py"))
     script["main"].__globals__["HERE"] = tmp_path

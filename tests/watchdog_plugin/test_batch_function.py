@@ -83,7 +83,7 @@ def test_an_exception_fails_the_batch_without_telling_one_caller_anothers_input(
         answered(raising(secret), b"secret")
 
 
-def test_an_item_error_raised_for_nobody_fails_the_batch() -> None:
+def test_an_item_error_raised_for_no_item_fails_the_batch() -> None:
     """Unless there is only one it can mean."""
     assert [422] == [s for s, _ in answered(raising(ItemError("no", 422)), b"")]
     with pytest.raises(BatchFailed, match="without naming its item"):

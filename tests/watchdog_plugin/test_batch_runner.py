@@ -39,7 +39,7 @@ def divide() -> None:
 
 
 def test_calls_run_on_one_thread_and_errors_come_back(model_thread: ModelThread) -> None:
-    """Whoever calls waits, and gets what was raised; the thread lives on."""
+    """The caller waits, and gets what was raised; the thread lives on."""
     threads: list[int] = []
     assert 0 <= model_thread.call(lambda: threads.append(threading.get_ident()))
     with pytest.raises(ZeroDivisionError):

@@ -120,7 +120,7 @@ def test_a_model_that_is_not_there_is_its_own_requests_fault(folder: Path) -> No
 
 
 def test_all_models_are_asked_at_the_same_time(folder: Path) -> None:
-    """As many batches at once as all take together; everybody gets what he gets alone."""
+    """As many batches at once as all take together; each request gets the same answer as alone."""
     engine = load(folder)
     asked = [item("/speech", words(1 + n)) for n in range(6)]
     asked += [item("/deep", rows(n)) for n in range(6)]
@@ -147,21 +147,21 @@ def test_all_models_are_asked_at_the_same_time(folder: Path) -> None:
 
 
 def test_a_model_beside_several_is_refused(folder: Path) -> None:
-    """Nobody could say which of them a request without a name is for."""
+    """It would not be clear which of them a request without a name is for."""
     models.doubler(folder / "model.onnx")
     with pytest.raises(LoadError, match="one or the other"):
         load(folder)
 
 
 def test_a_model_that_is_named_by_its_path_is_alone(folder: Path) -> None:
-    """Whoever says `model_path` means that one."""
+    """`model_path` selects one of them."""
     path = folder / "models" / "double" / "model.onnx"
     settings = HandlerSettings.from_env({"function_dir": str(folder), "model_path": str(path)})
 
     assert not isinstance(loading.load(settings).function, Colocated)
 
 
-def test_code_beside_several_models_that_nobody_calls_is_refused(folder: Path) -> None:
+def test_code_beside_several_models_that_is_never_called_is_refused(folder: Path) -> None:
     """The message says where it belongs."""
     (folder / "handler.py").write_text("def preprocess(item):\n    return item.json()\n")
     with pytest.raises(LoadError, match="in a model's folder"):

@@ -38,7 +38,7 @@ def test_characters_are_not_cut_in_two() -> None:
     assert "1234567\nü".encode() == written("1234567ü".encode())
 
 
-def test_a_reader_that_has_gone_disturbs_nobody() -> None:
+def test_a_reader_that_has_gone_disturbs_nothing() -> None:
     """Printing into a broken pipe is silent."""
 
     class Broken(io.BytesIO):

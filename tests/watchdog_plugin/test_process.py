@@ -302,7 +302,7 @@ def handle_batch(items):
 
 
 def test_sigterm_keeps_serving(tmp_path: Path) -> None:
-    """However often it comes: whoever drains is the parent."""
+    """However often it comes: the parent drains."""
     with start(write(tmp_path, ECHO)) as handler:
         handler.wait_ready()
         handler.process.send_signal(signal.SIGTERM)
@@ -421,7 +421,7 @@ def test_a_parent_that_ends_before_it_is_watched_is_missed() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs: nobody may have collected it after its end."""
+    """Whether the process runs; it may have ended without being collected."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:

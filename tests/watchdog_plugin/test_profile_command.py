@@ -115,7 +115,7 @@ def test_sizes_that_are_not_known_are_said(tmp_path: Path, capsys: Captured) -> 
 
 @pytest.mark.parametrize("size", ["4:8:3", "400:1:3"])
 def test_measured_runs_of_unknown_sizes_are_refused(tmp_path: Path, size: str) -> None:
-    """They correct nothing, and nobody shall think that they did."""
+    """They correct nothing, and nothing says that they did."""
     model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
     with pytest.raises(ConfigError, match=r"--measured = .*the database knows 1 core"):
         predict_command.main([str(model), "--measured", size, "--database", str(database)])
@@ -176,7 +176,7 @@ def test_more_threads_than_cores_are_not_measured(tmp_path: Path) -> None:
         command.main(argv)
 
 
-def test_a_share_of_a_gpu_that_nobody_measured_is_said(tmp_path: Path, capsys: Captured) -> None:
+def test_an_unmeasured_share_of_a_gpu_is_said(tmp_path: Path, capsys: Captured) -> None:
     """No prediction is made of one without a GPU."""
     model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
     argv = [str(model), "--gpu", "50", "--batch", "1", "--database", str(database)]
@@ -241,7 +241,7 @@ def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -
     assert not database.exists()
 
 
-def test_an_operator_nobody_knows_is_named(tmp_path: Path) -> None:
+def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
     """The message says that it can be served all the same."""
     model = _dense(tmp_path / "net.onnx", kind="Frobnicate", domain="odd")
     with pytest.raises(ConfigError, match=r"Frobnicate.*its own handler can still serve it"):

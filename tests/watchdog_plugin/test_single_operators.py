@@ -100,7 +100,7 @@ def test_text_is_refused_and_not_tried_again(
 
 
 def test_a_session_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither one that the runtime refuses nor one whose times nobody asks for."""
+    """Neither one that the runtime refuses nor one whose times are not needed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(LoadError) as refused:  # which holds the session
         ProfiledSession(b"no model", tmp_path, 1, operators=True)
@@ -381,7 +381,7 @@ def _kinds(document: dict[str, list[dict[str, str]]]) -> set[str]:
     return {each["kind"].rpartition(".")[2] for each in document["sources"]}
 
 
-def test_a_scenario_refuses_kinds_that_nobody_measured(tmp_path: Path) -> None:
+def test_a_scenario_refuses_unmeasured_kinds(tmp_path: Path) -> None:
     """By name, with the command that measures them; not with a message about sizes."""
     path = _odd(tmp_path / "odd.onnx")
     with pytest.raises(ConfigError, match=r"Einsum.*carpool predict measures them"):

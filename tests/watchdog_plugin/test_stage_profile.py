@@ -70,7 +70,7 @@ def deep(tmp_path: Path) -> Path:
         (1.0, 1.0, True, True, False),
     ],
 )
-def test_stages_by_which_nobody_gains_are_not_loaded(
+def test_stages_without_a_gain_are_not_loaded(
     *,
     deep: Path,
     capsys: pytest.CaptureFixture[str],

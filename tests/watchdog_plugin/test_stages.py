@@ -155,7 +155,7 @@ def test_what_the_profiles_do_not_know_is_measured_and_said(
 
 
 def test_no_cut_where_rows_are_no_rows(tmp_path: Path) -> None:
-    """Two rows of the batch in one of the tensor, or its size as a number: nobody could join."""
+    """Two rows of the batch in one of the tensor, or its size as a number: none could join."""
     nodes = [
         make("Reshape", ["x", "pairs"], ["p"]),
         make("Tanh", ["p"], ["t"]),

@@ -58,7 +58,7 @@ def test_connections_are_used_again_and_bounded() -> None:
     asyncio.run(run())
 
 
-def test_nobody_there_is_an_error() -> None:
+def test_an_address_without_a_server_is_an_error() -> None:
     """A refused connection names the address, and says that nothing was sent."""
 
     async def run() -> None:
@@ -111,7 +111,7 @@ def test_who_does_not_answer_at_all_is_not_waited_for() -> None:
 
 
 def test_a_timeout_closes_the_connection() -> None:
-    """The peer learns that nobody waits any more."""
+    """The peer learns that the caller has left."""
 
     async def run() -> None:
         gone = asyncio.Event()
@@ -159,7 +159,7 @@ def test_a_stream_is_read_as_it_comes_and_holds_back_a_fast_peer() -> None:
         async with pool.stream("GET", "/") as response:
             assert 200 == response.status
             await wait_until_async(lambda: response._connection._paused)
-            for _ in range(100):  # nobody reads any more: it goes on until the buffers are full
+            for _ in range(100):  # nothing is read any more: it goes on until the buffers are full
                 await asyncio.sleep(0)
             assert sent < 20_000_000
             async for chunk in response.chunks():

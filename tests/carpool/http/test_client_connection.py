@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextlib.asynccontextmanager
 async def peer(script: bytes) -> AsyncIterator[str]:
-    """A server that says ``script`` to whoever connects and writes, then closes."""
+    """A server that sends ``script`` to a client that connects and writes, then closes."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
@@ -94,7 +94,7 @@ EXCESS = {
 
 @pytest.mark.parametrize("excess", EXCESS.values(), ids=EXCESS)
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "later"])
-def test_what_nobody_asked_for_answers_nothing(excess: bytes, late: bool) -> None:  # noqa: FBT001
+def test_unsolicited_bytes_answer_nothing(excess: bytes, late: bool) -> None:  # noqa: FBT001
     """More than one answer to a request is dropped with its connection: answers never cross."""
 
     async def run() -> None:
@@ -138,7 +138,7 @@ def test_what_nobody_asked_for_answers_nothing(excess: bytes, late: bool) -> Non
     ids=["headers", "a header", "interim answers", "trailers", "an extension"],
 )
 def test_what_is_no_body_is_bounded(start: bytes, more: bytes) -> None:
-    """An answer whose head or framing never ends is broken off; nobody waits for its end."""
+    """An answer whose head or framing never ends is broken off; no request waits for its end."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
@@ -208,7 +208,7 @@ def test_a_reset_is_not_the_end_of_an_answer() -> None:
         asyncio.run(run())
 
 
-def test_nothing_is_sent_where_nobody_is() -> None:
+def test_nothing_is_sent_without_a_peer() -> None:
     """A peer that goes between the connecting and the request: at once, and nothing was sent."""
 
     async def run() -> None:

@@ -201,7 +201,7 @@ WAITING = {
     "a head that drips in": ([GET], 0, True),
     "a body that drips in": ([DRIP, bytes(2000)], 0, True),
     "an upload that moves": ([DRIP, bytes(20_000)], 0, False),
-    "an answer that nobody takes": ([GET + b"\r\n"], 50, True),
+    "an answer that is not read": ([GET + b"\r\n"], 50, True),
 }
 
 
@@ -252,7 +252,7 @@ def test_idle_connections_behind_many_that_work_are_found() -> None:
 
 
 def test_a_flood_of_connections_leaves_nothing_behind() -> None:
-    """Many come, ask and stay, while all places are at work: few hear why not, nobody is kept."""
+    """Many come, ask and stay, while all places are at work: few are told why, none is kept."""
 
     async def run() -> None:
         asked: list[Exchange] = []

@@ -86,7 +86,7 @@ def test_own_names(hosts: Hosts, host: str) -> None:
     ],
 )
 def test_foreign_names(hosts: Hosts, host: str) -> None:
-    """A name that somebody else could have given our address, with the setting that allows it."""
+    """A name that others may have given our address, with the setting that allows it."""
     said = refusal(hosts, host=host)
     assert host.lower() in said
     assert "--allow-host" in said

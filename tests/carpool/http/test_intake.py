@@ -158,7 +158,7 @@ def test_some_are_served_in_each_turn_until_none_is_parked(*, late: bool) -> Non
 
 
 def test_who_has_waited_too_long_is_refused_and_can_ask_again() -> None:
-    """While nobody else is to be served this may take all the time there is."""
+    """While there is nothing else to serve, this may take all the time."""
 
     def body(scene: Scene) -> None:
         clients = scene.crowd(*range(30))
@@ -176,7 +176,7 @@ def test_who_has_waited_too_long_is_refused_and_can_ask_again() -> None:
 
 @pytest.mark.parametrize("shut", [True, False])
 def test_under_overload_the_oldest_are_refused_in_a_part_of_the_time(*, shut: bool) -> None:
-    """Whether the application refuses everybody, or has as many as it can serve."""
+    """Whether the application refuses all requests, or has as many as it can serve."""
 
     def body(scene: Scene) -> None:
         scene.crowd(*range(300))
@@ -196,7 +196,7 @@ def test_under_overload_the_oldest_are_refused_in_a_part_of_the_time(*, shut: bo
     run(body)
 
 
-def test_nobody_is_parked_for_much_longer_than_two_seconds() -> None:
+def test_no_request_is_parked_for_much_longer_than_two_seconds() -> None:
     """Then refusals take the time that they take."""
 
     def body(scene: Scene) -> None:

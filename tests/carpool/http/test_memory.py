@@ -324,7 +324,7 @@ def test_the_longest_stalled_are_dropped_when_an_answer_needs_their_memory() -> 
 
 
 def test_an_answer_takes_the_place_of_its_request() -> None:
-    """Nobody is dropped for an answer as large as the request whose memory it frees."""
+    """No client is dropped for an answer as large as the request whose memory it frees."""
 
     async def run() -> None:
         asked: list[Exchange] = []

@@ -79,7 +79,7 @@ def test_an_idle_connection_is_closed_silently() -> None:
 
 
 def test_waiting_for_the_application_is_not_the_clients_fault() -> None:
-    """Neither the one who waits for his answer nor the part of his next request times out."""
+    """Neither a client that waits for an answer nor the part of its next request times out."""
     waiting: list[Exchange] = []
 
     def script(server: Server) -> None:
@@ -252,7 +252,7 @@ def test_a_reset_cancels_what_was_asked() -> None:
     asyncio.run(run())
 
 
-def test_an_error_while_cancelling_harms_nobody_else() -> None:
+def test_an_error_while_cancelling_harms_no_other_request() -> None:
     """Every request of a lost connection is cancelled, though the first one's callback fails."""
     cancelled: list[str] = []
 

@@ -56,7 +56,7 @@ class Drive:
                 scheduler.add(coming.pop(0))
             entry = scheduler.next(now)
             if entry is None:
-                assert coming, "nothing runs, though somebody waits"
+                assert coming, "nothing runs, though a request waits"
                 now = max(now, coming[0].arrived)
                 continue
             members = list(entry.jobs)

@@ -31,7 +31,7 @@ KINDS = [NodeType.STATIC, NodeType.ENCODER, NodeType.DECODER]
 
 @given(data=st.data(), rules=st.sampled_from(RULES), kinds=st.permutations(KINDS))
 @settings(max_examples=scaled(200))
-def test_everybody_ends_once_whatever_comes_between(
+def test_every_request_ends_once_whatever_comes_between(
     data: st.DataObject, rules: Rules, kinds: list[NodeType]
 ) -> None:
     """Answered, failed or cancelled, and each only once; nothing is left behind."""
@@ -164,8 +164,8 @@ def test_a_state_that_is_no_number_is_its_own_requests_affair(lane: ServedModel)
     assert np.isnan(seen[1]).all()
 
 
-def test_who_fails_in_a_later_step_takes_nobody_with_him(lane: ServedModel) -> None:
-    """Thirteen raises for everybody in its batch; alone, it is the only one that does."""
+def test_a_failure_in_a_later_step_is_of_one_request(lane: ServedModel) -> None:
+    """Thirteen raises for all requests in its batch; alone, it is the only one that does."""
     executor, latch = Executor(), Latch(4)
     made = partial(np.array, dtype=np.float32)
     requests = [({"x": made([x])}, 1, 5.0) for x in (1.0, 13.0, 4.0, 2.0)]

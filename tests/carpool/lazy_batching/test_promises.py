@@ -1,4 +1,4 @@
-"""What the scheduler promises whatever comes: everybody ends once, in order, in bounded time."""
+"""What the scheduler promises in any case: requests end once, in order, in bounded time."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ COMING = st.lists(
 
 @given(programs=PROGRAMS, coming=COMING, rules=st.sampled_from(RULES))
 @settings(max_examples=scaled(300))
-def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
+def test_requests_run_every_node_as_often_as_needed_and_end_once(
     programs: list[tuple[list[NodeType], int]],
     coming: list[tuple[int, float, float, int, int, int, int, str]],
     rules: Rules,
 ) -> None:
-    """No leak, no loss, no batch too large, nobody's node run twice or left out."""
+    """No leak, no loss, no batch too large, no node run twice or left out."""
     made = [_program(str(n), *each) for n, each in enumerate(programs)]
     jobs, inputs, lengths = [], {}, {}
     for number, (which, at, budget, encoder, decoder, predicted, rows, key) in enumerate(coming):
@@ -110,7 +110,7 @@ def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rul
 
 
 def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
-    """Where one has no room, nobody of his model gets in before him, of another shape either."""
+    """If a request does not fit, no later one of its model starts before it, of any shape."""
     model = program(1.0, 1.0, 1.0, batch_max=4)
     wide = Job(1, model, 0.5, rows=4, key="wide")
     narrow = [Job(n + 2, model, 0.6 + 0.5 * n, key="narrow") for n in range(100)]
@@ -138,7 +138,7 @@ def test_company_that_does_not_pay_is_not_sought() -> None:
         assert together is any(len(members) > 1 for _, members in drive.batches)
 
 
-def test_a_lost_request_blocks_nobody_unless_it_shall() -> None:
+def test_a_lost_request_blocks_no_other_unless_it_shall() -> None:
     """It is late whatever happens, so its slack says nothing; the paper leaves it open."""
     ended = {}
     for lost in ("ignore", "block"):
@@ -160,7 +160,7 @@ def test_slack_of_every_model_on_the_device_is_checked() -> None:
 
 
 def test_who_waits_can_be_cancelled() -> None:
-    """He is forgotten; who runs is not touched."""
+    """It is forgotten; running requests are not affected."""
     model = program(1.0, 1.0)
     scheduler = Scheduler()
     waits = Job(0, model, 0.0)

@@ -1,4 +1,4 @@
-"""Whatever joins whatever when: everybody gets what the whole model gives him alone."""
+"""Whichever requests join, each gets what the whole model answers to it alone."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from tests.carpool.lazy_batching.drive import Drive, program
 @pytest.mark.parametrize(
     ("per_item", "could"), [(0.0, True), (0.25, True), (0.95, False), (1.0, False)]
 )
-def test_whether_anybody_could_gain_by_joining(*, per_item: float, could: bool) -> None:
+def test_whether_a_request_could_gain_by_joining(*, per_item: float, could: bool) -> None:
     """A batch of b takes 1 + per_item (b - 1) times as long as one; 0.25 is the paper's."""
     assert could is could_pay(program(*[1.0] * 8, batch_max=8, per_item=per_item))
 
 
-def test_nobody_joins_a_model_of_one_node_or_of_one_seat() -> None:
+def test_no_request_joins_a_model_of_one_node_or_batches_of_one() -> None:
     """There is no boundary inside of the one, and no room in the other."""
     assert not could_pay(program(1.0, batch_max=8))
     assert not could_pay(program(1.0, 1.0, batch_max=1))
@@ -37,7 +37,7 @@ def test_many_others_make_no_gain_of_a_loss(
     assert expected is pays(stack, [Job(1, model, 1.0)], rate_rps)
 
 
-def test_who_was_refused_joins_as_soon_as_somebody_leaves() -> None:
+def test_a_request_that_had_to_wait_joins_as_soon_as_another_leaves() -> None:
     """An encoder of 20 keeps three waiting longer than one gains; not so when two have left."""
     nodes = [Node([20.0] * 4), Node([1.0, 1.1, 1.2, 1.3], NodeType.DECODER)]
     model = Program("words", nodes)

@@ -140,7 +140,7 @@ def test_equal_forms_share_one_constant_unless_their_input_is_one() -> None:
 
 
 def test_it_is_a_model_still() -> None:
-    """Nothing is left that nobody uses, nodes keep their names, and the model is not touched."""
+    """Nothing unused is left, nodes keep their names, and the model is not touched."""
     net = _Net()
     made = net.model(*_biased(net))
     before = made.SerializeToString(deterministic=True)

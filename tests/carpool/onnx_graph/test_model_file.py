@@ -109,7 +109,7 @@ def test_a_file_cut_short_is_refused(path: Path, kept: int) -> None:
 
 
 def test_a_file_too_large_for_the_format_is_refused_unread(path: Path) -> None:
-    """Beyond 2 GB a model keeps its weights elsewhere; nobody waits for it to be read."""
+    """Beyond 2 GB a model keeps its weights elsewhere; it is refused without being read."""
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(ConfigError, match=r"1099511627776 bytes.*at most 2147483647 bytes"):

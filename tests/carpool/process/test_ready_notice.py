@@ -49,7 +49,7 @@ def test_a_socket_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_nothing_happens_where_nobody_wants_to_know(tmp_path: Path) -> None:
+def test_nothing_happens_without_a_listener(tmp_path: Path) -> None:
     """Without the variable, and when the one that set it has gone."""
     tell({})
     tell({VARIABLE: "not a path"})

@@ -47,7 +47,7 @@ class Running:
 
 
 def nothing(_outcome: str, _pause_s: float) -> None:
-    """There is nobody to tell."""
+    """There is no caller to tell."""
 
 
 def test_it_runs_again_after_each_end() -> None:

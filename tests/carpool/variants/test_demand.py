@@ -40,7 +40,7 @@ def test_other_names_are_applications(name: str) -> None:
 def test_a_coarse_demand_is_no_laxer_and_still_met(
     latency_s: float, accuracy: float, cost: float, part: float
 ) -> None:
-    """Whoever meets the coarse one meets the demand, and what met that meets the coarse one."""
+    """What meets the coarse demand meets the exact one, and the other way round."""
     demand = Demand(latency_s, accuracy, cost)
     coarse = demand.coarse(latency_s * part, accuracy + (1 - accuracy) * part, cost * part)
     assert coarse.latency_s <= latency_s
@@ -52,7 +52,7 @@ def test_a_coarse_demand_is_no_laxer_and_still_met(
 
 
 def test_there_are_few_names() -> None:
-    """So that nobody can fill the scaler's memory with demands."""
+    """So that callers cannot fill the scaler's memory with demands."""
     names = {Demand(0.001 * n).coarse(0.0, 0.0, 0.0).name for n in range(1, 100_000)}
     assert len(names) < 40
     assert math.inf == Demand().coarse(0.0, 0.0, 0.0).latency_s

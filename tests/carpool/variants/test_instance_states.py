@@ -69,7 +69,7 @@ def test_a_backlog_is_no_interference() -> None:
 
 
 def test_an_instance_that_gets_nothing_is_tried_again() -> None:
-    """Nobody selects an interfered instance, so after a rest it becomes Active."""
+    """An interfered instance is not selected, so after a rest it becomes Active."""
     instance = loaded()
     for _ in range(2):
         instance.observe(*SLOW)

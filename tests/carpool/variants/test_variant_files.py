@@ -47,7 +47,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, change: dict[str, Any], said: st
 
 
 def test_a_set_answers_for_its_most_accurate_unless_told() -> None:
-    """So that who knows of no variants undercuts nobody."""
+    """So that a function without variants undercuts no other."""
     assert 0.1 == VariantSet((SMALL, LARGE)).predict(1, 1.0, 0.0)
     assert 0.02 == VariantSet((SMALL, LARGE), default="small").predict(1, 2.0, 10.0)
 
@@ -63,9 +63,7 @@ def test_a_class_has_its_own_variants_latencies() -> None:
 @pytest.mark.parametrize(
     ("variants", "default"), [((), ""), ((SMALL, SMALL), ""), ((SMALL,), "smal")]
 )
-def test_a_set_that_nobody_could_choose_from_is_refused(
-    variants: tuple[Variant, ...], default: str
-) -> None:
+def test_a_set_without_a_choice_is_refused(variants: tuple[Variant, ...], default: str) -> None:
     """Empty, ambiguous, or with a default that is not there."""
     with pytest.raises(ConfigError):
         VariantSet(variants, default)

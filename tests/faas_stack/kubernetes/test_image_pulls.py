@@ -98,7 +98,7 @@ def test_nodes_pull_what_they_may_run() -> None:
 
 
 def test_without_functions_there_is_none() -> None:
-    """Nothing is pulled for nobody."""
+    """Nothing is pulled without a function."""
     assert [] == sets()
 
 

@@ -61,7 +61,7 @@ def test_a_cluster_that_cannot_be_reached(
 
 
 def test_the_extra_is_named() -> None:
-    """Whoever lacks lightkube learns what to install."""
+    """Without lightkube the error says what to install."""
     assert "stack,scaler,kubernetes" == command.extras("faas_stack.stack.up:main", "lightkube")
     with pytest.raises(SystemExit):
         main(["--help"])

@@ -172,7 +172,7 @@ def test_whole_cores_are_of_one_instance_alone() -> None:
 
 
 def test_a_seat_is_free_when_it_was_left() -> None:
-    """Whoever comes earlier waits, and is told for whom."""
+    """A start that comes earlier waits, and is told for what."""
     ledger = Allocation(MACHINE)
     ledger.take("a", cores(3))
     assert not ledger.fits(cores(2))
@@ -231,7 +231,7 @@ SIZES = st.builds(
 @settings(max_examples=scaled(200))
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9), SIZES), max_size=40))
 def test_never_more_than_there_is(steps: list[tuple[bool, int, Resources]]) -> None:
-    """Whoever comes and goes: sums stay below what there is, and no core is two instances'."""
+    """Sums always stay below the total, and no core has two instances."""
     ledger = Allocation(MACHINE)
     held: dict[str, Assignment] = {}
     for comes, number, each in steps:

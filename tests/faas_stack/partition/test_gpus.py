@@ -73,7 +73,7 @@ def test_the_machine_s_daemon_is_used(tmp_path: Path) -> None:
     assert not (tmp_path / "own").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_another_user_s_daemon_is_refused(tmp_path: Path) -> None:
     """It serves its own user alone, so instances would not get what they are promised."""
     process = subprocess.Popen(["/bin/sleep", "60"], user=65534, group=65534, extra_groups=[])

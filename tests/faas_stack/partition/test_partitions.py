@@ -135,7 +135,7 @@ print(Partitions.open("carpool-nobody", measured()).note)
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_an_ordinary_user_is_told_what_holds() -> None:
     """Without leave to make groups the provider starts all the same, and says what is missing."""
     python = shutil.which("python3", path="/usr/bin:/bin")
@@ -154,7 +154,7 @@ def test_an_ordinary_user_is_told_what_holds() -> None:
 
 
 @needs_v1
-def test_groups_that_nobody_locks_are_removed_at_the_next_start() -> None:
+def test_groups_without_a_lock_are_removed_at_the_next_start() -> None:
     """With what still runs in them; those of a living provider are left alone."""
     living, dead = (Partitions.open(named(kind), MACHINE) for kind in ("live", "dead"))
     not_ours = Path(living.groups[0]).with_name(f"{named('live')}.slice")

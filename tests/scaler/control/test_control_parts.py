@@ -223,7 +223,7 @@ def test_counts_and_lines_add_up() -> None:
 
 
 def test_a_restart_takes_instances_for_ready_until_they_speak() -> None:
-    """Nobody is cut off because the scaler was away."""
+    """No sidecar is cut off because the scaler was away."""
     before, after = SidecarReports(Rates()), SidecarReports(Rates())
     before.announced(said("a"), 0.0)
     after.absorb(before.to_dict(), 100.0)

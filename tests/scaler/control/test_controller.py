@@ -75,7 +75,7 @@ def test_what_was_learned_stays_while_the_labels_do() -> None:
     assert before.model is after.model
 
 
-def test_an_instance_is_as_large_as_labels_limits_or_nobody_say() -> None:
+def test_an_instance_is_as_large_as_labels_limits_or_defaults_say() -> None:
     """Cores by the label, else by the platform's limit, else one; a limit that is none is not."""
     for cores, labels, limits in (
         (2.0, {"com.carpool.cpu": "2"}, {"cpu": "500m"}),
@@ -162,7 +162,7 @@ def test_a_function_that_may_have_none_follows_its_windows() -> None:
 
 
 def test_windows_hold_before_there_is_a_latency_model() -> None:
-    """Nobody plans yet; the first plan has them, and another version when they are others."""
+    """There is no plan yet; the first plan has them, and another version when they change."""
     policies = [FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=each)) for each in (30, None)]
     controller = Controller(base(), Dependencies(5, prewarm=lambda: _Changing(policies)))
     assert controller.to_plan(0.0, 0.0) is None

@@ -157,7 +157,7 @@ def test_drift_is_told_until_it_is_gone() -> None:
 
 
 def test_an_alarm_is_one_sentence_while_little_changes() -> None:
-    """Nobody is told of every breath: the same words until they are a quarter off."""
+    """Small changes are not reported: the same words until they are a quarter off."""
     draw = random.Random(5)
     correction = seen(lambda size: 1.8 * plain_s(size), [1, 2, 4, 8] * 16)
     said, news = {correction.alarm()}, [correction.news()]

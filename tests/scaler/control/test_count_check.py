@@ -66,7 +66,7 @@ def test_who_does_not_count_a_function_is_no_source() -> None:
 def test_what_is_read_seldom_is_compared_at_the_time_it_was_read(
     every_s: int, phase_s: float
 ) -> None:
-    """Prometheus reads once a minute where nobody says otherwise; loads come and go in between."""
+    """Prometheus scrapes once a minute by default; loads come and go in between."""
     recount, asked = CountCheck("Prometheus"), range(0, 900, 5)
 
     def came(at_s: float) -> float:

@@ -49,7 +49,7 @@ def test_an_unwanted_instance_rests_until_it_was_idle_for_too_long() -> None:
 
 
 def test_who_waits_wakes_as_many_as_it_takes() -> None:
-    """Beside those that load; nobody is woken while one is free."""
+    """Beside those that load; none is started while one is free."""
     presence, kept = DesiredReplicas(), plan(3, keep_alive_s=60)
     presence.wanted(kept, FunctionState(idle(61, 61, 61)))
     assert {"a": 0} == presence.wanted(kept, FunctionState(idle()))

@@ -93,11 +93,11 @@ def test_routes_and_waits_where_the_policy_gives_none() -> None:
     """By what instances take; as long as a batch may wait for the one before it, and be sent."""
     apps = (Application("web", 0.2, 40.0), Application("mail", 0.5, 10.0))
     plan = made(wanted(3, large=1), dataclasses.replace(load(50), apps=apps))
-    everybody, mail = plan.routes
-    assert ("*", "mail") == (everybody.app, mail.app)
-    assert pytest.approx({"b4-c4-g20": 45 / 63, "b1-c2": 18 / 63}) == everybody.weights
-    assert pytest.approx(0.9 * 0.2 - 2 * LARGE.exec_s, abs=1e-9) == everybody.max_wait_s
-    assert pytest.approx(0.3) == mail.max_wait_s - everybody.max_wait_s
+    others, mail = plan.routes
+    assert ("*", "mail") == (others.app, mail.app)
+    assert pytest.approx({"b4-c4-g20": 45 / 63, "b1-c2": 18 / 63}) == others.weights
+    assert pytest.approx(0.9 * 0.2 - 2 * LARGE.exec_s, abs=1e-9) == others.max_wait_s
+    assert pytest.approx(0.3) == mail.max_wait_s - others.max_wait_s
 
 
 def test_routes_and_waits_of_the_policy() -> None:
@@ -108,8 +108,8 @@ def test_routes_and_waits_of_the_policy() -> None:
         shares={"*": {SMALL: 1.0}, "mail": {LARGE: 2.0}},
         wait_s={"*": 0.0, "mail": 0.01},
     )
-    everybody, mail = made(proposal, dataclasses.replace(load(50), apps=apps)).routes
-    assert ("*", {"b1-c2": 1.0}, 0.0) == (everybody.app, everybody.weights, everybody.max_wait_s)
+    others, mail = made(proposal, dataclasses.replace(load(50), apps=apps)).routes
+    assert ("*", {"b1-c2": 1.0}, 0.0) == (others.app, others.weights, others.max_wait_s)
     assert ("mail", {"b4-c4-g20": 1.0}, 0.01) == (mail.app, mail.weights, mail.max_wait_s)
 
 
@@ -204,7 +204,7 @@ def test_what_a_policy_raises_for_one_function_costs_the_others_nothing() -> Non
     assert guard.failures["bad"].startswith("LookupError: no such thing (test_guard.py:")
 
 
-def test_where_no_size_meets_the_objective_nobody_is_asked() -> None:
+def test_where_no_size_meets_the_objective_the_policy_is_not_called() -> None:
     """There is nothing to choose from; all of the rate is unplaced."""
     guard = Guard(Picky(Picky.Params()), FREE)
     planning = guard.plan(snapshot(load(7, name="bad", slo_s=0.001)))

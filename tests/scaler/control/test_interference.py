@@ -137,8 +137,8 @@ def test_an_instance_that_stands_in_is_as_accurate_as_the_route_it_joins() -> No
         variants=OFFERS,
     )
     unknown = InstanceClass("first", 1, 8, 1, exec_s=0.1)
-    everybody, lax = interim(plan, [KIND, unknown]).routes
-    assert {"large-b1": 1.0} == everybody.weights
+    others, lax = interim(plan, [KIND, unknown]).routes
+    assert {"large-b1": 1.0} == others.weights
     assert {"large-b1", "small-b8", "first"} == set(lax.weights)
     upwards = Plan(
         "vision", 2, "infaas", (KIND,), (Route("*", {"small-b8": 1.0}, 0.0, 0.7),), variants=OFFERS

@@ -61,7 +61,7 @@ def test_several_fronts_add_up() -> None:
 
 
 def test_silence_is_not_a_low_rate() -> None:
-    """When nobody reports any more, the rate is no number, and the guard keeps the plan."""
+    """Without reports the rate is no number, and the guard keeps the plan."""
     rates = counted([40.0] * 20)
     assert math.isnan(rates.at(100.0)["web"])
     assert {} == Rates().at(5.0)

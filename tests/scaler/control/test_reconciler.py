@@ -153,7 +153,7 @@ def test_failed_calls_are_repeated_with_pauses_that_grow() -> None:
 
 
 def test_a_limit_of_the_gateway_is_said_and_kept_to() -> None:
-    """Asked for nine, the Community Edition sets five: nobody asks again and again."""
+    """Asked for nine, the Community Edition sets five: this is not requested again and again."""
     world = World(most=5)
     for _ in range(40):
         world.load()

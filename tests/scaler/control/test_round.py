@@ -140,7 +140,7 @@ def test_a_prewarm_policy_that_fails_stops_no_other_function() -> None:
     assert "the prewarm policy has failed: ZeroDivisionError" in said
 
 
-def test_what_nobody_expects_of_one_function_stops_no_other() -> None:
+def test_an_unexpected_error_of_one_function_stops_no_other() -> None:
     """It is told with the function's name, and in the next round tried again."""
 
     class Faulty(Shelf):
@@ -211,7 +211,7 @@ def test_classes_of_a_function_that_is_gone_are_deleted() -> None:
 
 
 def test_a_round_that_waits_cannot_be_over_at_once() -> None:
-    """In simulated time nobody would wake it."""
+    """In simulated time nothing would wake it."""
 
     class Slow(Driver):
         """Has sidecars answered in between."""

@@ -130,7 +130,7 @@ def test_a_plan_that_is_held_gets_what_it_does_not_serve() -> None:
     assert before.routes == held.routes
 
 
-def test_a_plan_that_is_held_gets_nothing_that_nobody_lacks() -> None:
+def test_a_plan_that_is_held_gets_nothing_that_is_not_needed() -> None:
     """Without requests for it, the large one waits like any other reduction."""
     before, wish = of_variants(small=2, large=0), of_variants(small=0, large=1)
     for app in (

@@ -127,7 +127,7 @@ def test_counters_that_begin_anew_are_no_negative_numbers() -> None:
 
 
 def test_the_form_is_short() -> None:
-    """Numbers travel with as many digits as anybody sees."""
+    """Numbers are sent with as many digits as are shown."""
     (sample,) = noted({}, {"rate_rps": 1 / 3, "instances": {"a": Instances(ready=1)}})
     data = sample.to_dict()
     assert (0.333333, {"a": (1, 0)}) == (data["rate_rps"], data["classes"])

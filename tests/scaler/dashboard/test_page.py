@@ -1,4 +1,4 @@
-"""The page in a browser, with what nobody should have written."""
+"""The page in a browser, with hostile content."""
 
 from __future__ import annotations
 

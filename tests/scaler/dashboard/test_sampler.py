@@ -27,7 +27,7 @@ async def fetch(
 
 @with_scaler
 async def test_the_page_needs_no_token_and_has_no_secret(caller: Caller) -> None:
-    """Files are the same for everybody, and run nothing but themselves."""
+    """Files are the same for every client, and run only their own scripts."""
     for path in FILES:
         status, text, headers = await fetch(caller, "GET", path)
         assert 200 == status

@@ -106,7 +106,7 @@ def test_needs_share_what_is_worth_having_for_several() -> None:
 
 
 def test_each_need_takes_what_is_worth_the_most_to_it() -> None:
-    """Instances suffice for all if nobody takes what others could use better."""
+    """Instances suffice for all if none takes what others could use better."""
     needs = (Need(3, (0, 131)), Need(85, (0.8, 92.4)), Need(15, (2, 132)))
     task = Task((Option(2, 1), Option(100, 10)), (0, 0), needs)
     assert any(task.missing(task.solution((4, 1))))

@@ -130,7 +130,7 @@ async def test_a_scaler_answers_itself_once_it_leads() -> None:
 
 
 @on_a_loop
-async def test_whoever_waits_for_a_leader_that_is_silent_is_answered_once_another_leads() -> None:
+async def test_requests_to_a_silent_leader_are_answered_once_another_leads() -> None:
     """This one leads now: they may ask again at once, and not after their time is over."""
     asked, edge = asyncio.Event(), Edge()
 

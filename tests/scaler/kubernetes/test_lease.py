@@ -1,4 +1,4 @@
-"""The Lease: never two that lead, terms that grow, and somebody who leads again soon."""
+"""The Lease: never two leaders, growing terms, and soon another leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMING = Timing()
 
 
 class Conflict(Exception):
-    """Somebody else has changed the Lease in between."""
+    """Another client has changed the Lease in between."""
 
 
 @dataclass
@@ -156,7 +156,7 @@ def test_another_takes_over_when_the_leader_is_silent() -> None:
 
 
 def test_a_lease_that_was_given_back_is_taken_at_once() -> None:
-    """A scaler that ends in good order keeps nobody waiting."""
+    """A scaler that shuts down cleanly keeps no other waiting."""
     server = ApiServer()
     first, second = Scaler("a", 0.0, 0), Scaler("b", 0.0, 0)
     turn(first, server, 0.0)

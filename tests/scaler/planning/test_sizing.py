@@ -56,7 +56,7 @@ def test_a_batch_of_more_than_a_second_has_no_rounded_rate() -> None:
 def test_a_batch_may_take_half_the_objective_and_a_request_all_of_it(
     batch: int, exec_s: float, *, meets: bool
 ) -> None:
-    """The next batch collects while one runs; a single request waits for nobody."""
+    """The next batch collects while one runs; a single request does not wait for others."""
     assert meets == (window(batch, exec_s, plain(0.2)) is not None)
 
 

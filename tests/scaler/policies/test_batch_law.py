@@ -165,7 +165,7 @@ def test_bursty_batches_of_16() -> None:
 @pytest.mark.parametrize("process", [BURSTY, ERLANG, THREE, Poisson(3.0)])
 @pytest.mark.parametrize(("size", "window_s"), [(1, 0.5), (2, 0.3), (5, 0.2), (5, 2.0)])
 def test_the_law_adds_up(process: Markovian, size: int, window_s: float) -> None:
-    """The mean wait is the area below its distribution, whose ends are everybody and nobody."""
+    """The mean wait is the area below its distribution, whose ends are all requests and none."""
     law = BatchLaw(process, size, window_s)
     at = np.linspace(0, window_s, 401)[:-1] + window_s / 800
     assert pytest.approx(law.mean_wait_s, abs=2e-4 * window_s) == law.late(at).mean() * window_s
@@ -199,7 +199,7 @@ def test_random_times() -> None:
 @pytest.mark.parametrize("rate", [0.0, 1e-4, 1e5])
 @pytest.mark.parametrize("size", [1, 32])
 def test_extreme_rates(rate: float, size: int) -> None:
-    """Every number is one; hardly anybody has company, or every batch is full."""
+    """Every number is one; batches hold hardly more than one request, or are full."""
     law = BatchLaw(Poisson(rate), size, 0.5)
     found = [law.mean_size, law.mean_wait_s, *law.quantiles([0.5, 0.99]).tolist()]
     assert np.isfinite(found).all()

@@ -72,13 +72,13 @@ def test_it_is_cheaper_than_the_others(rate_rps: float) -> None:
         assert own <= 1.01 * price(other)
 
 
-def test_nobody_waits_for_company_where_instances_are_paid_for() -> None:
+def test_no_request_waits_for_others_where_instances_are_paid_for() -> None:
     """An instance that is free would idle for the same price, where the objective is lax."""
     plan = carpool().plan(at(RESERVED, load(300.0, slo_s=0.5))).plans["classify"]
     assert all(route.max_wait_s == 0 for route in plan.routes)
 
 
-def test_nobody_waits_for_company_whose_objective_is_laxer() -> None:
+def test_no_request_waits_for_others_with_a_laxer_objective() -> None:
     """What an application has more time for is no reason to leave an instance idle."""
     shown = load(300.0, slo_s=0.5)
     lax = Application("mail", 2.0, 10.0)

@@ -125,7 +125,7 @@ def test_a_quicker_size_may_need_less_reserve() -> None:
 
 
 def test_a_size_without_slack_is_none() -> None:
-    """It meets the objective only if nobody ever waits."""
+    """It meets the objective only if no request ever waits."""
     assert None is PricedSizes(prices([made(10, 1, exec_s=0.1)])).cover(Demand(5, 0.1, 0.01))
 
 

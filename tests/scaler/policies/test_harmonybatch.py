@@ -93,7 +93,7 @@ def test_simulated_cost_and_lateness_are_as_predicted(name: str) -> None:
 
 
 def test_a_plan_stays_while_rates_wander() -> None:
-    """A few percent more or fewer requests are no reason to move anybody."""
+    """A few percent more or fewer requests are no reason to move an application."""
     case = CASES["three"]
     rounds = Rounds(harmonybatch(), [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
     first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
@@ -127,7 +127,7 @@ def test_another_load_is_another_plan() -> None:
 
 
 def test_what_does_not_pay_for_the_move_stays() -> None:
-    """The same change with a horizon too short to earn it back, as long as nobody is late."""
+    """The same change with a horizon too short to earn it back, as long as no request is late."""
     case = CASES["three"]
     slow = harmonybatch(horizon_s=0.0)
     rounds = Rounds(slow, [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
@@ -191,7 +191,7 @@ def test_any_share_may_have_to_be_in_time(percentile: float) -> None:
     assert plan.cost_per_request <= strict.cost_per_request
 
 
-def test_nobody_sends_anything() -> None:
+def test_no_application_sends_anything() -> None:
     """Sizes and routes are named, and no instance runs, unless some are asked for."""
     assert [0] == [kind.replicas for kind in planned(toy((0.3, 0.0))).classes]
     assert [2] == [kind.replicas for kind in planned(toy((0.3, 0.0), min_instances=2)).classes]

@@ -103,7 +103,7 @@ def test_what_one_application_needs_serves_the_other() -> None:
     assert {"large": 1} == variants(planned(function(*apps)))
 
 
-def test_an_objective_that_nobody_meets_is_told() -> None:
+def test_an_objective_that_no_size_meets_is_told() -> None:
     """Its rate is unplaced, and its route leads to what is accurate enough all the same."""
     load = function(Application("hasty", 0.001, 5.0, accuracy=0.75), Application("a", 1.0, 5.0))
     planning = guarded(Infaas(Infaas.Params())).plan(Snapshot(0.0, (load,), None, PRICES))
@@ -132,7 +132,7 @@ def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
     assert variants(later)["large"] >= variants(plan)["large"]
 
 
-def test_what_nobody_needs_makes_room() -> None:
+def test_unneeded_instances_make_room() -> None:
     """On a full server idle instances go, though what is wanted has no room yet."""
     load = function(Application("a", 1.0, 2.0, accuracy=0.75))
     cluster = Cluster([Node("n", 2.0, 0)])

@@ -186,10 +186,10 @@ def test_laxer_applications_wait_longer() -> None:
     apps = (Application("web", 0.2, 400.0), Application("mail", 0.5, 400.0))
     function = dataclasses.replace(load(1, model=Linear(0.02, 0.001)), apps=apps)
     routes = infless().plan(snapshot(function)).plans["classify"].routes
-    everybody, mail = routes
-    assert ("*", "mail") == (everybody.app, mail.app)
-    assert pytest.approx(everybody.max_wait_s + 0.3) == mail.max_wait_s
-    assert everybody.weights == mail.weights
+    others, mail = routes
+    assert ("*", "mail") == (others.app, mail.app)
+    assert pytest.approx(others.max_wait_s + 0.3) == mail.max_wait_s
+    assert others.weights == mail.weights
 
 
 def test_rounded_rates_are_a_parameter() -> None:
@@ -248,7 +248,7 @@ def test_over_any_history_no_server_is_over_committed(
             assert taken + planning.unplaced.get(name, 0.0) >= rate * (1 - 1e-6)
 
 
-def test_nobody_waits_for_company_that_does_not_come() -> None:
+def test_no_request_waits_for_others_that_do_not_come() -> None:
     """Below the least rate at which batches fill in time they leave at once; near it, as before."""
     model = Linear(0.02, 0.002)  # a batch of 8 takes 40 ms with the offset: full in time from 50/s
 
@@ -266,7 +266,7 @@ def test_nobody_waits_for_company_that_does_not_come() -> None:
 
 
 def test_laxer_applications_wait_for_no_company_either() -> None:
-    """Where batches do not fill, nobody gains by waiting, however lax the objective is."""
+    """Where batches do not fill, waiting gains nothing, however lax the objective is."""
     apps = (Application("web", 0.2, 10.0), Application("mail", 0.5, 10.0))
     model = Linear(0.02, 0.002)
     function = dataclasses.replace(load(1, model=model, max_batch=8), apps=apps)

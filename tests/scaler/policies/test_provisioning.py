@@ -100,7 +100,7 @@ def test_counted_as_the_artefact_does_plans_cost_no_more_than_its_best(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nobody_is_late_more_often_than_allowed(name: str) -> None:
+def test_no_application_is_late_more_often_than_allowed(name: str) -> None:
     """In any way of grouping; and all divisions are no dearer than the others."""
     case = CASES[name]
     found: dict[Grouping, float] = {}

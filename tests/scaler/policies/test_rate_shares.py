@@ -35,14 +35,14 @@ LARGE, SMALL = held(28, 80, units=2.5), held(20, 40)
 BOTH = Counter([LARGE, SMALL])
 
 
-def test_case_i_everybody_gets_the_most() -> None:
+def test_case_i_every_instance_gets_the_most() -> None:
     """At 130 the two get 80 and 40, and 10 are left."""
     assert {LARGE: 80, SMALL: 40} == rate_shares.rates(130, BOTH)
     assert 120 == rate_shares.rate_high(BOTH)
 
 
 @pytest.mark.parametrize(("rate", "large", "small"), [(110, 72.78, 37.22), (100, 65.56, 34.44)])
-def test_case_ii_everybody_gets_an_equal_part_of_the_window(
+def test_case_ii_every_instance_gets_an_equal_part_of_the_window(
     rate: float, large: float, small: float
 ) -> None:
     """The paper's numbers for 110, and what its text would do at 100."""
@@ -56,7 +56,7 @@ def test_theta_is_near_the_most() -> None:
 
 
 def test_case_iii_releases_until_case_ii_holds() -> None:
-    """At 100 nobody can go, as no other could take it; at 75 the small one, at 35 the large."""
+    """At 100 none can be removed; at 75 the small one, at 35 the large."""
 
     def needed(rate: float) -> Counter[Size]:
         return rate_shares.release(BOTH, lambda _: rate, 0.8)
@@ -85,7 +85,7 @@ WINDOWS = st.tuples(st.floats(0, 50), st.floats(0.1, 50)).map(lambda w: held(w[0
 
 @given(sizes=st.lists(WINDOWS, min_size=1, max_size=5), rate=st.floats(0, 500))
 def test_what_is_shared_out_is_the_rate(sizes: list[Size], rate: float) -> None:
-    """Nothing is lost or invented, and nobody gets more than it can take."""
+    """Nothing is lost or invented, and no instance gets more than it can serve."""
     instances = Counter(sizes)
     shares = rate_shares.rates(rate, instances)
     total = sum(shares[size] * count for size, count in instances.items())

@@ -70,7 +70,7 @@ def test_it_is_started_again_and_loses_nothing(tmp_path: Path, number: int) -> N
 
 
 def test_it_ends_with_a_scaler_that_is_killed(tmp_path: Path) -> None:
-    """The kernel tells it, nobody else could; nothing is left of its folder."""
+    """The kernel tells it; nothing is left of its folder."""
     folder = tmp_path / "web"
     folder.mkdir()
     command = [sys.executable, "-c", SCALER, str(folder)]

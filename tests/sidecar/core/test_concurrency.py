@@ -114,7 +114,7 @@ def test_who_may_be_deadly_waits_until_an_instance_has_nothing_else() -> None:
     assert [[3], [4]] == [[r.id for r in batch.requests] for batch in made.step(3.0).send]
 
 
-def test_nobody_is_promised_a_time_while_there_is_room() -> None:
+def test_no_request_is_promised_a_time_while_there_is_room() -> None:
     """A forecast is for those who have to wait; it counts what is done at once."""
     made = batcher(2)
     upstream = next(iter(made.upstreams))

@@ -58,7 +58,7 @@ def behind_watchdog(folder: Path) -> dict[str, str]:
     }
 
 
-def test_nobody_else_reaches_the_handler_and_nothing_is_logged_of_batches(
+def test_no_other_client_reaches_the_handler_and_nothing_is_logged_of_batches(
     sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The watchdog's port is open to the function's network: batches need the sidecar's key there.

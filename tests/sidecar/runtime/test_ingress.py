@@ -45,7 +45,7 @@ def exchange(headers: dict[str, str], **parameters: object) -> Exchange:
         pytest.param({}, {"timeout": 0}, 0.2, id="no timeout"),
     ],
 )
-def test_whoever_names_a_latency_may_wait_longer_than_is_usual(
+def test_a_request_that_names_a_latency_may_wait_longer_than_is_usual(
     headers: dict[str, str], parameters: dict[str, Any], waits_s: float
 ) -> None:
     """Wherever it is named; named in several ways the shortest counts, and a timeout ends it."""

@@ -248,7 +248,7 @@ def test_what_stands_beside_the_outputs_goes_to_every_caller() -> None:
     assert {**common, "id": "own", "outputs": [tensor("y", [[2.0]])]} == second
 
 
-def test_an_answer_without_outputs_is_everybodys() -> None:
+def test_an_answer_without_outputs_is_for_all() -> None:
     """A model may have none."""
     found = read(request(tensor("x", [[1.0]])))
     parts = oip.divided(Message(b'{"outputs": []}'), [found, found])

@@ -124,7 +124,7 @@ async def test_who_was_parked_past_the_deadline_may_ask_again() -> None:
 
 @on_loop
 async def test_what_is_streamed_is_not_refused_for_what_waits_for_batches() -> None:
-    """Nobody knows what a parked request is before it is parsed."""
+    """It is unknown what a parked request is before it is parsed."""
     begun: list[object] = []
     streams = SimpleNamespace(
         rule=StreamRule(paths=frozenset({"/chat"})),

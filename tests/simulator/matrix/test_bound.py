@@ -74,7 +74,7 @@ def test_no_division_is_cheaper() -> None:
 
 @pytest.mark.parametrize("billing", ["reserved", "pay-per-use"])
 @pytest.mark.parametrize("model", ["gpu", "line", "variants"])
-def test_nobody_is_cheaper(model: str, billing: str) -> None:
+def test_no_policy_is_cheaper(model: str, billing: str) -> None:
     """A policy that serves nearly all in time pays more, by more than what it lets go."""
     cell = Cell("steady", model, "medium", billing)
     rows = Rows(None)

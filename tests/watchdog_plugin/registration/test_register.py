@@ -207,7 +207,7 @@ def test_models_of_the_user_in_the_registry_stay(tmp_path: Path, model: Any) -> 
 def test_another_validation_set_is_another_measurement(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who mends his labels, or measures other batches, and registers again has them."""
+    """After labels or batch sizes are changed, registering again measures them."""
     register(tmp_path, "--recipes", "plain")
     data = dict(np.load(tmp_path / "validation.npz"))
     data["labels"][:20] = (data["labels"][:20] + 2) % CLASSES
