@@ -156,10 +156,12 @@ async def test_env_process_of_the_deployment_goes_before_the_template_s(rig: Rig
 @story(STAGE)
 async def test_available_only_when_ready(rig: Rig) -> None:
     """``availableReplicas`` counts an instance once it says that it is ready, not before."""
-    await rig.deploy("fn", ready=False, envVars={"ready_after": "0.3"})
-    await wait_until_async(lambda: rig.instances("fn")[0].reason == "loading")
+    await rig.deploy("fn", ready=False, envVars={"ready_after": "3600"})
+    (instance,) = rig.instances("fn")
+    await wait_until_async(lambda: instance.reason == "loading")
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
     assert (1, 0) == (status["replicas"], status["availableReplicas"])
+    os.kill(pid_of(instance), signal.SIGUSR1)
     await rig.ready("fn")
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
     assert (1, 1) == (status["replicas"], status["availableReplicas"])

@@ -1,8 +1,8 @@
 """A stand-in for a function's entry command: serves on ``$sidecar_listen``, drains on SIGTERM.
 
 Behaviour comes from its environment (``ready_after``, ``die_after``, ``spawn``, ``deaf``,
-``repeatable``) and, per request, from the path. With an argument ``alone`` it takes no calls in
-bundles.
+``repeatable``) and, per request, from the path. With SIGUSR1 it is ready at once. With an argument
+``alone`` it takes no calls in bundles.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ class Instance:
         if exchange.path == "/break":
             os._exit(9)  # the first process of a container cannot kill itself
 
+    def get_ready(self) -> None:
+        self.ready_after_s = 0.0
+
     def tell_whether_ready(self, exchange: Exchange) -> None:
         waiting = self.loop.time() - self.began < self.ready_after_s
         reason = "draining" if self.draining else "loading" if waiting else ""
@@ -129,6 +132,7 @@ async def main() -> int:
         await serve(lambda exchange: exchange.reply(200), listen="127.0.0.1:8081")
     instance = Instance()
     server = await serve(instance, listen=os.environ["sidecar_listen"])
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, instance.get_ready)
     ready_notice.tell()  # which is a hint alone: it may not be ready yet
     stop = asyncio.Event()
     if os.environ.get("deaf"):
