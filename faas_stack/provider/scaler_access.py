@@ -28,6 +28,7 @@ __all__ = [
     "ScalerAccess",
     "as_run",
     "is_front",
+    "is_instance",
     "model_runners",
     "own_token",
     "takes_part",
@@ -48,6 +49,11 @@ def is_front(deployment: Deployment) -> bool:
     return deployment.settings.scale_policy != "fixed"
 
 
+def is_instance(deployment: Deployment) -> bool:
+    """Return whether a function is the instances of one class of another one, its front."""
+    return bool(deployment.env_vars.get(_CLASS))
+
+
 def model_runners(
     deployment: Deployment, others: Iterable[Deployment], *, scaled: bool
 ) -> list[Deployment]:
@@ -61,13 +67,13 @@ def model_runners(
     if not scaled or not is_front(deployment):
         return [deployment]
     name = deployment.service
-    return [x for x in others if x.env_vars.get(_CLASS) and x.env_vars.get(_FUNCTION) == name]
+    return [x for x in others if is_instance(x) and x.env_vars.get(_FUNCTION) == name]
 
 
 def takes_part(deployment: Deployment) -> bool:
     """Return whether a sidecar needs the scaler: that of a front or of one of its instances."""
     env = deployment.env_vars
-    return _ADDRESS not in env and bool(is_front(deployment) or env.get(_CLASS))
+    return _ADDRESS not in env and (is_front(deployment) or is_instance(deployment))
 
 
 def as_run(deployment: Deployment, address: str) -> Deployment:

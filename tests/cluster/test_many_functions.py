@@ -11,7 +11,7 @@ import statistics
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter as now
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
@@ -64,10 +64,7 @@ class Functions:
 
     def deploy(self, names: Sequence[str]) -> float:
         """Deploy functions; how long the calls took, in seconds."""
-        documents = [{"service": name, "image": "fake:1"} for name in names]
-        return self._all(
-            [Action("deploy", "", each["service"], document=each) for each in documents]
-        )
+        return self._all([Action("deploy", "", name, document=document(name)) for name in names])
 
     def scale(self, names: Sequence[str], replicas: int) -> float:
         """Scale functions as a plan would; how long the calls took, in seconds."""
@@ -102,6 +99,13 @@ class Functions:
                 raise
             self.repeated += 1
             self._until_accepted(action)
+
+
+def document(name: str) -> dict[str, Any]:
+    """What is deployed; a scaler tells the instances of a class what they are of."""
+    function, _, kind = name.partition("--")
+    env = {"sidecar_function": function, "sidecar_class": kind} if kind else {}
+    return {"service": name, "image": "fake:1", "envVars": env}
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - {apiGroups: [""], resources: [pods/log], verbs: [get]}
 - {apiGroups: [""], resources: [services], verbs: [create, get, patch]}
 - {apiGroups: [""], resources: [secrets], verbs: [create, delete, get, list, patch]}
+- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [create, get, patch]}
 {{- if .Values.functions.prepull }}
 - {apiGroups: [apps], resources: [daemonsets], verbs: [create, delete, list, patch]}
 {{- end }}

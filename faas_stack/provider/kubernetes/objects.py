@@ -33,7 +33,7 @@ from faas_stack.provider.kubernetes.names import (
 )
 from faas_stack.provider.kubernetes.pod_template import pod_spec
 from faas_stack.provider.kubernetes.quantities import gpu_remark
-from faas_stack.provider.scaler_access import as_run, own_token, takes_part
+from faas_stack.provider.scaler_access import as_run, is_instance, own_token, takes_part
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
@@ -166,7 +166,10 @@ def _of_one_pod(deployment: Deployment) -> Deployment:
 def dependents(
     deployment: Deployment, owner: Mapping[str, Any], options: KubernetesOptions
 ) -> list[Object]:
-    """Return the objects that a Deployment owns: its Service and its scaler token.
+    """Return the objects that a Deployment owns: Service, scaler token and disruption budget.
+
+    With the budget, nodes that are drained at once take one pod after the other. Instances of a
+    front have none: the front sends their requests elsewhere.
 
     Args:
         deployment: The deployed function.
@@ -196,8 +199,19 @@ def dependents(
             "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
         },
     }
+    return [
+        service,
+        *_token(deployment, metadata, options),
+        *([] if is_instance(deployment) else [_budget(owner["name"], metadata, found_by)]),
+    ]
+
+
+def _token(
+    deployment: Deployment, metadata: Mapping[str, Any], options: KubernetesOptions
+) -> list[Object]:
+    """Return the Secret with a function's own scaler token, if it has one."""
     if options.scaler is None or not takes_part(deployment):
-        return [service]
+        return []
     token = base64.b64encode(own_token(options.scaler.token, deployment)).decode()
     secret: Object = {
         "apiVersion": "v1",
@@ -205,7 +219,24 @@ def dependents(
         "metadata": {"name": token_secret(deployment.service), **metadata},
         "data": {SCALER_SECRET: token},
     }
-    return [service, secret]
+    return [secret]
+
+
+def _budget(name: str, metadata: Mapping[str, Any], found_by: Mapping[str, str]) -> Object:
+    """Return the budget by which evictions leave all pods of a function but one.
+
+    A single pod can be evicted; otherwise its node could never be drained.
+    """
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, **metadata},
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": found_by},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
 
 
 def read_function(stored: Mapping[str, Any]) -> StoredFunction:

@@ -22,17 +22,17 @@ from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems, nearest
 from faas_stack.provider.function import initial_replicas
 from faas_stack.provider.kubernetes.api_errors import AlreadyExists, Overtaken
-from faas_stack.provider.kubernetes.api_server import METADATA, collection
+from faas_stack.provider.kubernetes.api_server import collection
 from faas_stack.provider.kubernetes.blocked_updates import BlockedUpdates
 from faas_stack.provider.kubernetes.cluster_namespaces import ClusterNamespaces
 from faas_stack.provider.kubernetes.cluster_secrets import ClusterSecrets
+from faas_stack.provider.kubernetes.dependents import Dependents
 from faas_stack.provider.kubernetes.image_pulls import ImagePulls
-from faas_stack.provider.kubernetes.names import ID, MANAGED, REVISION, object_name
+from faas_stack.provider.kubernetes.names import ID, REVISION, object_name
 from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS, PODS
 from faas_stack.provider.kubernetes.namespaces import Namespaces
 from faas_stack.provider.kubernetes.objects import (
     as_update,
-    dependents,
     manifest,
     read_function,
     set_missing_pods,
@@ -64,7 +64,6 @@ _MOST = 150_000  # pods of a cluster, by Kubernetes's own account of what it car
 _TRIES = 6  # of a change that another one overtakes
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0  # before the next
 _MARKS = 16  # pods that are marked at a time
-_KINDS = {"Service": "v1/services", "Secret": "v1/secrets"}
 
 
 class KubernetesOrchestrator:
@@ -84,6 +83,7 @@ class KubernetesOrchestrator:
         self.namespace_store = ClusterNamespaces(api, self._namespaces)
         self.collectors = [WatchMetrics(self._namespaces)]
         self._starting: dict[str, asyncio.Task[None]] = {}
+        self._dependents = Dependents(api, options)
         self._image_pulls = ImagePulls(api, self._namespaces, options)
         self.blocked_updates = BlockedUpdates(api, self._namespaces, options.capacity_patience_s)
         self._tasks = TaskSet()
@@ -152,14 +152,16 @@ class KubernetesOrchestrator:
         try:
             stored = await _unless_overtaken(lambda: self._api.create(path, document))
         except AlreadyExists:
-            await self._check_ours(DEPLOYMENTS, deployment.namespace, document["metadata"]["name"])
+            await self._dependents.check_ours(
+                DEPLOYMENTS, deployment.namespace, document["metadata"]["name"]
+            )
             message = (
                 f"function {deployment.service!r} exists in namespace "
                 f"{deployment.namespace!r}; update it with PUT"
             )
             raise Conflict(message) from None
         try:
-            await self._apply_dependents(deployment, stored)
+            await self._dependents.apply(deployment, stored)
         except CarpoolError:
             with suppress(CarpoolError):
                 await self._api.remove(f"{path}/{stored['metadata']['name']}")
@@ -176,7 +178,7 @@ class KubernetesOrchestrator:
         function = self.find(deployment.service, deployment.namespace)
         manifest(deployment, 0, function.stored.id, self._options)  # what is wrong with it is 400
         logins = await self._logins(deployment)
-        await self._apply_dependents(deployment, await self._live(deployment))
+        await self._dependents.apply(deployment, await self._live(deployment))
         stored = await _unless_overtaken(lambda: self._replace(deployment, logins))
         self._namespaces.find(deployment.namespace).stored(read_function(stored))
 
@@ -313,27 +315,6 @@ class KubernetesOrchestrator:
         replicas = scaled["spec"].get("replicas", 0)
         version = int(scaled["metadata"]["resourceVersion"])  # it is the Deployment's
         function.update(replace(function.stored, replicas=replicas, version=version))
-
-    async def _apply_dependents(self, deployment: Deployment, stored: dict[str, Any]) -> None:
-        for document in dependents(deployment, stored["metadata"], self._options):
-            name = document["metadata"]["name"]
-            kind = _KINDS[document["kind"]]
-            await self._check_ours(kind, deployment.namespace, name)
-            await self._api.apply(collection(kind, deployment.namespace, name), document)
-
-    async def _check_ours(self, kind: str, namespace: str, name: str) -> None:
-        """Refuse to touch an object that was not created for a function.
-
-        Raises:
-            Conflict: The object exists and does not belong to a function.
-        """
-        there = await self._api.find(collection(kind, namespace, name), METADATA)
-        if there and MANAGED.items() - there["metadata"].get("labels", {}).items():
-            message = (
-                f"{kind} {name!r} exists in namespace {namespace!r} and does not belong to a "
-                "function"
-            )
-            raise Conflict(message)
 
     async def _mark_idle(self, function: KubernetesFunction, left: int) -> None:
         """Mark the ready pods with the fewest calls as the ones to remove."""

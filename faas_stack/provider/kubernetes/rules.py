@@ -23,6 +23,11 @@ NAMESPACE_RULES: tuple[dict[str, list[str]], ...] = (
         "resources": ["secrets"],
         "verbs": ["create", "delete", "get", "list", "patch"],
     },
+    {
+        "apiGroups": ["policy"],
+        "resources": ["poddisruptionbudgets"],
+        "verbs": ["create", "get", "patch"],
+    },
 )
 # In the cluster; without them functions are in the default namespace alone.
 CLUSTER_RULES: tuple[dict[str, list[str]], ...] = (

@@ -304,12 +304,24 @@ def owner() -> dict[str, Any]:
 
 def test_a_function_has_a_headless_service() -> None:
     """It finds the function's pods, and is removed with the Deployment."""
-    (service,) = dependents(deployment(), owner(), KubernetesOptions())
+    service, _ = dependents(deployment(), owner(), KubernetesOptions())
     assert ("fn", "None") == (service["metadata"]["name"], service["spec"]["clusterIP"])
     assert made()["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
     assert [("Deployment", "u1")] == [
         (each["kind"], each["uid"]) for each in service["metadata"]["ownerReferences"]
     ]
+
+
+def test_a_function_has_a_disruption_budget() -> None:
+    """Evictions take one pod after the other, the only one too; instances of classes have none."""
+    _, budget = dependents(deployment(), owner(), KubernetesOptions())
+    assert ("PodDisruptionBudget", "fn") == (budget["kind"], budget["metadata"]["name"])
+    assert 1 == budget["spec"]["maxUnavailable"]
+    assert made()["spec"]["selector"] == budget["spec"]["selector"]
+    assert "u1" == budget["metadata"]["ownerReferences"][0]["uid"]
+    instance = deployment(envVars={"sidecar_class": "c1", "sidecar_function": "front"})
+    kinds = [each["kind"] for each in dependents(instance, owner(), KubernetesOptions())]
+    assert ["Service"] == kinds
 
 
 def test_a_scaled_function_has_a_token_of_its_own() -> None:
@@ -319,7 +331,7 @@ def test_a_scaled_function_has_a_token_of_its_own() -> None:
     env = environment(options, **front)
     assert ("scaler.carpool:8091", "tmp") == (env["sidecar_scaler"], env["sidecar_plan_folder"])
     assert b"t0ken" not in json.dumps(made(options, **front)).encode()
-    _, secret = dependents(deployment(**front), owner(), options)
+    _, secret, _ = dependents(deployment(**front), owner(), options)
     token = base64.b64decode(secret["data"]["carpool-scaler-token"])
     assert function_token(b"t0ken", "fn") == token
     (volume,) = pod(options, **front)["volumes"]
@@ -347,11 +359,12 @@ def test_an_instance_of_a_class_speaks_for_its_front() -> None:
 def test_a_function_that_is_not_scaled_gets_no_token() -> None:
     """Nor one that names a scaler itself."""
     options = KubernetesOptions(scaler=SCALER)
-    assert 1 == len(dependents(deployment(), owner(), options))
+    kinds = [each["kind"] for each in dependents(deployment(), owner(), options)]
+    assert "Secret" not in kinds
     own = deployment(
         labels={"com.carpool.scale.policy": "infless"}, envVars={"sidecar_scaler": "h:1"}
     )
-    assert 1 == len(dependents(own, owner(), options))
+    assert kinds == [each["kind"] for each in dependents(own, owner(), options)]
     assert "sidecar_scaler" not in environment(options)
 
 

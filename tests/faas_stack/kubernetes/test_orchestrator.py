@@ -11,6 +11,7 @@ import uvloop
 
 from carpool.errors import Conflict, NotFound, Overloaded
 from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.kubernetes.api_errors import Forbidden
 from faas_stack.provider.kubernetes.names import ID, MANAGED, REVISION
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 FN = f"{DEPLOYMENTS}/fn"
 SCALE = f"{FN}/scale"
 PODS = f"{NAMESPACE}/pods"
+BUDGETS = "/apis/policy/v1/namespaces/openfaas-fn/poddisruptionbudgets"
 
 
 def deployment(**fields: Any) -> Deployment:
@@ -164,6 +166,28 @@ def test_what_a_create_is_refused_for(tmp_path: Path) -> None:
         overtaken = [lambda exchange: refuse(exchange, 409, "Conflict")] * 2
         cluster.first["POST", DEPLOYMENTS] = overtaken
         assert "fn2" == (await orchestrator.deploy(deployment(service="fn2"))).deployment.service
+
+    play(tmp_path, scene)
+
+
+def test_a_role_that_knows_no_disruption_budgets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As those bound by hand for an earlier version: functions run without, and the log says so."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        refusal = [lambda exchange: refuse(exchange, 403, "Forbidden")]
+        cluster.first["PATCH", f"{BUDGETS}/fn2"] = refusal
+        await orchestrator.deploy(deployment(service="fn2"))
+        assert f"{BUDGETS}/fn2" not in cluster.objects
+        assert "no PodDisruptionBudget for fn2" in caplog.text
+        await orchestrator.update(deployment(service="fn2"))
+        assert f"{BUDGETS}/fn2" in cluster.objects
+        cluster.first["PATCH", f"{NAMESPACE}/services/fn3"] = [
+            lambda exchange: refuse(exchange, 403, "Forbidden")
+        ]
+        with pytest.raises(Forbidden):
+            await orchestrator.deploy(deployment(service="fn3"))
 
     play(tmp_path, scene)
 
