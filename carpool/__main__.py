@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         ),
         "logs": (
             "faas_stack.logs_command:main",
-            "print what a function's instances print",
+            "print the output of a function's instances",
             "carpool logs NAME --follow",
         ),
         "doctor": (

@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     """
     args = _parser().parse_args(argv)
     if args.off and args.shares:
-        raise ConfigError([Problem("--off", ", ".join(args.shares), "either it or shares")])
+        raise ConfigError([Problem("--off", ", ".join(args.shares), "either --off or shares")])
     status = system_api.ask(args, "GET", f"/system/function/{quote(args.function, safe='')}").json()
     if args.off or args.shares:
         shares = _read(",".join(args.shares))
@@ -48,8 +48,8 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     about = (
-        "show, or set, which functions answer a share of a function's calls; other shares take "
-        "effect with the next call, and restart nothing"
+        "show or set which functions answer a share of a function's calls; new shares apply from "
+        "the next call on, without restarts"
     )
     parser = argparse.ArgumentParser(prog="carpool canary", description=about)
     add = parser.add_argument

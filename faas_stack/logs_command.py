@@ -41,9 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = (
-        "print what a function's instances print: the handler's notes and failures, and your own"
-    )
+    about = "print the output of a function's instances, including the handler's own messages"
     parser = argparse.ArgumentParser(prog="carpool logs", description=about)
     add = parser.add_argument
     add(

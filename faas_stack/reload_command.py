@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     about = (
-        "have a function's instances load its code and model anew: new ones are ready before old "
-        "ones go, and if they do not become ready, the old ones serve on"
+        "reload a function's code and model: new instances are ready before old ones stop; if "
+        "they do not become ready, the old ones keep serving"
     )
     parser = argparse.ArgumentParser(prog="carpool reload", description=about)
     add = parser.add_argument
@@ -69,7 +69,7 @@ def _told(done: dict[str, Any]) -> str:
     name, replicas = done["name"], done["replicas"]
     instances = f"{replicas} instance{'s' * (replicas != 1)}"
     if not replicas:
-        return f"{name}: no instance runs; the next one loads what is new"
+        return f"{name}: no instance runs; the next one loads the new files"
     if not done["finished"]:
         return f"{name}: {instances} being replaced one by one; kubectl rollout status follows it"
     return f"{name}: {instances} reloaded in {done['seconds']:.1f} s"

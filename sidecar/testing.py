@@ -167,7 +167,7 @@ class Drive:
             times.append(coming[-1].at)
         times += [queue[0][0] for queue in (self._running, self._leaving) if queue]
         if math.isinf(min(times)):
-            msg = f"nothing will ever happen, and {self.batcher.queued} requests still wait"
+            msg = f"no further event is due, but {self.batcher.queued} requests are still waiting"
             raise Stuck(msg)
         self.clock.advance_to(min(times))
 

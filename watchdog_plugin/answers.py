@@ -117,7 +117,7 @@ def reply_head(reply: Reply) -> tuple[int, list[tuple[str, str]]]:
         raise ValueError(msg)
     taken = wire.FRAMING.intersection(name.lower() for name in reply.headers)
     if taken:
-        msg = f"Reply header {min(taken)!r} belongs to the server, leave it out"
+        msg = f"Reply header {min(taken)!r} is set by the server: leave it out"
         raise ValueError(msg)
     return status, [(k, v) for k, v in reply.headers.items() if k.lower() != "content-type"]
 

@@ -96,7 +96,7 @@ class BatchFunction:
 
 
 def _as_list(results: object, count: int) -> list[object]:
-    expected = f"expected a list of {count}, one result an item in their order"
+    expected = f"expected a list of {count}, one result for each item in their order"
     if isinstance(results, _NO_LIST) or not isinstance(results, Iterable):
         msg = f"handle_batch returned {type(results).__name__}; {expected}"
         raise BatchFailed(msg)

@@ -141,12 +141,15 @@ def _checked(source: Path, module: ModuleType) -> HandlerModule:
     problems = [_signature_problem(name, value) for name, value in found.items()]
     if "handle_batch" in found:
         unused = [n for n in ("preprocess", "postprocess", "decode_step") if n in found]
-        problems += [f"{name} is never called beside handle_batch: keep one" for name in unused]
+        problems += [
+            f"{name} is never called if there is a handle_batch: keep one of them"
+            for name in unused
+        ]
     lengths = {name: value for name in RAGGED if (value := getattr(module, name, None)) is not None}
     if lengths.keys() == {"pad_value"}:  # by itself it is a constant of the author's own
         lengths = {}
     if "handle_batch" in found and "ragged" in lengths:
-        problems.append("ragged is never used beside handle_batch: keep one")
+        problems.append("ragged is never used if there is a handle_batch: keep one of them")
     examples, problem = _examples(getattr(module, "example", None))
     steps_max = getattr(module, "steps_max", None)
     if steps_max is not None and not (type(steps_max) is int and steps_max > 0):

@@ -102,7 +102,7 @@ def _staged(
     """Yield a runner of policies on the stack file, or on stand-ins."""
     with tempfile.TemporaryDirectory(prefix="carpool-stage-") as folder:
         if stack is None:
-            say("no stack file (-f): functions that take as long as the scenario's models stand in")
+            say("no stack file (-f): stand-ins take as long as the scenario's models say")
             home = stack_under_test.write_stand_ins(scenario, Path(folder))
         else:
             home = stack
@@ -173,7 +173,7 @@ def _by_name(
         name, equals, value = text.partition("=")
         if not equals or name not in names:
             hint = nearest(name, names) or f"the scenario has {', '.join(names)}"
-            problems.add(flag, text, "a function of the scenario, =, and what is meant", hint)
+            problems.add(flag, text, "NAME=VALUE with a function of the scenario", hint)
         found.append((name, value))
     return found
 

@@ -198,7 +198,7 @@ class _Run:
         await asyncio.gather(*runs, asyncio.sleep(duration_s))
         errors = sum((ledger.errors for ledger in ledgers), Counter[str]())
         if wrong := [each for each in errors if each not in ("429", "503", "504", "502")]:
-            message = f"requests are answered with {', '.join(wrong)}; is --data what is expected?"
+            message = f"requests are answered with {', '.join(wrong)}; check --data and --path"
             raise StackFailed(message)
 
     async def _replay(

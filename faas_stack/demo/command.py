@@ -62,7 +62,7 @@ def _serve(examples: Path) -> bool:
         _say(f"   ready at http://{running.address}/function/NAME\n")
         right = asyncio.run(_show_predictions(running.address, examples))
         asyncio.run(_show_duels(running.address))
-        _say("\n5. Stopping: answering what is under way, ending every process ...")
+        _say("\n5. Stopping: answering requests in flight, ending all processes ...")
     return right
 
 

@@ -132,7 +132,7 @@ class Allocation:
             message = (
                 f"no room for {amounts.instances(count)} of {owner!r}: "
                 f"{max(0, self._most - others) or 'none'} would fit; {suits}, and {others} are "
-                "promised to others"
+                "reserved by others"
             )
             raise NoCapacity(message)
 
@@ -243,11 +243,11 @@ class Allocation:
             for name, p in self._promises.items()
             if name != owner and p.count and _counts(p.each)
         ]
-        promised = f"{', '.join(others)} were promised theirs" if others else "all is free"
+        promised = f"part is reserved by {', '.join(others)}" if others else "all is free"
         return (
             f"no room for {amounts.instances(count)} of {owner!r} with {amounts.resources(each)} "
             f"each: {fits or 'none'} would fit; of {amounts.capacity(self.capacity)}, {promised}; "
-            f"smaller ones are asked for by {amounts.labels(each)}"
+            f"for smaller ones, set {amounts.labels(each)}"
         )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TreeV2"]
 
 _LEAF = "provider"
-_MEND = "start it in its own group: systemd-run --scope -p Delegate=yes carpool ..."
+_FIX = "start it in its own group: systemd-run --scope -p Delegate=yes carpool ..."
 
 
 class TreeV2:
@@ -58,7 +58,7 @@ class TreeV2:
             self._enable(self._root, wanted)
         except OSError as error:
             self.close()
-            message = f"{self._own}: {error.strerror}; {_MEND}"
+            message = f"{self._own}: {error.strerror}; {_FIX}"
             raise Unusable(message) from error
         except Unusable:
             self.close()
@@ -139,7 +139,7 @@ class TreeV2:
         inside = list(map(int, _words(self._own / "cgroup.procs")))
         foreign = [pid for pid in inside if not _is_ours(pid)]
         if foreign:
-            message = f"{self._own} has processes of others, such as {foreign[0]}; {_MEND}"
+            message = f"{self._own} has processes of others, such as {foreign[0]}; {_FIX}"
             raise Unusable(message)
         (self._root / _LEAF).mkdir()
         self._move(self._root / _LEAF, inside)

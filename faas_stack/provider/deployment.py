@@ -101,7 +101,7 @@ class Deployment:
                 expected = "a name that is not empty and has no '='"
                 problems.add("envVars", name, expected)
         if percent := deployment.settings.canary.get(deployment.service):
-            expected = "other functions; what is left of the calls is this one's own"
+            expected = "other functions: this one answers the remaining calls itself"
             problems.add(_CANARY, f"{deployment.service}={percent:g}%", expected)
         _check_texts(document, problems)
         if not deployment.image and not document.get("image"):

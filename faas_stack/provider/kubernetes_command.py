@@ -134,6 +134,9 @@ async def _serve(args: argparse.Namespace, options: KubernetesOptions) -> int:
 async def _run(args: argparse.Namespace, provider: Provider, granted: Access) -> None:
     await standalone.listen(args, provider)
     with granted.stored(provider.address):
-        say(f"provider at http://{provider.address}; stop it with Ctrl-C, its functions go on")
+        say(
+            f"provider at http://{provider.address}; "
+            "stop it with Ctrl-C, its functions keep running"
+        )
         say(granted.login_hint(provider.address))
         await asyncio.Event().wait()

@@ -175,7 +175,7 @@ async def _run(
     with granted.stored(provider.address):
         if args.scaler:  # the credentials' readers need not read the functions' secrets
             granted.share(SCALER_SECRET, token_file(store).read_bytes())
-        after = ", its functions go on" if backend.lasting else ""
+        after = ", its functions keep running" if backend.lasting else ""
         say(f"provider at http://{provider.address}; stop it with Ctrl-C{after}")
         say(granted.login_hint(provider.address))
         await asyncio.Event().wait()

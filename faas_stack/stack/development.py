@@ -92,7 +92,7 @@ class Development:
         try:
             fresh = stack_file.load(self._images.stack.path)
         except CarpoolError as error:
-            say(f"{what} changed and cannot be used; everything runs on as it was\n{error}")
+            say(f"{what} changed and cannot be used; everything keeps running as before\n{error}")
             return
         self._images.stack = fresh
         functions = {each.name: each for each in fresh.functions}

@@ -151,7 +151,7 @@ class ScalerProcess:
         code = await self._process.ended()
         if code == _MISUSED and not self._listens.is_set():
             message = (
-                "the scaler does not start; what it said is above (its --listen is "
+                "the scaler does not start; its output is above (its --listen is "
                 "--scaler-port of carpool up)"
             )
             raise ScalerFailed(message)

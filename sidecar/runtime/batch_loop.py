@@ -259,9 +259,9 @@ class BatchLoop:
         batcher = self._batcher
         waiting, clear_s = batcher.queued, batcher.finish_predictor.backlog_s(self._now())
         if refusal is Refusal.LATE:
-            msg = f"{waiting} requests wait: this one would be answered after its deadline"
+            msg = f"{waiting} requests are waiting: this one would be answered after its deadline"
             return Overloaded(msg, clear_s)
-        return QueueFull(f"{waiting} requests wait already", clear_s)
+        return QueueFull(f"{waiting} requests are already waiting", clear_s)
 
     def _caller_left(self, request: Request) -> None:
         self._batcher.cancel(request)

@@ -76,7 +76,7 @@ class MergeBackoff:
             pause_s = min(PAUSE_S * 2**doublings, _PAUSE_MAX_S)
             row.until = now + pause_s
             log.warning(
-                "%d merged requests failed of which each part succeeds alone: such requests are "
+                "%d merged requests failed although their parts succeed alone; such requests are "
                 "not merged for %g s",
                 row.in_vain,
                 pause_s,

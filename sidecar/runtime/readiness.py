@@ -96,5 +96,5 @@ class Readiness:
         now = time.monotonic()
         if any(instance.upstream.available(now) for instance in self._upstreams):
             return ""
-        reasons = [instance.reason or "ejected for some time" for instance in self._upstreams]
+        reasons = [instance.reason or "temporarily ejected" for instance in self._upstreams]
         return self.failing() or "; ".join(reasons) or "no instance"

@@ -115,10 +115,10 @@ class Streams:
         """Pass a request on when its turn has come.
 
         Raises:
-            QueueFull: too many requests wait already.
+            QueueFull: too many requests are already waiting.
         """
         if len(self._waiting) >= self._waiting_max:
-            msg = f"{len(self._waiting)} requests wait for a stream already"
+            msg = f"{len(self._waiting)} requests are already waiting for a stream"
             raise QueueFull(msg, retry_after_s=1.0)
         task = self._tasks.start(self._serve(request))
         request.payload.exchange.on_gone = task.cancel
@@ -179,7 +179,7 @@ class Streams:
                         instance.hung(f"it did not begin a stream within {self._pause_max_s:g} s")
                     raise
         except TimeoutError as error:
-            msg = "the deadline passed before the first piece of the stream was there"
+            msg = "the deadline passed before the first piece of the stream was available"
             raise DeadlineMissed(msg) from error
 
     async def _ask(
@@ -315,9 +315,9 @@ async def pass_on(
             after_event = chunk.endswith(b"\n\n")
             await exchange.drained()
     except TimeoutError:
-        cut = Cut(f"no piece of it came within {limit_s:g} s", hung=True)
+        cut = Cut(f"no piece of it arrived within {limit_s:g} s", hung=True)
     except ConnectionFailed as error:
-        cut = Cut(f"the function broke off: {error}", hung=False)
+        cut = Cut(f"the function ended the stream early: {error}", hung=False)
     else:
         exchange.end()
         return

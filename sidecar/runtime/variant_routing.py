@@ -72,8 +72,8 @@ def reason_unfit(demand: Demand, variant_router: VariantRouter) -> CarpoolError 
     late = variant_router.would_fit(demand)
     if late is not None:
         msg = (
-            f"no running variant answers {asked}; {_figures(late)}, would: it is loaded in "
-            f"{late.load_s:.2g} s, or overloaded"
+            f"no running variant answers {asked}; {_figures(late)} would, but it takes "
+            f"{late.load_s:.2g} s to load, or is overloaded"
         )
         return Overloaded(msg, max(late.load_s, _RETRY_S))
     closest = variant_router.closest(demand)

@@ -82,7 +82,7 @@ def test_an_update_without_room(control_plane: Cluster) -> None:
         again = {**FN, "image": "fake:3"}
         assert 202 == (await rig.call("PUT", "/system/functions", again)).status
         await wait_until_async(lambda: rig.function("fn").blocked, what="an update that waits")
-        assert "scale to 0 and back to do without; fn-" in await reason(rig)
+        assert "scale to 0 and back to update without it; fn-" in await reason(rig)
         assert ["fake:1", "fake:2"] == sorted(images(control_plane, space))
         await rig.call("DELETE", "/system/functions", {"functionName": "other"})
         await wait_until_async(

@@ -73,7 +73,7 @@ async def test_what_cannot_be_set(rig: Rig) -> None:
         await said(rig, "fm")
     with pytest.raises(ConfigError, match="at most 100 together"):
         await said(rig, "fn", "new=101")
-    with pytest.raises(ConfigError, match="either it or shares"):
+    with pytest.raises(ConfigError, match="either --off or shares"):
         await said(rig, "fn", "new=10", "--off")
     with pytest.raises(CarpoolError, match="expected other functions"):
         await said(rig, "fn", "fn=10")

@@ -163,7 +163,7 @@ def test_a_function_at_zero_starts_with_what_is_new(
     """Nothing is started for it."""
     stack.model("later", "asleep")
     assert 0 == stack.reload("asleep")
-    assert "asleep: no instance runs; the next one loads what is new" in capsys.readouterr().out
+    assert "asleep: no instance runs; the next one loads the new files" in capsys.readouterr().out
     assert "later later" == stack.call("asleep")
 
 

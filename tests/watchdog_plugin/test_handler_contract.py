@@ -88,7 +88,10 @@ def test_load_is_called_and_its_error_told(tmp_path: Path) -> None:
         ("async def handle_batch(items): ...", "handle_batch is async, expected a plain function"),
         ("def load(path): ...", "load(path) cannot be called as load()"),
         ("def handle_batch(i): ...\ndef preprocess(i): ...", "preprocess is never called"),
-        ("def handle_batch(i): ...\nragged = {'x': 1}", "ragged is never used beside handle_batch"),
+        (
+            "def handle_batch(i): ...\nragged = {'x': 1}",
+            "ragged is never used if there is a handle_batch",
+        ),
         ("example = 'text'", "example is str, expected bytes or a list of bytes"),
         ("example = []", "example is list, expected bytes or a list of bytes"),
     ],

@@ -146,7 +146,7 @@ def test_an_output_that_is_not_as_long_is_told_and_answered_alone(
     assert isinstance(first, dict)
     assert isinstance(second, dict)
     assert ((1, 4), (1, 6)) == (first["y"].shape, second["y"].shape)
-    assert "add it to ragged_outputs" in capsys.readouterr().err
+    assert "remove it from ragged_outputs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,9 @@ def test_a_fixed_first_dimension_is_no_row() -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (np.zeros(2), "preprocess gave one value, expected a dict"),
-        ({"ids": [1]}, "preprocess gave 'ids', expected a dict"),
-        ({"ids": [1.5], "mask": [1]}, "preprocess gave 'ids' as float64, the model expects"),
+        (np.zeros(2), "preprocess returned one value, expected a dict"),
+        ({"ids": [1]}, "preprocess returned 'ids', expected a dict"),
+        ({"ids": [1.5], "mask": [1]}, "preprocess returned 'ids' as float64, the model expects"),
     ],
 )
 def test_a_preprocess_that_does_not_fit_the_model_is_the_authors_fault(

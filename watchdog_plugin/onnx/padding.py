@@ -93,8 +93,9 @@ class Padding:
             fed = feeds[source].shape[self.axes[source]]
             if outputs[name].shape[axis] != fed:
                 msg = (
-                    f"output {name!r} has {outputs[name].shape[axis]} along axis {axis} for a "
-                    f"{source!r} of {fed}, expected as many: add it to ragged_outputs"
+                    f"output {name!r} has length {outputs[name].shape[axis]} along axis {axis}, "
+                    f"but its input {source!r} has {fed}: expected equal lengths; "
+                    "remove it from ragged_outputs"
                 )
                 raise ValueError(msg)
             length = call.inputs[source].shape[self.axes[source]]

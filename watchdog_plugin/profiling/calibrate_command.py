@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         metavar="SIZES",
     )
     parser.add_argument(
-        "--budget", type=grid_arguments.seconds, default=60.0, help="how long at most (60s)"
+        "--budget", type=grid_arguments.seconds, default=60.0, help="time limit for measuring (60s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     arguments = parser.parse_args(argv)

@@ -121,7 +121,7 @@ def _operators(path: Path, model: ModelProto) -> Graph | None:
     except ConfigError as error:
         for problem in error.problems:
             _say(f"{problem}")
-        _say("measuring the whole model alone; nothing goes into the database")
+        _say("measuring only the whole model; nothing is stored in the database")
         return None
 
 
@@ -148,7 +148,7 @@ def _keep(database: Path, measured: Profile) -> None:
             write_fit(database, place, learn(same, measured, earlier), len(same))
         elif here:
             more = f"{len(same)} of {_ENOUGH_MODELS} models measured on this processor and runtime"
-            _say(f"{more}; until then predictions start from another's")
+            _say(f"{more}; until then predictions use another processor's profiles")
 
 
 def _document(measured: Profile, database: Path | None) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _table(measured: Profile, database: Path | None) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines += ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
     if database:
-        lines.append(f"{len(measured.operators)} times of operators are in {database}")
+        lines.append(f"stored the times of {len(measured.operators)} operators in {database}")
     return "\n".join(lines) + "\n"
 
 

@@ -165,7 +165,7 @@ def _texts(spec: TensorSpec, chunk: memoryview, count: int) -> list[str]:
     if at != end or len(texts) != count:
         msg = (
             f"input {spec.name!r}: its {end} bytes are not {count} elements of BYTES, expected "
-            "each as a length in 4 bytes, little-endian, and then itself"
+            "each as its length in 4 little-endian bytes, followed by the text"
         )
         raise BadRequest(msg)
     return texts

@@ -126,14 +126,14 @@ class Repository:
             raise NotFound(msg)
         if verb == "unload":
             msg = (
-                f"model {name!r} is not unloaded: it is loaded as long as its function runs; "
+                f"model {name!r} cannot be unloaded: it stays loaded as long as its function runs; "
                 "remove the function, or scale it to zero"
             )
             raise BadRequest(msg)
         if asked := _parameters(item):
             msg = (
-                f"model {name!r} is loaded as the function's image has it: expected no "
-                f"parameters, this has {', '.join(asked)[:80]}; deploy the function again"
+                f"model {name!r} is loaded from the function's image: expected no "
+                f"parameters, got {', '.join(asked)[:80]}; to change it, deploy the function again"
             )
             raise BadRequest(msg)
         return answers.json_answer({})

@@ -181,18 +181,18 @@ class Signature:
                 return {only.name: array}
         if not isinstance(value, Mapping):
             if only is None:
-                msg = f"preprocess gave one value, expected a dict of {self.described()}"
+                msg = f"preprocess returned one value, expected a dict of {self.described()}"
                 raise ItemError(msg, 500)
             value = {only.name: value}
         if value.keys() != self.inputs.keys():
             names = ", ".join(map(shown, itertools.islice(value, 8))) or "nothing"
-            msg = f"preprocess gave {names}, expected a dict of {self.described()}"
+            msg = f"preprocess returned {names}, expected a dict of {self.described()}"
             raise ItemError(msg, 500)
         arrays = {name: _cast(spec, value[name]) for name, spec in self.inputs.items()}
         try:
             self.rows(arrays)
         except BadRequest as error:  # the function's mistake, not the caller's
-            msg = f"preprocess gave the wrong shape: {error}"
+            msg = f"preprocess returned the wrong shape: {error}"
             raise ItemError(msg, 500) from error
         return arrays
 
@@ -227,11 +227,14 @@ def _cast(spec: TensorSpec, value: object) -> Array:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        msg = f"preprocess gave {spec.name!r} as no array ({error}), the model expects {spec}"
+        msg = (
+            f"preprocess returned {spec.name!r}, which is not an array ({error}); "
+            f"the model expects {spec}"
+        )
         raise ItemError(msg, 500) from error
     if array.dtype != spec.dtype:
         if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-            msg = f"preprocess gave {spec.name!r} as {array.dtype}, the model expects {spec}"
+            msg = f"preprocess returned {spec.name!r} as {array.dtype}, the model expects {spec}"
             raise ItemError(msg, 500)
         array = array.astype(spec.dtype)
     return array[None] if spec.has_rows else array

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["KubernetesFunction"]
 
 _BLOCKED = "the update waits for capacity for one more replica"
-_ONLY_ONE = f"{_BLOCKED}; scale to 0 and back to do without"
+_ONLY_ONE = f"{_BLOCKED}; scale to 0 and back to update without it"
 _CONNECT_S = 3.0  # to a pod whose node is lost, nobody would answer for minutes
 
 

@@ -108,12 +108,12 @@ class Watch(Generic[T]):
 
     def _fails(self, why: str) -> None:
         if not self.failed:
-            log.warning("carpool: %s is not followed: %s", self._path, why)
+            log.warning("carpool: watching %s failed: %s", self._path, why)
         self.failed = why
 
     def _opened(self) -> None:
         if self.failed:
-            log.warning("carpool: %s is followed again", self._path)
+            log.warning("carpool: watching %s again", self._path)
         self.failed = ""
 
     def _known(self, stored: dict[str, Any]) -> T | None:

@@ -186,7 +186,7 @@ def _new(replica_set: ReplicaSet) -> list[Replica]:
 
 def _refuse_hopeless(name: str, replica_set: ReplicaSet, revision: int) -> None:
     if replica_set.revision != revision:
-        message = f"function {name!r} was updated while it was reloaded; the update goes on"
+        message = f"function {name!r} was updated while it was reloaded; the update continues"
         raise Conflict(message)
     if failing := [replica for replica in _new(replica_set) if replica.instance.failing]:
         raise FunctionFault(_told(f"{name} keeps failing", replica_set, failing))

@@ -94,8 +94,8 @@ def test_a_line_that_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
     with caplog.at_level(logging.WARNING):
         play(tmp_path, scene)
-    assert f"{PODS} is not followed" in caplog.text
-    assert f"{PODS} is followed again" in caplog.text
+    assert f"watching {PODS} failed" in caplog.text
+    assert f"watching {PODS} again" in caplog.text
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1"])

@@ -46,8 +46,8 @@ def test_promises_add_up_to_what_there_is_and_not_beyond() -> None:
         ledger.promise("c", cores(0.5), 3)
     assert (
         "no room for 3 instances of 'c' with 0.5 core each: 2 would fit; of 4 cores and 8 GiB and "
-        "2 GPUs, a (2 x 1 core), b (2 x 0.5 core and 1 GiB) were promised theirs; "
-        "smaller ones are asked for by com.carpool.cpu"
+        "2 GPUs, part is reserved by a (2 x 1 core), b (2 x 0.5 core and 1 GiB); "
+        "for smaller ones, set com.carpool.cpu"
     ) == str(caught.value)
     assert (503, True) == (caught.value.status, caught.value.retryable)
     ledger.promise("c", cores(0.5), 2)

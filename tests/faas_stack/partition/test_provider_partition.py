@@ -225,8 +225,8 @@ async def test_more_than_there_is_is_refused(rig: Rig) -> None:
     status, said = await refusal(rig, "POST", "/system/functions", document)
     assert (503, True) == (status, said.startswith("no room for 1 instance of 'b' with 1.5 cores"))
     assert said.endswith(
-        "none would fit; of 2 cores and 512 MiB, a (1 x 1 core and 256 MiB) were promised theirs; "
-        "smaller ones are asked for by com.carpool.cpu"
+        "none would fit; of 2 cores and 512 MiB, part is reserved by a (1 x 1 core and 256 MiB); "
+        "for smaller ones, set com.carpool.cpu"
     )
     assert 404 == (await rig.call("GET", "/system/function/b")).status
     status, said = await refusal(rig, "POST", "/system/scale-function/a", {"replicas": 3})

@@ -266,7 +266,7 @@ async def test_a_stream_without_a_next_piece_ends_with_an_error_and_a_new_handle
     async with sidecar(**{**env, "exec_timeout": "3s"}) as running:
         answer = await running.ask(f"gated:{gate.path}", ACCEPT)
         event = answer.body.removeprefix(ONE + b"event: error\ndata: ")
-        assert {"error": "no piece of it came within 3 s"} == json.loads(event)
+        assert {"error": "no piece of it arrived within 3 s"} == json.loads(event)
         await running.until_metric('batch_restarts_total{reason="hung"}', 1)
         await running.until_ready()
         gate.open()
@@ -284,7 +284,9 @@ async def test_a_handler_that_dies_is_told_within_the_stream(
             assert ONE == await until(chunks, ONE)
             gate.open()
             last = await rest(chunks)
-        assert last.startswith(b'event: error\ndata: {"error": "the function broke off'), last
+        assert last.startswith(
+            b'event: error\ndata: {"error": "the function ended the stream early'
+        ), last
         assert 1 == await running.metric('batch_streams_ended_total{how="cut_off"}')
         await running.until_ready()
         await is_streamed(running, gate)
