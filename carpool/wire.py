@@ -45,6 +45,7 @@ __all__ = [
     "FRAMING",
     "KEY_HEADER",
     "NOT_BEGUN_HEADER",
+    "OWN_HEADERS",
     "PROBE_HEADERS",
     "REPEATABLE_HEADER",
     "STREAM_HEADER",
@@ -62,6 +63,7 @@ __all__ = [
     "encode_answer",
     "encode_request",
     "parse_head",
+    "shared_head",
 ]
 
 CONTENT_TYPE = "application/vnd.carpool.batch"
@@ -76,6 +78,8 @@ KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sideca
 STREAM_RULE_HEADER = "x-carpool-stream-rule"  # of a ready handler: which requests it streams
 STREAM_HEADER = "x-carpool-stream"  # of the handler's own answer to a request that is streamed
 STREAM_STATUS = 421  # with that header, of an item in a batch: it has to come by itself
+# What differs from request to request; the lines of these are the last of a head.
+OWN_HEADERS = frozenset(("traceparent", "tracestate", "x-call-id"))
 # of-watchdog logs a line for every request but those of Kubernetes's probes.
 PROBE_HEADERS = (("user-agent", "kube-probe/carpool"),)
 
@@ -100,6 +104,9 @@ _ALIGNMENT = 64
 _ITEM_BYTES = 8 + 4 + 4 + 4
 # RFC 9110, section 5: other bytes could change their meaning on the way, or be replaced.
 _LINE = re.compile(r"[ -~\x80-\xff]*").fullmatch
+_OWN_LINES = re.compile(
+    rb"\n(?:(?:%b): [\t -~\x80-\xff]*\n)+\Z" % "|".join(sorted(OWN_HEADERS)).encode()
+).search
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)").fullmatch
 
 
@@ -214,6 +221,15 @@ def parse_head(head: bytes) -> Head:
             raise _no_header(line)
         headers.append((match[1], match[2]))
     return Head(first_line, tuple(headers))
+
+
+def shared_head(head: bytes) -> bytes:
+    """Return a head without the lines at its end that belong to one request alone.
+
+    What these leave is the same for most items of a batch, so that it is parsed once for all.
+    """
+    own = _OWN_LINES(head)
+    return head[: own.start() + 1] if own else head
 
 
 def _no_header(line: str) -> WireError:

@@ -16,7 +16,6 @@ from carpool.caching import SmallCache
 from carpool.errors import NotFound
 from carpool.validation.problems import nearest
 from watchdog_plugin import answers
-from watchdog_plugin.item import read_head
 from watchdog_plugin.protocols import oip
 from watchdog_plugin.protocols.repository import STATS
 
@@ -72,7 +71,7 @@ class Colocated:
         work = _Work()
         places: dict[str, list[int]] = {}
         for place, item in enumerate(items):
-            model = self._model_of(read_head(item.head).path)
+            model = self._model_of(item.path)
             if isinstance(model, NotFound):
                 work.answers[place] = answers.failure(model.status, model)
             else:

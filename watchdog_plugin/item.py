@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from carpool.caching import SmallCache
-from carpool.wire import parse_head
+from carpool.wire import parse_head, shared_head
 from watchdog_plugin import content_coding
 from watchdog_plugin.content_coding import DecodedBytes
 from watchdog_plugin.protocols import json_codec
@@ -104,7 +104,7 @@ class Item:
                 is then divided.
         """
         if self._coded:
-            coding = self.headers["content-encoding"]
+            coding = self._shared.headers["content-encoding"]
             try:
                 limit = self._decoded_bytes or DecodedBytes()
                 self._body = limit.decoded(self._body, coding)
@@ -116,17 +116,17 @@ class Item:
     @property
     def method(self) -> str:
         """HTTP method, such as ``POST``."""
-        return read_head(self.head).method
+        return self._shared.method
 
     @property
     def path(self) -> str:
         """Path relative to the function's own, such as ``/``, without the query."""
-        return read_head(self.head).path
+        return self._shared.path
 
     @property
     def query(self) -> str:
         """Query string after the path's ``?``, as it was sent."""
-        return read_head(self.head).query
+        return self._shared.query
 
     @property
     def headers(self) -> Headers:
@@ -136,7 +136,12 @@ class Item:
     @property
     def content_type(self) -> str:
         """The ``Content-Type`` header, or an empty string."""
-        return read_head(self.head).headers.get("content-type", "")
+        return self._shared.headers.get("content-type", "")
+
+    @property
+    def _shared(self) -> Line:
+        """The head without the headers of this request alone, parsed once for many items."""
+        return read_head(shared_head(self.head))
 
     def bytes(self) -> bytes:
         """Return a copy of the body."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool import durations
+from carpool import durations, wire
 from carpool.errors import BadRequest
 from carpool.validation.problems import nearest
 from carpool.variants.demand import Demand
@@ -50,7 +50,7 @@ _READ = (
     frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | variant_headers.HEADERS
 )
 _REPEATED = _PASSED | _READ  # callers send the same values again and again
-_PASSED_ONCE = frozenset((b"traceparent", b"tracestate", b"x-call-id"))
+_PASSED_ONCE = frozenset(name.encode() for name in wire.OWN_HEADERS)
 _KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
 
 _CLASSES = {b"interactive": False, b"batch": True}

@@ -139,6 +139,22 @@ def test_a_head_that_can_be_written_can_be_read(line: str, headers: list[tuple[s
         assert (line, len(headers)) == (wire.parse_head(head)[0], len(wire.parse_head(head)[1]))
 
 
+def test_the_shared_part_of_a_head_ends_before_what_one_request_has_alone() -> None:
+    """Only whole, well-formed lines at the end are left out."""
+    own = b"traceparent: 00-ab-cd-01\nx-call-id: 7\n"
+    kept = [
+        JSON_HEAD,
+        TEXT_HEAD,
+        JSON_HEAD + b"x-call-id: 7\naccept: */*\n",
+        JSON_HEAD + b"x-call-id: \0\n",
+        JSON_HEAD + b"x-call-id: 7",
+        b"x-call-id: 7\n",
+        b"",
+    ]
+    assert [JSON_HEAD, TEXT_HEAD] == [wire.shared_head(h + own) for h in (JSON_HEAD, TEXT_HEAD)]
+    assert kept == [wire.shared_head(head) for head in kept]
+
+
 def test_large_heads_are_not_kept() -> None:
     """The cache of heads holds what a function repeats, not megabytes that a client made up."""
     kept = len(wire.parse_head)

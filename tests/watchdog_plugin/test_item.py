@@ -30,6 +30,14 @@ def test_an_item_tells_its_request() -> None:
     assert "<Item POST /a/b, 4 bytes>" == repr(one)
 
 
+def test_headers_of_one_request_alone_are_its_own() -> None:
+    """They leave method, path and content type as they are."""
+    head = build_head("POST /a?b", [("content-type", "text/x"), ("x-call-id", "7")])
+    one = Item(memoryview(b""), head, math.inf)
+    assert ("POST", "/a", "b", "text/x") == (one.method, one.path, one.query, one.content_type)
+    assert {"content-type": "text/x", "x-call-id": "7"} == dict(one.headers)
+
+
 def test_an_item_without_a_deadline_or_content_type_has_neither() -> None:
     """Infinity and the empty string stand for none."""
     bare = Item(memoryview(b""), build_head("GET /", []), math.inf)

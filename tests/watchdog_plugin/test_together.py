@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carpool.wire import build_head
+from carpool.wire import build_head, parse_head
 from tests.effort import scaled
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item, ItemError, Reply, logs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.answers import Answer
 
+CALL_IDS = itertools.count()
 BATCH_MAX = 4  # so that batches need several runs too
 
 
@@ -41,6 +43,7 @@ def item(line: str, body: Any, tail: bytes | None = None) -> Item:
     headers = [("content-type", "application/json")]
     if tail is not None:
         headers.append(("inference-header-content-length", str(len(text))))
+    headers.append(("x-call-id", str(next(CALL_IDS))))  # as the provider gives each call its own
     return Item(memoryview(text + (tail or b"")), build_head(line, headers), math.inf)
 
 
@@ -195,6 +198,18 @@ def test_what_is_nearly_alike_keeps_its_own_answer(tmp_path: Path) -> None:
     assert [(s, h, bytes(b)) for s, h, b in expected * 2] == [
         (s, h, bytes(b)) for s, h, b in ask(function, items * 2)
     ]
+
+
+def test_calls_with_an_id_each_are_parsed_as_one_head(tmp_path: Path) -> None:
+    """The provider adds an id to every call, which costs the handler no parsing."""
+    path = models.doubler(tmp_path / "m.onnx")
+    function = OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
+    known = len(parse_head)
+    items = [item("POST /ids", {"instances": [[1, 2, number]]}) for number in range(20)]
+    assert [200] * 20 == [answer.status for answer in ask(function, items)]
+    assert known + 1 == len(parse_head)
+    assert "POST" == items[0].method
+    assert items[0].headers["x-call-id"] != items[1].headers["x-call-id"]
 
 
 def test_a_text_does_not_reach_into_a_neighbours(tmp_path: Path) -> None:

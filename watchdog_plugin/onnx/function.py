@@ -15,6 +15,7 @@ import numpy as np
 
 from carpool.caching import SmallCache
 from carpool.errors import BadRequest, CarpoolError, NotFound
+from carpool.wire import shared_head
 from watchdog_plugin import answers, logs
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.content_coding import TooMuchTogetherError
@@ -178,7 +179,7 @@ class OnnxFunction:
 
         It does what `_open_each` does for nearly all batches, in a fraction of the time.
         """
-        heads = {item.head for item in items}
+        heads = {shared_head(head) for head in {item.head for item in items}}
         try:
             if len(heads) > 1 or not all(map(self._is_plain, heads)):
                 return ()
@@ -192,7 +193,7 @@ class OnnxFunction:
         for item in items:
             try:
                 if way is None or item.head is not head:  # most have one
-                    way = self._way(item.head)
+                    way = self._way(shared_head(item.head))
                     head = item.head
                 yield way(item)
             except TooMuchTogetherError:
