@@ -227,7 +227,7 @@ def test_a_fixed_batch_is_said(tmp_path: Path, capsys: Captured) -> None:
     model, database = _dense(tmp_path / "net.onnx", 4), _database(tmp_path / "p.sqlite")
     argv = [str(model), "--batch", "1,4", "--database", str(database)]
     assert 1 == predict_command.main(argv)
-    assert "takes batches of 4 alone" in capsys.readouterr().err
+    assert "takes only batches of 4" in capsys.readouterr().err
 
 
 def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -> None:
@@ -236,7 +236,7 @@ def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -
     argv = [str(model), "--batch", "2", "--cpu", "1", "--budget", "1ms", "--json"]
     assert 0 == command.main([*argv, "--database", str(database)])
     captured = capsys.readouterr()
-    assert "measuring the whole model alone" in captured.err
+    assert "measuring only the whole model" in captured.err
     assert None is json.loads(captured.out)["database"]
     assert not database.exists()
 
