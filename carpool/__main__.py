@@ -85,7 +85,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "carpool compare scenario.yaml --live --policy infless --policy openfaas",
         ),
     },
-    "Know a model": {
+    "Measure a model": {
         "profile": (
             "watchdog_plugin.profiling.command:main",
             "measure a model and its operators",
@@ -112,7 +112,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "carpool stages model.onnx",
         ),
     },
-    "Run the parts": {
+    "Run the parts separately": {
         "provider": (
             "faas_stack.stack.up:provider_main",
             "run the OpenFaaS provider alone, for faas-cli",

@@ -83,7 +83,9 @@ def _verb(
     about: str,
     call: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=about, description=f"{about[:1].upper()}{about[1:]}."
+    )
     parser.set_defaults(call=call)
     return parser
 
@@ -109,7 +111,7 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
         answer = requests.get(url.rstrip("/") + path, headers=headers, timeout=_TIMEOUT_S)
         document = answer.json()
     except (requests.RequestException, ValueError) as error:
-        message = f"no scaler answers at {url} ({type(error).__name__}); name it with --url"
+        message = f"no scaler answers at {url} ({type(error).__name__}); set its URL with --url"
         if of_stack:
             message = f"carpool up does not run in this folder any more: {message}, or start it"
         raise _ScalerError(message) from error

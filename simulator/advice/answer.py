@@ -190,7 +190,7 @@ class Answer:
         percent = f"{100 * function.percentile:g} %"
         return _filled(
             f"{question.trace_path.name}: {_length(trace.end_s)}, {number(trace.mean_rate)} "
-            f"requests a second on average, {number(max(trace.rates_rps))} at the most. Model "
+            f"requests a second on average, {number(max(trace.rates_rps))} at peak. Model "
             f"{function.model_name}, {percent} within {durations.format(function.slo_s)}, billing "
             f"{question.prices.billing}."
         )

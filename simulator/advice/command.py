@@ -196,7 +196,12 @@ def _say(line: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="carpool advise", description=__doc__)
+    about = (
+        "Recommend a scaling policy and its settings for a trace. All policies are simulated on "
+        "parts of the trace, and then other settings of the best one. The result has the cost and "
+        "the share of missed objectives, with confidence intervals, and the labels to set."
+    )
+    parser = argparse.ArgumentParser(prog="carpool advise", description=about)
     add = parser.add_argument
     add("trace", type=Path, help="CSV file with start_s,requests_per_minute")
     add("--model", required=True, help=asking.MODELS)

@@ -178,8 +178,8 @@ def with_objective(function: Function, slo_s: float | None) -> Function:
         slo_s = max(usual_s, _LEAST_SLO_S)
     if not least_s < slo_s:
         quick = durations.format(round(least_s, 6)) if math.isfinite(least_s) else "none"
-        expected = f"more than {quick}, the quickest answer of any size that the model has"
-        hint = "no number of instances meets it; a larger size or a quicker model might"
+        expected = f"more than {quick}, the shortest latency of any size of the model"
+        hint = "no number of instances meets it, but a larger size or a faster model may"
         problems.add("--slo", durations.format(slo_s), expected, hint)
         problems.raise_if_any()
     apps = (dataclasses.replace(app, slo_s=slo_s),)

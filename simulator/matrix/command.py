@@ -174,7 +174,12 @@ def _say(line: str) -> None:
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    about = (
+        "Compare policies on many loads, models, objectives and billing rules. Every cell is one "
+        "function with the same requests for every policy; instances take two seconds to start. "
+        "Costs are compared with a lower bound that needs perfect foresight."
+    )
+    parser = argparse.ArgumentParser(prog=prog, description=about)
     add = parser.add_argument
     add("--policy", action="append", help=f"may be repeated ({', '.join(POLICIES)})")
     add(

@@ -75,7 +75,7 @@ class _Peaks:
 
 
 class Carpool:
-    """The lowest bill within the objective, with batches as full as arrivals make them."""
+    """Minimizes the bill within the objective, with batches as full as arrivals make them."""
 
     @dataclass(frozen=True, slots=True)
     class Params:

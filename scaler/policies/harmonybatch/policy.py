@@ -85,7 +85,7 @@ def _alike(member: Member, before: Member) -> bool:
 
 
 class HarmonyBatch:
-    """Groups of applications that share instances, each application with its own longest wait."""
+    """Groups applications to share instances, each application with its own maximum wait."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
