@@ -165,7 +165,7 @@ def _brings(name: str, package: str) -> bool:
     return {"yaml": "pyyaml"}.get(package, package) in brought
 
 
-def test_a_missing_package_is_named_with_the_mend(capsys: Captured) -> None:
+def test_a_missing_package_is_named_with_the_fix(capsys: Captured) -> None:
     """A command that needs an extra that is not installed says which package, and what to do."""
     assert 1 == command.main(["lacking"])
     assert "package 'yaml' is not installed; run pip install 'carpool[" in capsys.readouterr().err
