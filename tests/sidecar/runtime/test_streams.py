@@ -174,16 +174,22 @@ async def test_many_at_once_beside_batches_and_some_wait_for_their_turn(
     """Streams take neither the places of batches nor more places than the setting has."""
     most = 8
     async with sidecar(carpool_streams_max=str(most), **env) as running:
+        begun = 0
 
         async def stream() -> bytes:
+            nonlocal begun
             async with streamed(running, f"gated:{gate.path}") as answer:
-                return await rest(answer.chunks())
+                chunks = answer.chunks()
+                first = await until(chunks, ONE)
+                begun += 1
+                return first + await rest(chunks)
 
         streams = [asyncio.create_task(stream()) for _ in range(3 * most)]
         await running.until_metric("batch_streams", most)
         batched = await asyncio.gather(*[running.ask("x") for _ in range(100)])
         assert [200] * 100 == [answer.status for answer in batched]
         assert max(json.loads(answer.body)["batch"] for answer in batched) > 1
+        await wait_until_async(lambda: begun == most, what="as many at once")
         assert most == await running.metric("batch_streams")
         gate.open()
         events = await asyncio.gather(*streams)
