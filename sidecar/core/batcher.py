@@ -175,7 +175,13 @@ class Batcher:
         return wake
 
     def finished(
-        self, batch: Batch, failed: Sequence[bool], now: float, *, offends: bool = False
+        self,
+        batch: Batch,
+        failed: Sequence[bool],
+        now: float,
+        *,
+        offends: bool = False,
+        executed: bool = True,
     ) -> list[Request]:
         """Handle the response of an instance to ``batch``, item by item.
 
@@ -184,14 +190,16 @@ class Batcher:
             failed: for each member, whether the function failed on it.
             now: when the response came.
             offends: whether it is a single request whose response makes a batch with it fail.
+            executed: whether all members were executed, so that their time may be learned.
 
         Returns:
             The members whose callers still wait, each now DONE or FAILED.
         """
         self._batch_returned(batch, now)
         batch.upstream.succeeded()
-        self.finish_predictor.learn(batch.requests, now, batch.exec_s)
-        if not any(failed):
+        if executed:
+            self.finish_predictor.learn(batch.requests, now, batch.exec_s)
+        if executed and not any(failed):
             batch.upstream.exec_time.observe(batch.item_count, batch.exec_s)
             self._policy.observe(Executed(batch.item_count, batch.exec_s, now))
             if not offends:
@@ -256,6 +264,10 @@ class Batcher:
             self.upstreams.add(upstream)
         self._policy, self._routing = policy, Routing(routes, version, variant_router)
         self.reroute()
+
+    def route(self, request: Request) -> Route:
+        """Return the route of a request, which need not wait here, under the present plan."""
+        return self._routing.route(request)
 
     def reroute(self) -> None:
         """Route the waiting requests again, as the instances or their conditions have changed."""

@@ -18,6 +18,7 @@ from carpool.task_set import TaskSet
 from sidecar.core.batch import Fault
 from sidecar.runtime import batch_call
 from sidecar.runtime.merged_call import MergedCall
+from sidecar.runtime.variant_headers import VARIANT_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,6 @@ __all__ = ["Driver", "Sender"]
 
 log = logging.getLogger(__name__)
 
-_VARIANT_HEADER = "x-carpool-variant"
 _IS_STREAMED = (wire.STREAM_HEADER, "true")
 _FAILED_FROM = 500  # an item's status from which it counts as failed by the function
 
@@ -141,24 +141,26 @@ class Sender:
         self._driver.step_soon()
 
     def _answered(self, batch: Batch, answers: batch_call.Answers) -> None:
+        # Of requests that are to be streamed, the time says nothing.
+        executed = wire.STREAM_STATUS not in answers.statuses
         failed = [status >= _FAILED_FROM for status in answers.statuses]
         now = self._now()
-        waiting = set(self._batcher.finished(batch, failed, now, offends=answers.offends))
+        waiting = set(
+            self._batcher.finished(batch, failed, now, offends=answers.offends, executed=executed)
+        )
         if self._upstreams.form:
             self._upstreams.backoff.answered(batch, now, offends=answers.offends)
-        load, tracing = self._driver.load, self._driver.tracing
-        compression = self._driver.compression
+        compression, tracing = self._driver.compression, self._driver.tracing
         if tracing:
             tracing.returned(batch, "answered", now)
-        if load:
-            load.executed(batch, now, idle=self._batcher.idle)
+        if executed:
+            self._executed(batch, now)
         if self._batcher.has_full_batch:
             self._driver.step_now()  # the next batch first: the instance is idle
-        self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
         self._recent.record(batch, "answered")
         variant = batch.upstream.variant
-        chosen = ((_VARIANT_HEADER, variant),) if variant else ()
+        chosen = ((VARIANT_HEADER, variant),) if variant else ()
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
             if request not in waiting:
                 continue
@@ -174,6 +176,12 @@ class Sender:
             if compression and compression.replies(*answer, length):
                 continue
             exchange.reply(status, body, content_type, headers, length=length)
+
+    def _executed(self, batch: Batch, now: float) -> None:
+        """Count the execution of a batch, for the metrics and the scaler."""
+        self._metrics.execution.observe(batch.exec_s)
+        if load := self._driver.load:
+            load.executed(batch, now, idle=self._batcher.idle)
 
     def _broken(
         self,

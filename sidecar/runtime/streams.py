@@ -1,10 +1,10 @@
 """Passes on requests whose responses the handler streams, bypassing the batches.
 
 Such a request is a batch of one whose response is plain HTTP, in pieces. It goes to the available
-instance with the fewest streams, or waits for its turn. Its deadline is that of the first piece,
-with which the head of the response comes; then `exec_timeout` applies from piece to piece, no
-faster than the caller reads. A caller that leaves closes the connection to the handler, which
-closes the author's generator.
+instance of its route with the fewest streams for its share, or waits for its turn. Its deadline is
+that of the first piece, with which the head of the response comes; then `exec_timeout` applies from
+piece to piece, no faster than the caller reads. A caller that leaves closes the connection to the
+handler, which closes the author's generator.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
@@ -22,6 +23,7 @@ from carpool.errors import CarpoolError, DeadlineMissed, QueueFull
 from carpool.http.client import ConnectionFailed
 from carpool.stream_rule import EVENT_STREAM
 from carpool.task_set import TaskSet
+from sidecar.runtime.variant_headers import VARIANT_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from carpool.http.client import StreamedResponse
     from carpool.http.server import Exchange
     from carpool.stream_rule import StreamRule
+    from sidecar.core.dispatch import Route
     from sidecar.core.request import Request
     from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.metrics import Metrics
@@ -90,7 +93,7 @@ class Streams:
         self._at_once_max = at_once_max
         self._waiting_max = waiting_max
         self._pause_max_s = pause_max_s
-        self._waiting: deque[asyncio.Future[ProbedInstance]] = deque()
+        self._waiting: dict[asyncio.Future[ProbedInstance], Request] = {}  # longest first
         self._tasks = TaskSet()
         self._again: asyncio.TimerHandle | None = None
         self.rule: StreamRule | None = None
@@ -121,7 +124,13 @@ class Streams:
             msg = f"{len(self._waiting)} requests are already waiting for a stream"
             raise QueueFull(msg, retry_after_s=1.0)
         task = self._tasks.start(self._serve(request))
+        task.add_done_callback(partial(self._ended, request))
         request.payload.exchange.on_gone = task.cancel
+
+    def _ended(self, request: Request, task: asyncio.Task[None]) -> None:
+        """Count a request whose caller left before its task had begun; the task counts others."""
+        if task.cancelled():
+            self._metrics.unanswered(request, "cancelled", None, time.monotonic())
 
     def _counts(self) -> tuple[int, int]:
         return sum(instance.streams for instance in self._upstreams), len(self._waiting)
@@ -168,7 +177,7 @@ class Streams:
         late = request.deadline
         first = asyncio.timeout_at(late if late < math.inf else None)
         try:
-            async with first, self._place() as instance:
+            async with first, self._place(request) as instance:
                 hung_at = asyncio.get_running_loop().time() + self._pause_max_s
                 if hung_at < late:
                     first.reschedule(hung_at)
@@ -200,6 +209,8 @@ class Streams:
                 first.reschedule(None)
                 begins(answer.status)
                 passed = [pair for pair in decoded(answer) if pair[0] not in _OURS]
+                if variant := instance.upstream.variant:
+                    passed.append((VARIANT_HEADER, variant))
                 await pass_on(answer, payload.exchange, passed, self._pause_max_s)
         except ConnectionFailed as error:
             instance.unreachable(str(error))
@@ -212,66 +223,82 @@ class Streams:
             raise
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[ProbedInstance]:
+    async def _place(self, request: Request) -> AsyncIterator[ProbedInstance]:
         """Wait for this request's turn, and hold a place at an instance."""
-        instance = None if self._waiting else self._free()
-        if instance:
-            instance.streams += 1
-        else:
-            instance = await self._turn()
+        instance = await self._turn(request)
         try:
             yield instance
         finally:
             instance.streams -= 1
             self._fill_places()
 
-    async def _turn(self) -> ProbedInstance:
+    async def _turn(self, request: Request) -> ProbedInstance:
         turn: asyncio.Future[ProbedInstance] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting[turn] = request
         self._fill_places()
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                with suppress(ValueError):  # it is passed over where places are filled
-                    self._waiting.remove(turn)
+                self._waiting.pop(turn, None)
             elif not turn.exception():  # it has just been given a place
                 turn.result().streams -= 1
                 self._fill_places()
             raise
 
     def _fill_places(self) -> None:
-        """Give free places to the requests that have waited longest."""
-        waiting = self._waiting
-        while waiting and (instance := self._free()):
-            turn = waiting.popleft()
-            if not turn.cancelled():
+        """Give free places to the requests that have waited longest, and may go there."""
+        free = self._free() if self._waiting else []
+        for turn, request in tuple(self._waiting.items()):
+            if not free:
+                break
+            if turn.cancelled():
+                del self._waiting[turn]
+            elif instance := _chosen(free, self._upstreams.route(request)):
+                del self._waiting[turn]
                 instance.streams += 1
                 turn.set_result(instance)
-        if waiting and self._again is None:  # an instance that gets nothing for a while says no end
+                free = self._free()
+        # An instance that gets nothing for a while says no end.
+        if self._waiting and self._again is None:
             self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look_again)
 
     def _look_again(self) -> None:
         self._again = None
         self._fill_places()
 
-    def _free(self) -> ProbedInstance | None:
-        """Return the instance with the fewest streams that has a place; None if there is none."""
+    def _free(self) -> list[ProbedInstance]:
+        """Return the instances that have a place for a stream."""
         now = time.monotonic()
-        able = [
+        return [
             instance
             for instance in self._upstreams
             if instance.stream_rule
             and instance.streams < self._at_once_max
             and instance.upstream.available(now)
         ]
-        return min(able, key=lambda instance: instance.streams, default=None)
 
     def _give_up(self, error: CarpoolError) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
+        waiting, self._waiting = self._waiting, {}
+        for turn in waiting:
             if not turn.done():
                 turn.set_exception(error)
+
+
+def _chosen(free: list[ProbedInstance], route: Route) -> ProbedInstance | None:
+    """Return the instance of a route with the fewest streams for its share; None if there is none.
+
+    An overloaded one is chosen only if there is no other.
+    """
+    able = [instance for instance in free if route.admits(instance.upstream)]
+    alike = Counter(instance.upstream.instance_class for instance in able)
+
+    def load(instance: ProbedInstance) -> tuple[bool, float]:
+        name = instance.upstream.instance_class
+        share = 1.0 if route.weights is None else route.weights[name] / alike[name]
+        return instance.upstream.overloaded, (instance.streams + 1) / share
+
+    return min(able, key=load, default=None)
 
 
 def _check(answer: StreamedResponse) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from carpool.plan import InstanceClass, OnOffer, Plan
     from sidecar.core.batcher import Batcher
+    from sidecar.core.dispatch import Route
+    from sidecar.core.request import Request
     from sidecar.runtime.merging.form import MergeForm
 
 __all__ = ["FunctionUpstreams"]
@@ -138,6 +140,10 @@ class FunctionUpstreams:
         if conditions != self._conditions:
             self._conditions = conditions
             self._apply_conditions()
+
+    def route(self, request: Request) -> Route:
+        """Return which instances may take a request under the present plan."""
+        return self._batcher.route(request)
 
     def close_departed(self) -> None:
         """Close the instances that left the plan and hold no more batches."""

@@ -22,10 +22,11 @@ from sidecar.runtime import body_parameters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["HEADERS", "in_body", "in_headers", "names", "stricter"]
+__all__ = ["HEADERS", "VARIANT_HEADER", "in_body", "in_headers", "names", "stricter"]
 
 _WORDS = ("latency", "accuracy", "cost", "variant")
 _HEADER = b"x-carpool-"
+VARIANT_HEADER = "x-carpool-variant"  # of a response, too: the variant that gave it
 HEADERS = frozenset(_HEADER + word.encode() for word in _WORDS)
 _PARAMETER = "carpool_"
 _MARK = b'"carpool_'

@@ -12,13 +12,14 @@ from carpool import wire
 from carpool.errors import Overloaded
 from carpool.http.client import ConnectionFailed
 from carpool.stream_rule import StreamRule
+from sidecar.core.dispatch import ANYWHERE, Route
 from sidecar.runtime.relay import Relay
 from sidecar.runtime.streams import Streams
 from tests.sidecar.runtime.conftest import on_loop
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 
 class _Answer:
@@ -48,12 +49,17 @@ class _Instance:
     up = True
     headers = b""
 
-    def __init__(self, *, breaks: bool = False) -> None:
+    def __init__(self, instance_class: str = "", *, breaks: bool = False) -> None:
         self.streams = 0
         self.ejected = False
         self.end = asyncio.Event()
         self.calls: list[str] = []
-        self.upstream = SimpleNamespace(available=lambda _: not self.ejected)
+        self.upstream = SimpleNamespace(
+            available=lambda _: not self.ejected,
+            instance_class=instance_class,
+            overloaded=False,
+            variant=instance_class,
+        )
         self.streaming = self
         self._breaks = breaks
 
@@ -69,6 +75,11 @@ class _Instance:
 
 
 class _Upstreams(list[Any]):
+    routes: Mapping[str, Route] = {}
+
+    def route(self, request: Any) -> Route:
+        return self.routes.get(request.app, ANYWHERE)
+
     def close_departed(self) -> None:
         """None is leaving."""
 
@@ -82,8 +93,9 @@ class _Exchange:
         self.on_gone: Any = None
         self.begun = self.aborted = False
 
-    def start(self, *_: object) -> None:
+    def start(self, _: int, headers: list[tuple[str, str]]) -> None:
         self.begun = True
+        self.variant = dict(headers).get("x-carpool-variant")
 
     def write(self, _: bytes) -> None:
         """It is read."""
@@ -101,19 +113,25 @@ def _ignore(*_: object) -> None:
     """Count nothing."""
 
 
-def _streams(instance: _Instance, unanswered: Callable[..., None] = _ignore) -> Streams:
+def _streams(
+    *instances: _Instance,
+    unanswered: Callable[..., None] = _ignore,
+    at_once: int = 1,
+    routes: Mapping[str, Route] | None = None,
+) -> Streams:
     metrics: Any = SimpleNamespace(
         watch_streams=_ignore, streams=_ignore, unanswered=unanswered, stream_ended=_ignore
     )
     readiness: Any = SimpleNamespace(failing=lambda: "", does_not_start=lambda: Overloaded("no"))
-    upstreams: Any = _Upstreams([instance])
-    return Streams(upstreams, metrics, readiness, 1, 9, math.inf)
+    upstreams: Any = _Upstreams(instances)
+    upstreams.routes = routes or {}
+    return Streams(upstreams, metrics, readiness, at_once, 99, math.inf)
 
 
-def _begin(streams: Streams) -> _Exchange:
+def _begin(streams: Streams, app: str = "*") -> _Exchange:
     exchange = _Exchange()
     payload = SimpleNamespace(exchange=exchange, head=b"POST /\n")
-    request: Any = SimpleNamespace(id=1, deadline=math.inf, payload=payload)
+    request: Any = SimpleNamespace(id=1, deadline=math.inf, payload=payload, app=app)
     streams.begin(request)
     return exchange
 
@@ -133,7 +151,7 @@ async def test_the_next_has_its_turn_when_others_leave_at_once() -> None:
 async def test_one_that_waits_is_given_up_as_its_caller_leaves() -> None:
     """In the moment in which the function turns out not to start: it is counted as what left."""
     counted: list[object] = []
-    streams = _streams(_Instance(), lambda _, state, *__: counted.append(state))
+    streams = _streams(_Instance(), unanswered=lambda _, state, *__: counted.append(state))
     first, second = _begin(streams), _begin(streams)
     await wait_until_async(lambda: first.begun, what="the first stream")
     second.on_gone()
@@ -141,6 +159,47 @@ async def test_one_that_waits_is_given_up_as_its_caller_leaves() -> None:
     streams.changed()
     await asyncio.sleep(0.01)
     assert ["cancelled"] == counted
+
+
+@on_loop
+async def test_one_whose_caller_leaves_at_once_is_counted() -> None:
+    """Before anything was done for it: it ends as every request does."""
+    counted: list[object] = []
+    streams = _streams(_Instance(), unanswered=lambda _, state, *__: counted.append(state))
+    exchange = _begin(streams)
+    exchange.on_gone()
+    await wait_until_async(lambda: counted == ["cancelled"], what="its end")
+    assert not exchange.begun
+
+
+@on_loop
+async def test_the_routes_of_a_plan_hold() -> None:
+    """Where an application may go, in the plan's shares; who waits for one holds up no other."""
+    small, large, other = _Instance("small"), _Instance("large"), _Instance("large")
+    routes = {"web": Route({"small": 1.0}), "*": Route({"small": 0.25, "large": 0.75})}
+    streams = _streams(small, large, other, at_once=4, routes=routes)
+    shared = [_begin(streams) for _ in range(8)]
+    await wait_until_async(lambda: all(each.begun for each in shared), what="the streams")
+    assert (2, 3, 3) == (small.streams, large.streams, other.streams)
+    web = [_begin(streams, "web") for _ in range(3)]
+    await wait_until_async(lambda: web[1].begun, what="all places of its class")
+    late = _begin(streams)
+    await wait_until_async(lambda: late.begun, what="a place beside those that wait")
+    assert (False, "large") == (web[2].begun, late.variant)
+    web[0].on_gone()
+    await wait_until_async(lambda: web[2].begun, what="its turn")
+    assert "small" == web[2].variant
+
+
+@on_loop
+async def test_an_overloaded_instance_comes_last() -> None:
+    """As for batches."""
+    busy, free = _Instance(), _Instance()
+    busy.upstream.overloaded = True
+    streams = _streams(busy, free, at_once=2)
+    begun = [_begin(streams) for _ in range(3)]
+    await wait_until_async(lambda: all(each.begun for each in begun), what="the streams")
+    assert (1, 2) == (busy.streams, free.streams)
 
 
 @on_loop

@@ -331,6 +331,23 @@ async def test_what_comes_before_the_function_is_ready_is_streamed_too(
 
 
 @on_loop
+async def test_a_batch_whose_requests_are_to_be_streamed_is_no_execution(
+    sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Its time, which is nearly none, is not learned as that of a batch."""
+    (tmp_path / "function" / "loading").symlink_to(gate.path)
+    async with sidecar(ready=False, **env) as running:
+        await wait_until_async(running.listening, what="a listening sidecar")
+        early = asyncio.create_task(running.ask(f"first:{gate.path}", ACCEPT))
+        await running.until_metric("batch_queue_requests", 1)
+        gate.open()
+        assert 200 == (await early).status
+        assert 0 == await running.metric("batch_execution_seconds_count")
+        assert 200 == (await running.ask("x")).status
+        assert 1 == await running.metric("batch_execution_seconds_count")
+
+
+@on_loop
 async def test_no_more_is_made_than_is_read(
     sidecar: Start, env: dict[str, str], tmp_path: Path
 ) -> None:
