@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,11 +33,29 @@ def test_more_than_an_answer_may_have_is_not_made() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(
-            BadRequest, match="1000000 classes of output 'y' have at least 10000000"
+            BadRequest, match="1000000 classes of output 'y' have at least 17888890"
         ):
-            largest(FLOATS, rows, 1 << 40, 9_999_999)
+            largest(FLOATS, rows, 1 << 40, 17_888_889)
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak_bytes < 3 * rows.nbytes
+
+
+@pytest.mark.parametrize("width", [1, 9, 10, 11, 100, 101, 1234])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_the_bound_is_that_of_the_shortest_texts(width: int, dtype: Any) -> None:
+    """As in JSON, with quotes and commas; no answer that may be sent is refused."""
+    rows = np.zeros((3, width), dtype)
+    spec = FLOATS if dtype is np.float32 else NUMBERS
+    texts = largest(spec, rows, width, 1 << 40)[1]
+    size = len(json.dumps(texts.reshape(-1).tolist(), separators=(",", ":"))) - 1  # one comma less
+    assert texts.shape == largest(spec, rows, width, size)[1].shape
+    with pytest.raises(BadRequest, match=f"have at least {size} "):
+        largest(spec, rows, width, size - 1)
+
+
+def test_few_classes_of_many_are_made() -> None:
+    """Whatever the number of values."""
+    rows = np.zeros((1, 1_000_000), np.float32)
     assert (1, 5) == largest(FLOATS, rows, 5, 9_999_999)[1].shape

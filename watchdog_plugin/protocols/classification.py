@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "check", "largest"]
 
 NAME = "classification"
+_FRAMING = 3  # bytes around a string: quotes and a comma, or a length of four
 
 
 def check(spec: TensorSpec, count: object) -> int:
@@ -49,7 +50,7 @@ def largest(
     rows = array.reshape(len(array), -1)
     form = "{:f}:{}" if rows.dtype.kind == "f" else "{}:{}"
     shape = len(rows), min(count, rows.shape[1])
-    least = math.prod(shape) * len(form.format(0, 0))
+    least = len(rows) * _least_bytes(shape[1], form)
     if least > answer_max_bytes:
         what = f"{math.prod(shape)} classes of output {spec.name!r} have at least"
         raise BadRequest(answers.too_large(least, answer_max_bytes, what))
@@ -58,3 +59,12 @@ def largest(
         order = np.argsort(-row.astype(np.float64), kind="stable")[:count]
         texts[at] = [form.format(row[index], index) for index in order]
     return TensorSpec(spec.name, "BYTES", (None, None)), texts
+
+
+def _least_bytes(count: int, form: str) -> int:
+    """Return the least size of ``count`` classes of a row in a response, whatever their values.
+
+    Their indexes differ, so that together they have at least the digits of the first ``count``.
+    """
+    digits: int = count + sum(count - 10**power for power in range(1, len(str(count - 1))))
+    return count * (len(form.format(0, "")) + _FRAMING) + digits
