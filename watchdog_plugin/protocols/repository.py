@@ -1,8 +1,10 @@
 """Triton's extensions for repositories, configurations and statistics, over a function's models.
 
-A function has the models of its image: they are listed and may be loaded again, which has no
-effect; requests that would change them are refused. These paths concern all models, whichever
-model's protocol receives them, so that all models share one `Repository`.
+A function has the models of its image: they are listed, and a request to load one is answered as by
+Triton for a model that is loaded and unchanged. It has no effect, as it reaches one instance of
+several, and any caller may send it; the provider reloads functions. Requests that would change
+models are refused. These paths concern all models, whichever model's protocol receives them, so
+that all models share one `Repository`.
 """
 
 from __future__ import annotations
