@@ -30,7 +30,7 @@ WORDED := README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs carpool watchd
 	templates examples docker scripts benchmarks/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs site release images images-gpu manifests base-images kubernetes lock clean
+.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs site pictures release images images-gpu manifests base-images kubernetes lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,11 @@ docs: $(DEV) ## write the generated parts of the documentation
 
 site: $(DEV) ## build the site of the documentation into build/site; needs no network to be read
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
+pictures: $(DEV) ## take pictures of reports and of the scaler's page, as they are seen, into build/pictures; needs Chromium
+	mkdir -p build/pictures
+	CARPOOL_PICTURES=$(CURDIR)/build/pictures $(PY) -m pytest -q -m slow \
+		tests/simulator/test_report_page.py tests/scaler/dashboard/test_page.py tests/live/test_dashboard.py
 
 release: $(DEV) ## rehearse a release into dist/, and stop before publishing; release_python tries another Python
 	$(PY) scripts/release.py --python $(release_python)

@@ -28,7 +28,8 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 1120px; margin: 2em auto
 td, th { padding: .15em .9em .15em 0; text-align: right; border-bottom: 1px solid var(--faint); }
 td:first-child, th:first-child { text-align: left; min-width: 7.5em; position: sticky; left: 0;
   background: Canvas; }
-h1, h2, td, th { overflow-wrap: anywhere; } td:not(:first-child) { white-space: nowrap; }
+h1, h2, td, th { overflow-wrap: anywhere; }
+td:not(:first-child), th:not(:first-child) { white-space: nowrap; }
 dt { font-weight: 600; } dd { margin: 0 0 .4em 1.2em; }
 .charts { display: grid; gap: 1.2em;
   grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr)); }
@@ -36,7 +37,7 @@ figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
 .axis { fill: none; stroke: var(--line); } .grid { fill: none; stroke: var(--faint); }
 .legend { margin: 0; font-size: 13px; } .legend span { margin-right: 1.2em; display: inline-block; }
-@media (max-width: 600px) { svg text { font-size: 14px; } }
+@media (max-width: 600px) { svg text { font-size: 16px; } }
 .legend i { display: inline-block; width: 1.4em; margin-right: .4em; vertical-align: middle; }
 #tip { position: fixed; z-index: 1; pointer-events: none; white-space: pre-line; font-size: 13px;
   padding: .3em .6em; border: 1px solid var(--line); border-radius: .3em; background: Canvas; }
@@ -151,8 +152,8 @@ def _objective(slo_s: float, apps: Sequence[str], several: int) -> str:
 
 def _rates(record: FunctionRecord) -> str:
     times, unit = _times(record)
-    rates = [moment.rate_rps for moment in record.moments]
-    line = Line("all applications", times, [*rates[:1], *rates])
+    rates = [moment.rate_rps for moment in record.moments]  # each of the interval that ends then
+    line = Line("all applications", times, [*rates, *rates[-1:]])
     return svg.lines([line], x_label=f"time, {unit}", y_label="requests/s", steps=True)
 
 

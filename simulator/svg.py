@@ -21,9 +21,10 @@ __all__ = ["COLORS", "STYLE", "Line", "Mark", "bars", "framed", "lines", "standa
 COLORS = ("#1f77b4", "#d95f02", "#2a9d5c", "#b5489a", "#8c6d1f", "#5b5fc7", "#c0392b", "#4d8f99")
 
 _WIDTH, _HEIGHT = 520, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 10, 34
 _POINTS = 600  # more than the eye tells apart
 _TICKS = 5
+_LOG_TICKS = 4
 _BEFORE = 0.8
 _MARKED = "#c0392b"
 STYLE = (  # of a chart that is its own file
@@ -84,10 +85,10 @@ class _Axis:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             choices = [
                 [step * 10.0**power for power in powers for step in steps]
-                for steps in ((1,), (1, 2, 5), range(1, 10))
+                for steps in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(1, 10))
             ]
             inside = [[v for v in values if self.low <= v <= self.high] for values in choices]
-            return next((values for values in inside if len(values) >= _TICKS), inside[-1])
+            return next((values for values in inside if len(values) >= _LOG_TICKS), inside[-1])
         rough = (self.high - self.low) / _TICKS
         if self.whole:
             rough = max(rough, 1.0)
@@ -108,6 +109,8 @@ def lines(
 ) -> str:
     """Return a chart of lines over one pair of axes; the y axis begins at 0.
 
+    Where all values of y are whole numbers, so are those at the axis.
+
     Args:
         drawn: The lines.
         x_label: Label of the x axis, with its unit.
@@ -127,7 +130,7 @@ def lines(
         low *= _BEFORE  # that a line that begins with a step shows it
     across = _Axis(low, high, _LEFT, _WIDTH - _LEFT - _RIGHT, log_x)
     top = max(max(line.y) for line in drawn) or 1.0
-    up = _up(top)
+    up = _up(top, whole=all(value % 1 == 0 for line in drawn for value in line.y))
     parts = [
         *_grid(across, up, x_label, y_label),
         *(_path(line, across, up, steps=steps) for line in drawn),
@@ -196,8 +199,8 @@ def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str
     )
 
 
-def _up(top: float) -> _Axis:
-    return _Axis(0.0, top * 1.05, _HEIGHT - _BOTTOM, _TOP + _BOTTOM - _HEIGHT)
+def _up(top: float, *, whole: bool = False) -> _Axis:
+    return _Axis(0.0, top * 1.05, _HEIGHT - _BOTTOM, _TOP + _BOTTOM - _HEIGHT, whole=whole)
 
 
 def _color(number: int) -> str:

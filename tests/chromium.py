@@ -72,9 +72,13 @@ class Page:
         there = f"document.querySelector({json.dumps(selector)})"
         return str(self.value(f"{there} ? {there}.innerText : ''"))
 
-    def picture(self, path: Path) -> None:
-        """Write down what is to be seen."""
-        shot = self.call("Page.captureScreenshot", format="png")
+    def picture(self, path: Path, *, whole: bool = False) -> None:
+        """Write down what is to be seen, or the whole page."""
+        options = {}
+        if whole:
+            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            options = {"captureBeyondViewport": True, "clip": {**size, "scale": 1}}
+        shot = self.call("Page.captureScreenshot", format="png", **options)
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:

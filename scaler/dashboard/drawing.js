@@ -48,6 +48,7 @@ const duration = (s) =>
   s === null || s === undefined ? "–" : s < 1 ? `${number(s * 1000)} ms` : `${number(s)} s`;
 const percent = (ratio) =>
   ratio === null || ratio === undefined ? "–" : `${number(ratio * 100)} %`;
+const rate = (rps) => (rps === null || rps === undefined ? "–" : `${number(rps)} /s`);
 const clock = (at) => new Date(at * 1000).toLocaleTimeString([], {hour12: false});
 
 // -- plots -------------------------------------------------------------------------------------
@@ -98,9 +99,9 @@ function drawing(plot, times, longest) {
   return svg;
 }
 
-// The numbers 1, 2 and 5 and their tens, so that there are at most four steps up to the highest.
+// The numbers 1, 2 and 5 and their tens, so that there are at most five steps up to the highest.
 function round(highest, whole) {
-  const rough = Math.max(highest / 4, whole ? 1 : 0), power = 10 ** Math.floor(Math.log10(rough));
+  const rough = Math.max(highest / 5, whole ? 1 : 0), power = 10 ** Math.floor(Math.log10(rough));
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= rough * (1 - 1e-9));
 }
 

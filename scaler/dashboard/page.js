@@ -24,7 +24,7 @@ function plotsOf(samples, found) {
   const ready = Object.values(last.classes).reduce((sum, [up]) => sum + up, 0);
   const allowed = 1 - past.percentile;
   return [
-    {title: "Rate", now: `${number(last.rate_rps)} /s`, write: number,
+    {title: "Rate", now: rate(last.rate_rps), write: number,
       series: [{name: "requests a second", values: of("rate_rps")},
         {name: "waiting", values: of("queued")}]},
     {title: "Instances by class", now: `${ready} ready`, write: number, stacked: true, whole: true,
@@ -62,10 +62,12 @@ function showFunction(found) {
   showPointed();
   const plan = found.plan;
   byId("plan-title").textContent = plan ? `Plan ${plan.version} of ${plan.policy}` : "No plan yet";
+  byId("plan").hidden = !plan;
   byId("plan").tBodies[0].replaceChildren(...(plan ? plan.classes : []).map((kind) => row([
     kind.name, number(kind.cpu), kind.gpu ? `${number(kind.gpu)} %` : "–", String(kind.batch_size),
     String(kind.replicas), duration(kind.exec_s)])));
   list(byId("explain"), [...(plan ? plan.explain : []), ...found.remarks]);
+  byId("decisions-title").textContent = found.decisions.length ? "Latest decisions" : "No decisions yet";
   byId("decisions").replaceChildren(...[...found.decisions].reverse().map((decision) => {
     const item = element("li");
     item.append(element("time", clock(decision.at_s)), decision.text);
@@ -88,7 +90,7 @@ function showVersions() {
     if (!each.measured) return row([each.name, share, "not scaled", ...Array(8).fill("–")]);
     const part = (count) => (each.requests ? percent(count / each.requests) : "–");
     const spent = past.priced ? each.cost : each.core_s;
-    return row([each.name, share, String(each.requests), `${number(each.rate_rps)} /s`,
+    return row([each.name, share, String(each.requests), rate(each.rate_rps),
       duration(each.p50_s), duration(each.p95_s), duration(each.p99_s), part(each.late),
       part(each.refused), part(each.errors),
       each.requests ? number(spent / each.requests * 1000) : "–"]);
@@ -140,14 +142,15 @@ for (const kind of ["pointermove", "pointerdown", "pointerleave"]) {
 function showFunctions({functions, trouble}) {
   list(byId("troubles"), [...(trouble ? [trouble] : []),
     ...functions.flatMap((each) => each.notes.map((note) => `${each.name}: ${note}`))]);
+  byId("functions").hidden = !functions.length;
   const body = byId("functions").tBodies[0];
   const focused = document.activeElement && document.activeElement.dataset.name;
   body.replaceChildren(...functions.map((each) => {
     const button = element("button", each.name, {type: "button", "data-name": each.name});
     button.addEventListener("click", () => choose(each.name));
-    const made = row([button, each.policy || "–", `${number(each.rate_rps)} /s`,
+    const made = row([button, each.policy || "–", rate(each.rate_rps),
       String(each.queued), String(each.planned), String(each.ready), String(each.loading),
-      each.unplaced_rps ? `${number(each.unplaced_rps)} /s` : "–"]);
+      each.unplaced_rps ? rate(each.unplaced_rps) : "–"]);
     if (each.name === chosen) made.setAttribute("aria-current", "true");
     if (each.notes.length) made.classList.add("bad");
     return made;
@@ -222,7 +225,7 @@ async function look() {
       remember(name)]);
     if (name === chosen) showFunction(found);
   }
-  state(all.functions.length ? "live" : "no scaled functions", false);
+  state(all.functions.length ? "live" : "no function has a scaling policy (label com.carpool.scale.policy)", false);
 }
 
 let asking = false, again = false, timer = 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,20 @@ from tests.waiting import wait_until
 
 PHONE = 390
 PICTURES = os.environ.get("CARPOOL_PICTURES", "")  # where to leave the pictures
+
+
+# In how many lines each head of the table is written; the first is empty.
+LINES = """
+[...document.querySelectorAll('th')].map(head => {
+  const text = document.createRange(); text.selectNodeContents(head);
+  return text.getClientRects().length })
+"""
+EMPTY = """\
+models: {toy: {linear: {base_ms: 20, per_item_ms: 2}}}
+functions:
+  - {name: echo, model: toy, slo_ms: 500, apps: [{name: web, arrivals: {trace: nothing.csv}}]}
+horizon_s: 10
+"""
 
 
 def test_every_number_is_explained() -> None:
@@ -59,10 +74,46 @@ def test_a_report_can_be_read_on_a_phone_and_pointed_at(tmp_path: Path) -> None:
             said = hover(tab, 0)
             assert said.startswith("latency, ms: ")
             assert f"{POLICY}: " in said
-            tab.picture(pictures / f"report-{name}.png")
+            tab.picture(pictures / f"report-{name}.png", whole=True)
+        assert [0, 1, 1] == tab.value(LINES)  # no policy's name is broken
         assert "requests/s" not in hover(tab, 3)
         assert "objective of web, 200ms" in tab.text(".legend")
         assert "objective of vr, 100ms" in tab.text(".legend")
         assert "Costs are in EUR, billing pay-per-use: cpu_core_s 0.0001." in tab.text("body")
         assert "EUR" in tab.text("figure:nth-of-type(4)")
         assert [] == tab.complaints
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("live")
+def test_a_report_without_requests_says_so(tmp_path: Path) -> None:
+    """Charts that have nothing to show say that, and the others are drawn."""
+    (tmp_path / "nothing.csv").write_text("start_s,requests_per_minute\n0,0\n")
+    (tmp_path / "scenario.yaml").write_text(EMPTY)
+    report, pictures = tmp_path / "out.html", Path(PICTURES) if PICTURES else tmp_path
+    flags = ["--policy", "infless", "--policy", "openfaas", "--report", str(report)]
+    assert 0 == command.main([str(tmp_path / "scenario.yaml"), *flags])
+    with page(tmp_path / "profile") as tab:
+        tab.open(f"file://{report}", width=PHONE)
+        ready(tab)
+        assert "Nothing to draw." in tab.text("figure:nth-of-type(1)")
+        assert "all applications: 0" in hover(tab, 0)
+        assert tab.value("document.documentElement.scrollWidth") <= PHONE
+        tab.picture(pictures / "report-empty.png", whole=True)
+        assert [] == tab.complaints
+
+
+def test_a_rate_is_drawn_where_its_requests_came(tmp_path: Path) -> None:
+    """A load that ends after six of ten seconds is shown to end there."""
+    (tmp_path / "nothing.csv").write_text("start_s,requests_per_minute\n0,6000\n6,0\n")
+    (tmp_path / "scenario.yaml").write_text(EMPTY)
+    report = tmp_path / "out.html"
+    flags = ["--policy", "openfaas", "--report", str(report)]
+    assert 0 == command.main([str(tmp_path / "scenario.yaml"), *flags])
+    drawn = re.search(r'data-name="all applications" d="M(\S+) \S+?H([^"]+)"', report.read_text())
+    assert drawn
+    steps = [step.split("V") for step in drawn[2].split("H")]  # where it ends, and what comes then
+    zero, end = steps[-1][1], float(steps[-1][0])
+    ends_at = next(float(x) for x, y in steps if y == zero)
+    start = float(drawn[1])
+    assert start + 0.6 * (end - start) == pytest.approx(ends_at, abs=0.2)

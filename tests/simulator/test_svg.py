@@ -31,6 +31,13 @@ def test_a_logarithmic_axis_has_enough_numbers() -> None:
     assert {"100", "200", "300"} <= set(found)
 
 
+def test_what_is_counted_has_whole_numbers() -> None:
+    """However few there are; and the numbers of a logarithmic axis do not touch."""
+    line = Line("a", [30, 200], [0.0, 1.0])
+    found = labels(lines([line], x_label="ms", y_label="instances", log_x=True))
+    assert ["30", "50", "70", "100", "150", "200", "0", "1", "ms", "instances"] == found
+
+
 def test_bars_stand_on_whole_numbers() -> None:
     """However few there are."""
     found = labels(bars([("a", {1: 1.0}), ("b", {2: 1.0})], x_label="size", y_label="share"))

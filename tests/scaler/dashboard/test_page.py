@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +20,12 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.scaler.test_sync_api import Caller
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live")]  # the other browser is there
 
+PICTURES = os.environ.get("CARPOOL_PICTURES", "")  # where to leave the pictures
 MARKUP = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 
 
@@ -102,4 +105,25 @@ def test_versions_side_by_side(tmp_path: Path) -> None:
         tab.open(f"http://{caller.address}/#new")
         wait_until(lambda: "new" == tab.text("#name"), what="a function without canaries")
         assert tab.value("document.getElementById('versions').hidden") is True
+        assert [] == [text for text in tab.complaints if " 401 " not in text]
+
+
+def test_a_scaler_without_functions_or_load(tmp_path: Path) -> None:
+    """It says that there is none; plots without a number are empty, and nothing is undefined."""
+    pictures = Path(PICTURES) if PICTURES else tmp_path
+    with serving(tmp_path) as caller, page(tmp_path / "profile") as tab:
+        tab.open(f"http://{caller.address}/")
+        wait_until(lambda: tab.value("document.getElementById('login')?.hidden") is False)
+        tab.picture(pictures / "dashboard-login.png", whole=True)
+        tab.value(f"sessionStorage.setItem('carpool-token', '{TOKEN}'); location.reload()")
+        wait_until(lambda: "echo" == tab.text("#name"), what="a function that nobody has called")
+        said = tab.text("main")
+        assert not {"undefined", "NaN", "null", "Infinity"} & set(re.findall(r"\w+", said)), said
+        assert "No plan yet" in said
+        assert "No decisions yet" in said
+        tab.picture(pictures / "dashboard-without-load.png", whole=True)
+        caller.functions.observe({})
+        wait_until(lambda: "no function has a scaling policy" in tab.text("#state"), what="none")
+        assert tab.value("document.getElementById('function').hidden") is True
+        tab.picture(pictures / "dashboard-empty.png", whole=True)
         assert [] == [text for text in tab.complaints if " 401 " not in text]
