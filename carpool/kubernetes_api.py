@@ -57,7 +57,7 @@ class KubernetesApi:
             fix = "pip install 'carpool[kubernetes]'"
             expected = "one that is installed"
             raise ConfigError([Problem("Python package", "lightkube", expected, fix)])
-        import httpx2  # noqa: PLC0415  who has no cluster has no use for it
+        import httpx2  # noqa: PLC0415  needed only with a cluster
 
         from carpool.kubernetes_login import LOGIN_ERRORS, read_login  # noqa: PLC0415
 

@@ -12,7 +12,9 @@ SHARED, APART = (0.040, 0.005), (0.002, 0.020)  # seconds of a batch, and of eac
 @pytest.mark.parametrize(
     ("line", "batch_max", "slo_s", "expected"),
     [
-        pytest.param(SHARED, 16, 0.2, "lazy", id="who just misses a batch of 120 ms is late"),
+        pytest.param(
+            SHARED, 16, 0.2, "lazy", id="a request that just misses a batch of 120 ms is late"
+        ),
         pytest.param(SHARED, 16, 0.3, "graph", id="both batches fit into the objective"),
         pytest.param(SHARED, 16, None, None, id="without an objective"),
         pytest.param(APART, 16, 0.2, "graph", id="company saves nothing"),

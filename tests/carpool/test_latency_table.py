@@ -183,7 +183,7 @@ def test_reports(tmp_path: Path, text: str, expected: str) -> None:
 
 
 def test_reports_every_line_at_once(tmp_path: Path) -> None:
-    """A user mends a file in one pass."""
+    """A user can fix a file in one pass."""
     path = tmp_path / "small.csv"
     path.write_text(f"{HEADER}\n0,0,1,5\n2,0,0,5\n2,0,1,5\n")
     with pytest.raises(ConfigError) as caught:

@@ -284,7 +284,7 @@ def test_the_wait_is_held_against_every_application() -> None:
 
 
 def test_everything_wrong_is_reported_at_once() -> None:
-    """A user mends a deployment in one pass: unknown, ill-formed and contradicting together."""
+    """A user can fix a deployment in one pass: unknown, ill-formed and contradicting together."""
     labels = {"slo": "fast", "batch.maks": "8", "scale.min": "3", "scale.max": "2", "gpu": "200"}
     problems = _problems(labels, {"apps": '[{"name": ""}]'})
     names = [problem.name.removeprefix("com.carpool.") for problem in problems]

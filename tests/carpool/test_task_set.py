@@ -50,7 +50,7 @@ def test_joining_waits_for_what_is_started_meanwhile() -> None:
 
 
 def test_what_runs_can_be_cancelled_and_joined() -> None:
-    """Neither a cancellation nor a failure comes to those who join."""
+    """Neither a cancellation nor a failure reaches a caller of ``join``."""
 
     async def story() -> asyncio.Task[None]:
         tasks = TaskSet()

@@ -1,4 +1,4 @@
-"""The manifests that are checked in: as they are applied by those who use no Helm."""
+"""The manifests that are checked in: as they are applied without Helm."""
 
 from __future__ import annotations
 

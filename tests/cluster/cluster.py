@@ -37,7 +37,7 @@ class Cluster:
     """An API server, and what is behind it.
 
     Args:
-        kubeconfig: of one who may do everything.
+        kubeconfig: of a user that may do everything.
         plane: what the tests have started; None for a cluster that is not theirs.
         node: a real node of the tests' own.
         host: the address under which pods reach this machine.

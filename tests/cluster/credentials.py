@@ -1,4 +1,4 @@
-"""Certificates and tokens of a control plane, and the kubeconfigs of those who call it."""
+"""Certificates and tokens of a control plane, and the kubeconfigs of its clients."""
 
 from __future__ import annotations
 

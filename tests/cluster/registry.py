@@ -29,7 +29,7 @@ class Registry:
     Attributes:
         address: where it listens.
         image: the name by which nodes pull its image.
-        pulled: how often the image was asked for by those who may have it.
+        pulled: how often the image was requested with credentials.
     """
 
     def __init__(self, address: str, program: Path) -> None:

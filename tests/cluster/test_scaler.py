@@ -40,7 +40,7 @@ def lease(api_server: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_lease_is_written_by_those_who_know_it(lease: str) -> None:
-    """What is written is read again; who has read an older one is refused."""
+    """What is written is read again; a writer that has read an older version is refused."""
     api = ApiServer(lease)
     assert api.read() is None
     record = Record("a_1", "10.0.0.1:8090", 1_700_000_000_123, 1_700_000_000_456, 10.0)

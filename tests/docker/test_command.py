@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_no_engine(tmp_path: Path) -> None:
-    """Without an engine it says so, and how to mend it."""
+    """Without an engine it says so, and how to fix it."""
     done = Command(tmp_path).run(DOCKER_HOST=f"unix://{tmp_path}/none.sock")
     assert 1 == done.returncode
     assert "no Docker Engine answers" in done.stderr

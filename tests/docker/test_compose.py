@@ -106,7 +106,7 @@ class Compose:
         return f"http://{self('port', service, str(port)).strip()}"
 
     def secret(self, name: str) -> str:
-        """What the provider has put down for those who may read it."""
+        """What the provider has stored for users that may read it."""
         return self("exec", "-T", "provider", "cat", f"/var/lib/carpool-credentials/{name}").strip()
 
     def provider(self) -> tuple[str, requests.Session]:

@@ -46,7 +46,7 @@ async def refused(rig: Rig, limits: dict[str, str]) -> tuple[int, str]:
 
 @story(STAGE)
 async def test_cores_of_a_pinned_container_are_its_alone(rig: Rig) -> None:
-    """Who runs already is moved off, who comes later starts elsewhere, and gets them back."""
+    """A running one is moved off, a later one starts elsewhere, and the cores are given back."""
     await rig.deploy("early")
     await rig.deploy("fn", **PINNED)
     (fn,), (early,) = rig.instances("fn"), rig.instances("early")

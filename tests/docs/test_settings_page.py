@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "settings.md"
 
 
 def test_the_table_is_what_the_code_would_write() -> None:
-    """The generated table in the documentation is up to date; `make docs` mends it."""
+    """The generated table in the documentation is up to date; `make docs` updates it."""
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (0, "") == (checked.returncode, checked.stderr)

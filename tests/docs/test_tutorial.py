@@ -30,7 +30,7 @@ INSTALL, *STEPS = BLOCKS
 
 
 class _Reader:
-    """Who follows the page: one terminal for `carpool up`, one for everything else."""
+    """A reader of the page: one terminal for `carpool up`, one for everything else."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -105,7 +105,7 @@ def test_the_gateways_timeouts(doctor: Doctor) -> None:
 
 
 def test_a_timeout_that_is_told(doctor: Doctor) -> None:
-    """Who knows the gateway's timeout says so, and it goes before the compose file's."""
+    """A timeout of the gateway that is given has precedence over the compose file's."""
     slow = {"environment": {"exec_timeout": "90s"}}
     assert [] == doctor.says(slow)
     assert ["gateway-timeout"] == checks(doctor.says(slow, "--ce"))

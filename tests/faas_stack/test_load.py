@@ -274,7 +274,7 @@ def test_a_target_that_never_succeeds_is_exit_code_one(capsys: pytest.CaptureFix
 
 
 def test_every_bad_flag_is_reported_together() -> None:
-    """One pass mends them all."""
+    """One pass fixes them all."""
     with pytest.raises(ConfigError) as caught:
         flags.parse(
             [

@@ -68,7 +68,7 @@ def test_a_trace_gives_rates_per_second_and_its_last_row_a_length() -> None:
 
 
 def test_every_bad_row_of_a_trace_is_reported_with_its_line() -> None:
-    """A user mends the whole file in one pass."""
+    """A user can fix the whole file in one pass."""
     with pytest.raises(ConfigError) as caught:
         read_trace(["start,rate", "0,60", "60,many", "30,5", "0,1", "90,-1", "nan,1", "1,2,3"])
     message = str(caught.value)

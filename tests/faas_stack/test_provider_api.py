@@ -328,7 +328,7 @@ async def test_following_logs(rig: Rig) -> None:
 
 @story()
 async def test_drain_ends_followers(rig: Rig) -> None:
-    """A provider that drains does not wait for those who follow logs."""
+    """A provider that drains does not wait for clients that follow logs."""
     await rig.deploy("fn")
     async with rig.client.stream("GET", "/system/logs?name=fn&follow=1") as answer:
         async with asyncio.timeout(HANG_S):

@@ -90,7 +90,7 @@ class Up:
 
 
 def system(result: dict[str, Any], path: str) -> requests.Response:
-    """What a running stack answers to one who has its credentials, as it says where they are."""
+    """What a running stack answers with its credentials, as it says where they are."""
     pair = basic_auth.credentials(Path(result["credentials"]))
     return requests.get(result["url"] + path, auth=pair, timeout=HANG_S)
 

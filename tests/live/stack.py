@@ -80,12 +80,12 @@ class Stack:
         return [int(url.rpartition(":")[2]) for url in (self.url, self.scaler)]
 
     def ask_scaler(self, path: str) -> requests.Response:
-        """What the scaler answers to one who has its token."""
+        """What the scaler answers with its token."""
         headers = {"authorization": f"Bearer {self.token}"}
         return requests.get(self.scaler + path, headers=headers, timeout=HANG_S)
 
     def system(self, method: str, path: str, document: object = None) -> requests.Response:
-        """What the provider answers to one who has its credentials."""
+        """What the provider answers with its credentials."""
         return requests.request(
             method, self.url + path, json=document, auth=self.auth, timeout=HANG_S
         )

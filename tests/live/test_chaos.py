@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 
 _DURATION_S = float(os.environ.get("chaos_seconds", "60"))
 _PARTS = ("carpool scaler run", "watchdog_plugin", "-m sidecar")
-_GRACE_S = 1.5  # after the provider is back: who had been connected learns of it
+_GRACE_S = 1.5  # after the provider is back: connected clients notice it
 _EXEC_TIMEOUT = {"exec_timeout": "5s"}  # a stopped handler is replaced after that
 
 
@@ -52,7 +52,7 @@ def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path)
 @pytest.mark.timing
 @pytest.mark.timeout(_DURATION_S + 600)
 def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
-    """Started again, it has what it had; only who calls while it is away gets no answer."""
+    """After a restart its state is unchanged; only calls while it is down get no answer."""
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
     write_function(tmp_path, _EXEC_TIMEOUT, **{"scale.min": "2"})
     disk = small_disk(tmp_path / ".carpool")

@@ -118,7 +118,7 @@ AT_ONCE_RPS = 1e5
 
 
 def test_a_function_sleeps_and_holds_the_requests_that_wake_it(tmp_path: Path, gate: Gate) -> None:
-    """Idle, it has no instance; who comes waits for one, up to the cap, and leaves in a batch."""
+    """Idle, it has no instance; requests wait for one, up to the cap, and leave in a batch."""
     write_sleeper(tmp_path, gate, **{"queue.max": "10"})
     with stack(tmp_path, SLEEPY) as running:
         until_planned(running)
@@ -149,7 +149,7 @@ def test_a_request_that_wakes_a_function_is_answered_late_rather_than_refused(
         gate.close()
         waking = Steady(running.url, AT_ONCE_RPS, INTERACTIVE, at_most=8)
         wait_until(lambda: running.processes("watchdog_plugin"), what="a start")
-        wait_until(lambda: waking.outcome.pending == 8, what="eight who wait")
+        wait_until(lambda: waking.outcome.pending == 8, what="eight waiting requests")
         threading.Event().wait(0.2)  # they are late from now on
         gate.open()
         wait_until(lambda: waking.outcome.answered == 8, what="eight answers")

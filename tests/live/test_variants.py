@@ -110,7 +110,7 @@ def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path
 
 
 class Callers:
-    """Those who take anything, all the time, and others who do not, while they are there.
+    """Requests that accept any variant, all the time, and others that do not, for a while.
 
     Attributes:
         exacting: Whether the others are there.

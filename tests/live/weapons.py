@@ -149,7 +149,7 @@ class Weapons:
         return self._draw.choice(found) if found else 0
 
     def _in_hand(self, pid: int, noticed_s: float) -> float:
-        """Who waits in a front, and comes until that is noticed; else a handler's two batches."""
+        """Requests in a front until that is noticed; else a handler's two batches."""
         if pid in self._running.fronts():
             return self._outcome.pending + RATE_RPS * noticed_s
         return 2 * BATCH

@@ -354,7 +354,7 @@ class Way:
 
     Attributes:
         url: Its near end.
-        open: Whether who calls gets through.
+        open: Whether calls succeed.
     """
 
     url = ""

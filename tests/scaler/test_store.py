@@ -87,7 +87,7 @@ def test_a_killed_scaler_loses_no_finished_round(path: Path) -> None:
 
 
 def test_a_claimed_store_is_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be looked at, but claimed only after the one who has it has closed it."""
+    """It may be looked at, but claimed only after its owner has closed it."""
     monkeypatch.setattr("scaler.store._LETTING_GO_S", 0.01)
     running, other = Store(path), Store(path)
     running.claim()

@@ -50,7 +50,7 @@ def test_one_server_with_equal_times_waits_as_m_d_1(busy: float) -> None:
 
 
 def test_one_server_that_takes_all_who_wait() -> None:
-    """With equal times, a batch is who came during the one before, or the first to come."""
+    """With equal times, a batch has the arrivals during the one before, or the first arrival."""
     rate, exec_s = 50.0, 0.06
     scenario = of(function(Poisson(rate), linear(exec_s)), horizon_s=scaled(1000))
     result = run(scenario, Constant(Constant.Params(1, 64)), interval_s=1000.0)

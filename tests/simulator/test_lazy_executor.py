@@ -37,7 +37,7 @@ def simulated(of: Function, batch: int = 8, replicas: int = 1, **settings: Any) 
 
 
 def test_a_newcomer_joins_at_the_next_stage_and_both_end_together() -> None:
-    """Four stages of 1 s: who comes at 0.1 runs the first by himself from 0.25, and then both."""
+    """Four stages of 1 s: an arrival at 0.1 runs the first alone from 0.25, and then both run."""
     of = lazy((0.0, 0.1), 1.0, 0.0, 4)
     result = simulated(of)
     whole = simulated(dataclasses.replace(of, executor="graph"))

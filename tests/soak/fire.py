@@ -1,4 +1,4 @@
-"""The load on a sidecar, and what disturbs it meanwhile: kills, plans, an operator who looks."""
+"""The load on a sidecar, and its disturbances: kills, plans, an operator's queries."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_handler_that_breaks_the_contract_is_told_how(
 
 
 def test_all_breaches_are_told_together(tmp_path: Path) -> None:
-    """An author mends them in one go."""
+    """An author can fix all of them at once."""
     with pytest.raises(LoadError) as raised:
         read(tmp_path, "def load(a): ...\ndef handle_batch(): ...\nexample = 1")
     assert all(word in str(raised.value) for word in ("load(a)", "handle_batch()", "example"))

@@ -185,7 +185,7 @@ def decode_step(state):
 def test_a_step_that_fails_on_one_sequence_fails_for_that_one(
     tmp_path: Path, fault: str, told: str
 ) -> None:
-    """Whatever it does wrong: the others are answered, and so is who comes after it."""
+    """Whatever it does wrong, the others and later requests are answered."""
     models.doubler(tmp_path / "model.onnx")
     (tmp_path / "handler.py").write_text(STEP.format(fault=fault, first="y[:, 0]"))
     engine = load(tmp_path)

@@ -42,7 +42,7 @@ def test_the_variant_that_is_named_is_served(tmp_path: Path) -> None:
 
 
 def test_without_a_name_it_is_the_model_or_else_the_most_accurate(tmp_path: Path) -> None:
-    """An author who adds variants changes nothing for who runs it as it was."""
+    """Adding variants changes nothing for existing uses."""
     place = folder(tmp_path, ("small", 0.7), ("large", 0.8))
     assert ModelFile(place / "large.onnx", "large") == found(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"")

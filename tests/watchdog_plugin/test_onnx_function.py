@@ -226,7 +226,7 @@ def test_preprocess_may_give_what_does_not_lie_in_one_piece(tmp_path: Path) -> N
 
 
 def test_the_protocol_goes_past_the_hooks(tmp_path: Path) -> None:
-    """Who asks for tensors under /v2 gives and gets tensors."""
+    """A request for tensors under /v2 sends and receives tensors."""
     path = models.mlp(tmp_path / "m.onnx")
     function = build(path, read_floats, lambda _: "never")
     status, body = one(function, INFER, {"inputs": [X]})

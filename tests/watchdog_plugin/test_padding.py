@@ -179,7 +179,7 @@ def test_a_declaration_that_does_not_fit_is_told(
 
 
 def test_all_that_is_wrong_is_told_together(tmp_path: Path) -> None:
-    """An author mends it in one go."""
+    """An author can fix it at once."""
     declared = {"ragged": {"id": 1}, "ragged_buckets": 0, "ragged_waste": 7}
     with pytest.raises(LoadError) as raised:
         OnnxModel(models.tagger(tmp_path / "m.onnx"), 1, declared)

@@ -70,7 +70,7 @@ class BusyLaw:
 
     def late(self, times_s: Sequence[float] | Times) -> Times:
         """Return the share of requests whose latency exceeds each of these times."""
-        # Beyond the jump of a table at its end: who waits just the window has waited no longer.
+        # Beyond the jump of a table at its end: no request has waited longer than the window.
         exact = 2 * _JUMP * (1 + self._law.window_s)
         left = np.asarray(times_s, dtype=float)[:, None, None] - self._seconds + exact
         late = np.empty(left.shape)
@@ -199,7 +199,7 @@ class BusyLaw:
         partial, full = chain.waiting_on(left)
         likely, filled = np.einsum("a,kab->k", share, partial), float(share @ full.sum(axis=1))
         until_s = max(soon_s, chain.departs(left) * chain.step_s)
-        # As old as a window is only who waits for an instance.
+        # Only a request that waits for an instance is as old as a window.
         between, late = (
             np.where(waits_s < self._law.window_s, self._older(left, waits_s, at_s), soon)
             for at_s in ((soon_s + until_s) / 2, until_s)

@@ -1,4 +1,4 @@
-"""The pool of connections against real sockets: who uses which, when, and for how long."""
+"""The pool of connections against real sockets: which is used, when, and for how long."""
 
 from __future__ import annotations
 

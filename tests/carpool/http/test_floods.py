@@ -1,4 +1,4 @@
-"""More clients than there is room for: the idle make way, and who is served notices nothing."""
+"""More clients than connections: idle ones are closed, and served ones are not affected."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def is_served(client: socket.socket) -> bool:
 
 @LOOPS
 def test_who_has_just_asked_makes_no_room(run: Callable[[Awaitable[None]], None]) -> None:
-    """Though it is not read yet; who has been idle for less goes instead."""
+    """Although it is not read yet; one that has been idle for less is closed instead."""
 
     async def asking() -> None:
         async with (

@@ -1,7 +1,7 @@
 """Where one request ends and the next begins: what could be read in two ways is refused.
 
 The shapes are those of `tests.attack.framings`, and those that meet a limit; each is followed by a
-request that only a server which mends the shape would see.
+request that only a server which repairs the framing would see.
 """
 
 from __future__ import annotations

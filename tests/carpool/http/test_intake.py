@@ -1,4 +1,4 @@
-"""Requests that are parked under overload: who is served first, who is refused when."""
+"""Requests that are parked under overload: which are served first, and which are refused when."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def behind(server: Server, count: int) -> list[Socketless]:
 
 
 def test_the_longest_stalled_are_dropped_when_an_answer_needs_their_memory() -> None:
-    """As many as it takes and no more; who has taken something since the last look comes later."""
+    """As many as needed and no more; clients that have read since the last check come later."""
 
     async def run() -> None:
         server = Server(lambda it: it.reply(200, BODY), NARROW, asyncio.get_running_loop())
@@ -345,7 +345,7 @@ def test_an_answer_takes_the_place_of_its_request() -> None:
 
 
 def test_an_upload_is_not_refused_for_those_who_do_not_read() -> None:
-    """Who has stalled for seconds makes room for it; who has fallen behind just now does not."""
+    """A client stalled for seconds is closed for it; one that has just fallen behind is not."""
 
     async def run() -> None:
         def app(exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""What comes between: who waits is cancelled, a stage fails for some, a state goes bad."""
+"""Interruptions: waiting requests are cancelled, a stage fails for some, a state goes bad."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_who_fails_leaves_room_for_who_waits() -> None:
 
 
 def test_an_older_request_is_not_passed_for_ever_by_a_stream_that_pays_to_join() -> None:
-    """Another shape cannot join; it begins once those who run have ended."""
+    """Another shape cannot join; it begins once the running requests have ended."""
     model = Program("words", [Node([1.0] * 8, NodeType.DECODER)])
     scheduler, now = Scheduler(), 0.0
     scheduler.add(Job(0, model, 0.0, left=RemainingRuns(1, 5), key="a"))

@@ -120,7 +120,7 @@ def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
 
 
 def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_step() -> None:
-    """Steps of 1: the short answer ends at its own step; who comes meanwhile is in the next one."""
+    """Steps of 1: the short answer ends at its own step; later requests are in the next one."""
     model = Program("words", [Node([1.0] * 4, NodeType.DECODER)])
     jobs = [Job(n, model, at, left=RemainingRuns(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
     drive = Drive(lengths={0: 2, 1: 6, 2: 3}).run(jobs)

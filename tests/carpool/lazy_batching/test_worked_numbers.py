@@ -54,7 +54,7 @@ def test_slack_of_figure_10() -> None:
 def test_figure_10_with_tighter_agreements(
     sla: float, rules: Rules, ended: tuple[float, ...]
 ) -> None:
-    """Who would make another late is not let in until the table is empty."""
+    """A request that would make another late is not admitted until the table is empty."""
     assert ended == tuple(fig_10(sla, rules).ended[number] for number in (1, 2, 3))
 
 

@@ -30,7 +30,7 @@ def test_no_request_joins_a_model_of_one_node_or_batches_of_one() -> None:
 def test_many_others_make_no_gain_of_a_loss(
     *, per_item: float, expected: bool, rate_rps: float
 ) -> None:
-    """Who comes behind need not wait for others where one batch of them all saves nothing."""
+    """Later requests need not wait for others if one batch of them all saves nothing."""
     model = program(*[1.0] * 8, batch_max=8, per_item=per_item)
     stack = [Entry([Job(0, model, 0.0)], 1, 1)]
 
@@ -50,7 +50,7 @@ def test_a_request_that_had_to_wait_joins_as_soon_as_another_leaves() -> None:
 
 
 def test_the_late_are_counted_on_both_sides() -> None:
-    """One who runs would be late by a newcomer; without joining, two newcomers would be."""
+    """A newcomer would make a running request late; without joining, two newcomers are."""
     model = program(*[1.0] * 8, batch_max=8, per_item=0.3)
     running = Job(0, model, 0.0, deadline=9.0)
     newcomers = [Job(number, model, 1.0, deadline=14.0) for number in (1, 2)]

@@ -32,7 +32,7 @@ def test_a_demand_has_a_name(demand: Demand, name: str) -> None:
     "name", ["web", "*", "latency", "latency=", "latency=fast", "cost=nan", "a=1", "latency=-1"]
 )
 def test_other_names_are_applications(name: str) -> None:
-    """Of people who call themselves something."""
+    """Of users who give a name."""
     assert Demand.parse(name) is None
 
 

@@ -53,7 +53,7 @@ class ScriptedCluster:
         self._versions = iter(range(1, 1_000_000))
 
     def put(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Store an object, and tell those who watch."""
+        """Store an object, and notify watchers."""
         kind = "MODIFIED" if path in self.objects else "ADDED"
         version = next(self._versions)
         metadata = {
@@ -67,7 +67,7 @@ class ScriptedCluster:
         return self.objects[path]
 
     def tell(self, collection: str, kind: str, stored: dict[str, Any]) -> None:
-        """An event for those who watch."""
+        """An event for watchers."""
         for watcher in self.watchers.get(collection, ()):
             watcher.write(json.dumps({"type": kind, "object": stored}).encode() + b"\n")
 

@@ -94,7 +94,7 @@ async def test_waiting_for_what_cannot_start(function: KubernetesFunction) -> No
 
 @scene
 async def test_patience_ends(function: KubernetesFunction) -> None:
-    """The reason, here that of a quota, is for those who may read the status."""
+    """The reason, here that of a quota, is for clients that may read the status."""
     function.update(replace(stored(), refusal="exceeded quota"))
     with pytest.raises(Overloaded, match=r"no ready replica after 0.05 s$"):
         await function.acquire(0.05)

@@ -1,4 +1,4 @@
-"""The ledger: what is promised, who sits where, and that it never gives away more than there is."""
+"""The ledger: what is promised, what is placed where, and that it never exceeds the total."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gpu(percent: float, count: int = 1) -> Resources:
 
 
 def test_promises_add_up_to_what_there_is_and_not_beyond() -> None:
-    """The refusal says what was asked for, what would fit, and who has the rest."""
+    """The refusal says what was asked for, what would fit, and what has the rest."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", cores(1), 2)
     ledger.promise("b", cores(0.5, memory_gib=1), 2)
@@ -184,7 +184,7 @@ def test_a_seat_is_free_when_it_was_left() -> None:
 
 
 def test_the_fullest_gpu_is_taken_that_has_room() -> None:
-    """What is left whole can be given to who needs it whole."""
+    """What is left whole can be given to a function that needs it whole."""
     ledger = Allocation(MACHINE)
     assert ("g0",) == ledger.take("a", gpu(30)).gpus
     assert ("g0",) == ledger.take("b", gpu(60)).gpus

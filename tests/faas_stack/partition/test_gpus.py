@@ -102,7 +102,7 @@ def test_mig_instances_are_used_as_they_are(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    """Without module, driver or GPU there is none, and the reason is kept for who asks for one."""
+    """Without module, driver or GPU there is none, and the reason is kept for functions."""
     gpus = Gpus.find(tmp_path)
     if gpus.names:
         pytest.skip("there is a GPU")

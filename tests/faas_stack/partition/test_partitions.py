@@ -74,7 +74,7 @@ def partitions(request: pytest.FixtureRequest) -> Iterator[Partitions]:
 
 @needs_two_cores
 def test_whole_cores_are_left_to_their_instance(partitions: Partitions) -> None:
-    """Who runs already moves off a core that is given to one alone, and back when it is free."""
+    """A running instance moves off a core that another gets alone, and back when it is free."""
     free = Running(partitions, "free", Resources())
     half = Running(partitions, "half", HALF)
     assert [CORES, CORES] == [free.cores, half.cores]
@@ -168,7 +168,7 @@ def test_groups_without_a_lock_are_removed_at_the_next_start() -> None:
         other = subprocess.Popen([sys.executable, "-c", program])
 
         def ended() -> bool:
-            orphan.process.poll()  # a group can be removed when who was in it is reaped
+            orphan.process.poll()  # a group can be removed when its process is reaped
             return other.poll() is not None
 
         wait_until(ended, what="the end of the next provider")

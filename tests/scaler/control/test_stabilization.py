@@ -143,7 +143,7 @@ def test_a_plan_that_is_held_gets_nothing_that_is_not_needed() -> None:
 
 
 def test_an_application_that_is_served_anew_gets_its_route() -> None:
-    """Those who follow routes are led to what was added for them, and all others as before."""
+    """Applications with routes use what was added for them, and all others as before."""
     before = of_variants(small=2)
     routes = (Route("*", {"large-b1": 1.0}, 0.0), Route("exact", {"large-b1": 1.0}, 0.0, 0.75))
     wish = replace(of_variants(large=1), routes=routes)

@@ -57,7 +57,7 @@ def test_no_other_windows_are_cheaper(
 
 
 def test_before_anything_is_known_it_keeps_for_about_the_price() -> None:
-    """Twice what one would pay who knew the future is the most that it can cost."""
+    """It costs at most twice as much as with perfect foresight."""
     windows = made("breakeven", price_s=PRICE_S).windows(0.0)
     assert 0 == windows.prewarm_s
     assert PRICE_S == pytest.approx(windows.keep_alive_s, rel=0.1)

@@ -147,7 +147,7 @@ def test_cancelling_is_idempotent_and_leaves_no_gap() -> None:
 
 
 def test_a_request_cancelled_in_flight_gets_no_answer() -> None:
-    """The batch goes on; only those who still wait are returned."""
+    """The batch continues; only those that still wait are returned."""
     batcher = eager()
     gone, stays = request(1), request(2)
     batcher.admit(gone, 0.0)

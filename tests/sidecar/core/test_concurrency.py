@@ -115,7 +115,7 @@ def test_who_may_be_deadly_waits_until_an_instance_has_nothing_else() -> None:
 
 
 def test_no_request_is_promised_a_time_while_there_is_room() -> None:
-    """A forecast is for those who have to wait; it counts what is done at once."""
+    """A forecast is for requests that have to wait; it counts what is done at once."""
     made = batcher(2)
     upstream = next(iter(made.upstreams))
     for _ in range(10):

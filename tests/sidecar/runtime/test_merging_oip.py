@@ -237,7 +237,7 @@ def test_an_answer_that_cannot_be_divided_is_a_fault(answer: Any, said: str) -> 
 
 
 def test_what_stands_beside_the_outputs_goes_to_every_caller() -> None:
-    """Who said no id of its own sees the server's."""
+    """A request without an id sees the server's."""
     common = {"model_name": "m", "model_version": None, "parameters": {"a": 1}, "id": "server's"}
     answer = json.dumps({**common, "outputs": [tensor("y", [[1.0], [2.0]])]}).encode()
     plain, named = (read(request(tensor("x", [[1.0]]), **more)) for more in ({}, {"id": "own"}))
