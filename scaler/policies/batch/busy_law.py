@@ -70,7 +70,7 @@ class BusyLaw:
 
     def late(self, times_s: Sequence[float] | Times) -> Times:
         """Return the share of requests whose latency exceeds each of these times."""
-        # Beyond the jump of a table at its end: no request has waited longer than the window.
+        # Beyond the jump of a table at its end: a wait of just the window is not longer than it.
         exact = 2 * _JUMP * (1 + self._law.window_s)
         left = np.asarray(times_s, dtype=float)[:, None, None] - self._seconds + exact
         late = np.empty(left.shape)
