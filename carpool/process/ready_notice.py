@@ -30,7 +30,8 @@ def tell(env: Mapping[str, str] = os.environ) -> None:
         return
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.settimeout(0)
-        sender.sendto(_READY, address.replace("@", "\0", 1))
+        abstract = address.startswith("@")
+        sender.sendto(_READY, f"\0{address[1:]}" if abstract else address)
 
 
 class ReadyNotices:

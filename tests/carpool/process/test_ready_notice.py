@@ -34,10 +34,10 @@ def test_who_started_a_process_hears_that_it_is_ready(tmp_path: Path) -> None:
 
 
 def test_a_socket_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
-    """A process that was killed leaves its own behind."""
+    """A process that was killed leaves its own behind; a path may have any letters."""
 
     async def run() -> None:
-        path, loop = f"{tmp_path}/ready", asyncio.get_running_loop()
+        path, loop = f"{tmp_path}/rea@dy", asyncio.get_running_loop()
         heard = asyncio.Event()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as left:
             left.bind(path)
