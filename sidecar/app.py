@@ -91,8 +91,8 @@ def start(env: Mapping[str, str]) -> int:
         log = _log(env)
         if launch and not launch.scratch:
             log.warning(
-                "no folder for temporary files can be written: the function's process is reached "
-                "at %s, and probed until it is ready",
+                "no folder for temporary files can be written, or its path is too long for a "
+                "socket: the function's process is reached at %s, and probed until it is ready",
                 launch.address,
             )
         import uvloop  # noqa: PLC0415 - while the handler starts

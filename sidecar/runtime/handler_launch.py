@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool import durations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Launch", "plan_launch"]
 
+_LONGEST_SOCKET_PATH = 107  # bytes, on Linux
 _LATER_S = 1.0  # the watchdog's times are over after ours, so that we find out first
 _NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writing
 
@@ -106,11 +108,18 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
 
 
 def _scratch() -> str:
-    """Make a folder for sockets; return an empty string if there is nowhere to write."""
+    """Make a folder for sockets; return an empty string if there is nowhere to write.
+
+    So it is if a path of the system's own is too long for that of a socket.
+    """
     try:
-        return tempfile.mkdtemp(prefix="carpool-")
+        folder = tempfile.mkdtemp(prefix="carpool-")
     except OSError:
         return ""
+    if len(f"{folder}/handler.sock".encode()) <= _LONGEST_SOCKET_PATH:
+        return folder
+    Path(folder).rmdir()
+    return ""
 
 
 def _defaults(options: Options) -> dict[str, str]:

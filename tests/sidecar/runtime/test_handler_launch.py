@@ -31,6 +31,18 @@ def test_it_has_a_folder_for_its_sockets() -> None:
     assert f"{launch.scratch}/ready.sock" == launch.env[VARIABLE] == launch.notices
 
 
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And not left behind."""
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    launch = planned()
+    assert ("", f"127.0.0.1:{launch.port}") == (launch.scratch, launch.address)
+    assert [] == list(deep.iterdir())
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_it_starts_where_nothing_can_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, plain: bool
