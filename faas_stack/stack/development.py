@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from carpool.errors import CarpoolError
@@ -60,6 +61,7 @@ class Development:
         self._running = {each.name: each for each in images.stack.functions}
         self._changes: dict[str, FileChanges] = {}
         self._work: dict[str, asyncio.Task[None]] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._stack_changes = FileChanges(_look_at_stack(images.stack))
         self._follow(images.stack)
 
@@ -110,15 +112,17 @@ class Development:
 
     def _start(self, name: str, what: str) -> None:
         """Start to update a function, replacing an earlier attempt."""
-        before = self._work.pop(name, None)
-        task = asyncio.get_running_loop().create_task(self._update(name, what, before))
+        if before := self._work.get(name):
+            before.cancel()
+        task = asyncio.get_running_loop().create_task(self._update(name, what))
         self._work[name] = task
         task.add_done_callback(lambda _: self._work.get(name) is task and self._work.pop(name))
 
-    async def _update(self, name: str, what: str, before: asyncio.Task[None] | None) -> None:
-        if before:
-            before.cancel()
-            await asyncio.wait([before])
+    async def _update(self, name: str, what: str) -> None:
+        async with self._locks[name]:  # a cancelled attempt may still have to clean up
+            await self._update_now(name, what)
+
+    async def _update_now(self, name: str, what: str) -> None:
         loop, there = asyncio.get_running_loop(), name in self._running
         began_s = loop.time()
         try:

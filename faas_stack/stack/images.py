@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import itertools
 import shutil
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from faas_stack.stack.assemble import assemble
 from faas_stack.stack.variant_copy import variant_copy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable
     from pathlib import Path
 
     from faas_stack.stack.assemble import BuildContext
@@ -51,6 +52,7 @@ class Images:
         self._contexts = contexts
         self._in_use = in_use
         self._numbers = itertools.count(2)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def assemble(self) -> None:
         """Assemble every image, replacing all that an earlier run has left.
@@ -59,12 +61,14 @@ class Images:
             ConfigError: A function is not built from a handler, or its files cannot be copied.
         """
         for function in self.stack.functions:
-            self._clear(function)
+            _remove(self._unused(function))
             self._take(function, assemble(self.stack, function))
 
     @contextlib.asynccontextmanager
     async def rebuilt(self, image: str) -> AsyncIterator[None]:
         """Rebuild an image for instances started within; restore the previous one on an exception.
+
+        One at a time: another one of the same image waits until this one is left.
 
         Raises:
             ConfigError: The image's files cannot be copied.
@@ -73,8 +77,13 @@ class Images:
         if (function := next(functions, None)) is None:  # no file says any more what it is made of
             yield
             return
+        async with self._locks[image], self._rebuilt(image, function):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _rebuilt(self, image: str, function: StackFunction) -> AsyncIterator[None]:
         before = self._contexts.get(image)
-        self._clear(function)
+        await asyncio.to_thread(_remove, self._unused(function))  # models are large
         folder = self.stack.folder / "build" / f"{function.name}.{next(self._numbers)}"
         self._take(function, await asyncio.to_thread(assemble, self.stack, function, folder))
         try:
@@ -92,9 +101,13 @@ class Images:
         there = [copy for copy in self.variant_copies if copy.target.exists()]
         self.variant_copies[:] = [*there, found] if found else there
 
-    def _clear(self, function: StackFunction) -> None:
-        """Remove the folders of a function in which no instance will be started again."""
+    def _unused(self, function: StackFunction) -> list[Path]:
+        """Return the folders of a function in which no instance will be started again."""
         used = {*self._in_use(), *(context.folder for context in self._contexts.values())}
-        for folder in (self.stack.folder / "build").glob(f"{function.name}.*"):
-            if folder.suffix[1:].isdecimal() and folder not in used:
-                shutil.rmtree(folder, ignore_errors=True)
+        there = (self.stack.folder / "build").glob(f"{function.name}.*")
+        return [each for each in there if each.suffix[1:].isdecimal() and each not in used]
+
+
+def _remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

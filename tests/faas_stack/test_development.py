@@ -18,6 +18,41 @@ if TYPE_CHECKING:
     import pytest
 
 
+def test_a_change_waits_until_what_it_has_ended_has_cleaned_up(tmp_path: Path) -> None:
+    """Also if it is the second one that comes meanwhile, as when a file is saved twice."""
+    (tmp_path / "tell").mkdir()
+    write_stack(tmp_path, tell="word")
+    steps: list[str] = []
+
+    async def play() -> None:
+        cleaned = asyncio.Event()
+
+        async def prepare(_: Any) -> None:
+            steps.append("begins")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await cleaned.wait()
+                steps.append("ends")
+
+        images = Images(stack_file.load(tmp_path / "stack.yaml"), {}, list)
+        development = Development(images, Mock(all=lambda _: []), 1.0, prepare)
+        for word in ("one", "two", "three"):
+            write_stack(tmp_path, tell="word", more=word)
+            for _ in range(2):
+                await development._look()
+            await wait_until_async(lambda: bool(steps), what="the first attempt")
+        assert ["begins"] == steps
+        cleaned.set()
+        await wait_until_async(lambda: len(steps) > 2, what="the last attempt")
+        assert ["begins", "ends", "begins"] == steps
+        for task in development._work.values():
+            task.cancel()
+        await asyncio.wait([*development._work.values()])
+
+    asyncio.run(play())
+
+
 def test_an_unexpected_error_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is that change's alone: the next one is followed as ever."""
     (tmp_path / "tell").mkdir()
