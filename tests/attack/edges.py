@@ -1,4 +1,4 @@
-"""Both edges that strangers reach, as real parts: a provider, and behind it a function's sidecar.
+"""Both edges that clients reach, as real parts: a provider, and behind it a function's sidecar.
 
 The provider runs in the test's process, the sidecar and its handler are processes of their own; the
 function answers with what it was asked.

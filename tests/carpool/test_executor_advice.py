@@ -17,11 +17,11 @@ SHARED, APART = (0.040, 0.005), (0.002, 0.020)  # seconds of a batch, and of eac
         ),
         pytest.param(SHARED, 16, 0.3, "graph", id="both batches fit into the objective"),
         pytest.param(SHARED, 16, None, None, id="without an objective"),
-        pytest.param(APART, 16, 0.2, "graph", id="company saves nothing"),
+        pytest.param(APART, 16, 0.2, "graph", id="joining saves nothing"),
         pytest.param(SHARED, 1, 0.05, "graph", id="there are no batches"),
     ],
 )
-def test_stages_pay_where_company_saves_time_and_waiting_costs_the_objective(
+def test_stages_pay_where_joining_saves_time_and_waiting_costs_the_objective(
     line: tuple[float, float], batch_max: int, slo_s: float | None, expected: str | None
 ) -> None:
     """Else whole batches are as good, and cost less."""

@@ -98,7 +98,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, waits: bool) -> None:  # 
 
 
 def ended(pid: int) -> bool:
-    """Whether there is no such process, or nothing but its exit status."""
+    """Whether there is no such process, or only its exit status is left."""
     try:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
             return stat.read().rpartition(") ")[2][0] == "Z"

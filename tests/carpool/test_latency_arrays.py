@@ -44,7 +44,7 @@ MODELS = [
         replace(MODEL, gpu=replace(GPU, batch_thresholds=(4, 9), max_batch=20, max_margin=1.0)),
         id="thresholds",
     ),
-    pytest.param(Doubled(MODEL.cpu, MODEL.gpu), id="a model of one's own"),
+    pytest.param(Doubled(MODEL.cpu, MODEL.gpu), id="a custom model"),
     pytest.param(Linear(0.05, 0.01, memory_mb=9.0), id="linear"),
     pytest.param(TABLE, id="table"),
 ]

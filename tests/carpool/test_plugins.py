@@ -41,7 +41,7 @@ def test_every_built_in_name_leads_to_a_policy(name: str) -> None:
 
 
 def test_a_dotted_path_leads_to_a_local_class() -> None:
-    """A policy in a file of one's own needs no packaging."""
+    """A policy in a local file needs no packaging."""
     assert Patient is plugins.resolve("batch", f"{HERE}:Patient")
 
 

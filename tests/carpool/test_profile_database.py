@@ -118,7 +118,7 @@ def test_a_models_runs_here_correct_it_and_those_elsewhere_do_not(tmp_path: Path
 
 
 def test_what_another_version_has_learnt_is_refused_with_the_mend(tmp_path: Path) -> None:
-    """Its coefficients are those of other laws; the rows are as good as ever."""
+    """Its coefficients are those of other laws; the rows are still valid."""
     path = tmp_path / "profiles.sqlite"
     known = profiles(10)
     for each in known:

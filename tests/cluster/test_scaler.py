@@ -71,7 +71,7 @@ def test_of_two_candidates_one_leads_and_the_other_follows_it(lease: str) -> Non
         other = asyncio.create_task(second.run())
         await wait_until_async(lambda: second.leader == "10.0.0.1:8090", what="a known leader")
         assert not second.term
-        assert not first.leader  # it is this one's own
+        assert not first.leader  # it is the leader itself
         running.cancel()
         await asyncio.wait([running])
         assert await second.won() > term

@@ -27,7 +27,7 @@ class WatchLag:
 
     Args:
         cluster: a control plane.
-        pod: the path of the only pod of a function; nothing but this says how it is.
+        pod: the path of the only pod of a function; only this says how it is.
         url: where the provider shows the function.
 
     Attributes:

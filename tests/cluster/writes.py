@@ -18,7 +18,7 @@ class Writes:
     """A flow schema that the account's changes fall under, and nothing else does.
 
     Args:
-        cluster: with the API server that counts; from anew after its restart.
+        cluster: with the API server that counts; counted from 0 after its restart.
         namespace: of the account.
         account: its name.
     """

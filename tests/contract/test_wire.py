@@ -1,4 +1,4 @@
-"""The batch wire format: golden bytes, round trips, and nothing but WireError on bad bytes."""
+"""The batch wire format: golden bytes, round trips, and only WireError on bad bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger over containers: cores of one's own, refusals, and what the next provider finds."""
+"""The ledger over containers: exclusive cores, refusals, and what the next provider finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example functions, with models built anew."""
+"""The example functions, with newly built models."""
 
 from __future__ import annotations
 

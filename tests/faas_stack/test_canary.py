@@ -86,7 +86,7 @@ async def divided(rig: Rig, shares: str, **canary: Any) -> None:
 
 
 async def update(rig: Rig, **document: Any) -> None:
-    """Deploy the function anew."""
+    """Deploy the function again."""
     answer = await rig.call(
         "PUT", "/system/functions", {"service": "fn", "image": IMAGE, **document}
     )

@@ -230,7 +230,7 @@ def test_gpus_by_number_or_name(text: str, names: tuple[str, ...]) -> None:
 
 
 def test_gpus_that_are_neither() -> None:
-    """It is said where names are to be had."""
+    """The error says where names can be found."""
     with pytest.raises(ConfigError, match="--gpus = 'a100': expected a number, or UUIDs"):
         _gpus("a100")
 

@@ -54,7 +54,7 @@ def test_a_change_waits_until_what_it_has_ended_has_cleaned_up(tmp_path: Path) -
 
 
 def test_an_unexpected_error_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is that change's alone: the next one is followed as ever."""
+    """It is that change's alone: the next one is followed as usual."""
     (tmp_path / "tell").mkdir()
     write_stack(tmp_path, tell="word")
     prepared: list[str] = []

@@ -291,7 +291,7 @@ GOOD: dict[str, dict[str, Any]] = {
         INFLESS, annotations={"com.carpool.apps": '[{"name": "web", "slo": "3s"}]'}
     ),
     "a folder of the container": function(env={"sidecar_plan_folder": "/var/lib/plans"}),
-    "a policy of one's own": function(SLO | {"com.carpool.batch.policy": "mine:Policy"}),
+    "a custom policy": function(SLO | {"com.carpool.batch.policy": "mine:Policy"}),
     "no limit of calls": function(env={"max_inflight": "0"}),
 }
 

@@ -218,7 +218,7 @@ async def test_secrets_through_it(rig: Rig) -> None:
 
 @story(auth=ADMIN)
 async def test_logs_through_it(rig: Rig) -> None:
-    """The caller's own credentials, and a line of JSON each; nothing but 200 is passed on as is."""
+    """The caller's own credentials, and a line of JSON each; only 200 is passed on as is."""
     await changes(rig, "POST", "/system/functions", DEPLOYMENT)
     await rig.ready("fn")
     await gateway_of(rig).passes_on("POST", "/function/fn/print", b"seen", CALL)

@@ -55,7 +55,7 @@ def test_a_change_of_rate_holds_from_its_start(kind: str) -> None:
 
 
 def test_a_slow_rate_may_pass_over_short_segments() -> None:
-    """A gap longer than a segment is carried over, not started anew in each segment."""
+    """A gap longer than a segment is carried over, not restarted in each segment."""
     segments = [Segment(i, i + 1, 0.25) for i in range(16)]
     assert [0, 4, 8, 12] == pytest.approx(list(arrivals(segments, "uniform", seed=1)))
 

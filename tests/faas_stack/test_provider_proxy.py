@@ -195,7 +195,7 @@ async def test_client_that_leaves_cancels_the_call(rig: Rig) -> None:
     await wait_until_async(lambda: replica.in_flight == 0)
     await rig.printed("fn", "the client left")
     counted = 'code="499",method="GET",path="/function/{name}"'
-    async with asyncio.timeout(HANG_S):  # the replica is let go before the call is counted
+    async with asyncio.timeout(HANG_S):  # the replica is released before the call is counted
         while counted not in (await rig.call("GET", "/metrics")).body.decode():
             pass
 

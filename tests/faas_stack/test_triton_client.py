@@ -53,7 +53,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def client(host: str, function: str) -> triton.InferenceServerClient:
-    """The client, with nothing but the function's address."""
+    """The client, with only the function's address."""
     return triton.InferenceServerClient(url=f"{host}/function/{function}", concurrency=CALLERS)
 
 

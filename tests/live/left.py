@@ -24,7 +24,7 @@ _LOOK_S = 0.5
 
 @contextlib.contextmanager
 def leaves_nothing(folder: Path) -> Iterator[list[int]]:
-    """What is started in ``folder`` meanwhile leaves nothing but what it has written there.
+    """What is started in ``folder`` meanwhile leaves only what it has written there.
 
     Yields:
         A list to which its ports belong.

@@ -37,7 +37,7 @@ _BALLAST = "ballast"
 
 
 class Blow(NamedTuple):
-    """What was done to whom, and how many requests that had in hand, at the most."""
+    """What was done to which part, and the most requests that it was handling."""
 
     weapon: str
     victim: str

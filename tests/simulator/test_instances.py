@@ -140,7 +140,7 @@ def test_a_released_instance_gives_back_what_it_has() -> None:
 
 
 def test_idle_instances_go_when_their_keep_alive_is_over() -> None:
-    """Used until 1.05 s and kept for 5 s; loaded anew for the request at 20 s, which is cold."""
+    """Used until 1.05 s and kept for 5 s; loaded again for the request at 20 s, which is cold."""
     policy = Constant(Constant.Params(), keep_alive_s=5.0)
     result = run(of(function(At((1.0, 20.0)), MODEL), horizon_s=40.0), policy)
     least_s, later_s = 6.05 + (LOAD_S + 5.0), 2 * (HEARD_S + LEFT_S)

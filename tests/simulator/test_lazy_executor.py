@@ -103,7 +103,7 @@ def test_what_is_no_executor_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_stages_win_where_company_pays() -> None:
+def test_stages_win_where_joining_pays() -> None:
     """The example: at low and medium load against a window, and no objective is missed more."""
     read = dataclasses.replace(read_scenario(FILE), horizon_s=20.0)
     policies: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Stage by stage in simulated time: the numbers of a run of one's own, and what wins where."""
+"""Stage by stage in simulated time: the numbers of a manual run, and what wins where."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_whole_batches_in_the_same_setting(
     assert pytest.approx(mean_ms, rel=0.1) == window(rate_rps, window_s, size).mean_ms
 
 
-def test_company_is_sought_where_it_pays_so_that_high_load_is_no_loss() -> None:
+def test_requests_join_where_it_pays_so_that_high_load_is_no_loss() -> None:
     """As printed, catching up makes a mean of 2000 requests a second worse than a good window."""
     printed, ours = lazy(2000, PAPER).mean_ms, lazy(2000, Rules()).mean_ms
 

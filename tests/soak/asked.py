@@ -91,7 +91,7 @@ class Asked:
         mark: unique, and found again in the answer.
         kind: how it behaves.
         head: request line and headers, as sent.
-        body: as sent, and to be had back.
+        body: as sent, and as expected in the answer.
         named: whether the mark is in a header too.
     """
 

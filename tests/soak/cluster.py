@@ -34,7 +34,7 @@ _SETTINGS = {
     "carpool_slo": "3m",  # only requests with a timeout may be late, however slow the machine
     "carpool_batch_max": "32",
     "sidecar_watchdog": "off",
-    "MALLOC_MMAP_THRESHOLD_": "131072",  # memory that was let go is seen to be
+    "MALLOC_MMAP_THRESHOLD_": "131072",  # released memory is seen to be released
 }
 _START_S = 120.0
 _ASK_S = 60.0  # an operator's question, on a machine that others keep busy

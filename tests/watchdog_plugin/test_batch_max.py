@@ -102,7 +102,7 @@ def test_outputs_that_are_no_rows_are_not_put_together(
     assert 1 == capsys.readouterr().err.count("requests run one by one from now on")
 
 
-def test_outputs_as_long_as_their_company_are_not_put_together(tmp_path: Path) -> None:
+def test_outputs_as_long_as_their_batch_are_not_put_together(tmp_path: Path) -> None:
     """Rows that each run gives another shape are those of a request alone."""
     from onnx import TensorProto, helper
 

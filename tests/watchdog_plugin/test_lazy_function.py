@@ -65,7 +65,7 @@ def test_statistics_have_as_many_sizes_as_batches_can_have(deep: Path) -> None:
 
 
 def test_many_batches_at_once_each_get_their_own_answers(deep: Path) -> None:
-    """Those of the whole model, in whichever company they ran."""
+    """Those of the whole model, in any batch."""
     lazy, whole = load(deep, handler_lazy_rules=STAGED), load(deep, "graph")
     found: dict[int, tuple[int, object]] = {}
 

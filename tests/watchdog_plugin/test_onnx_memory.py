@@ -11,7 +11,7 @@ SMALL = {"x": np.zeros(4, np.float32)}
 
 
 def test_a_run_after_many_small_ones_gives_back_what_a_large_one_took() -> None:
-    """Once; a large run in between starts the count anew."""
+    """Once; a large run in between restarts the count."""
     arena = _Arena()
     runs = [LARGE, *[SMALL] * 63, LARGE, *[SMALL] * 200]
     shrunk = [at for at, feeds in enumerate(runs) if arena.shrinks(feeds)]

@@ -102,7 +102,7 @@ def test_the_limit_holds(limit: float) -> None:
 
 
 def test_inputs_of_different_lengths_share_a_run_if_both_buckets_agree() -> None:
-    """And other dimensions have to be equal, as ever."""
+    """And other dimensions have to be equal, as before."""
     padding = Padding({"a": 1, "b": 2}, {"a": 0, "b": 0}, {})
     shapes = [((1, 3), (1, 2, 9)), ((2, 5), (2, 2, 12)), ((1, 3), (1, 2, 8)), ((1, 3), (1, 3, 9))]
     calls = [

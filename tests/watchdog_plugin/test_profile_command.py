@@ -215,7 +215,7 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
 def test_the_package_brings_a_database(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A prediction needs nothing but the model."""
+    """A prediction needs only the model."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     model = _dense(tmp_path / "net.onnx")
     assert 0 == main(["predict", str(model), "--batch", "1,16"])

@@ -107,7 +107,7 @@ SAME_KIND = OF_ONE_KIND.flatmap(lambda kind: st.lists(st.lists(kind, min_size=2,
 def test_several_requests_are_read_as_each_or_not_at_all(
     datatype: str, data: list[Any], shape: tuple[int, ...] | None
 ) -> None:
-    """No value is refused, taken or rounded otherwise because of its company."""
+    """No value is refused, accepted or rounded differently because of others in its batch."""
     try:
         together = read_data(spec(datatype), data, shape)
     except BadRequest:

@@ -631,7 +631,7 @@ BAD_CALLS = {
 
 @pytest.mark.parametrize(("head", "content"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_a_call_that_cannot_be_read_fails_alone(head: bytes, content: bytes) -> None:
-    """It is answered 400, and its neighbours as ever."""
+    """It is answered 400, and the others as usual."""
 
     async def run() -> None:
         async with calling() as (server, _):

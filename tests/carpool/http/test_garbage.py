@@ -1,4 +1,4 @@
-"""What is over is let go at once.
+"""Finished requests are released at once.
 
 The collector of cycles comes rarely, and late: until then, whatever hangs on a cycle is held, and
 that may be a body of many megabytes.

@@ -114,7 +114,7 @@ def test_origins(hosts: Hosts, origin: str, *, is_own: bool) -> None:
     assert is_own or "--allow-host" in said
 
 
-def test_strangers_fill_no_cache() -> None:
+def test_untrusted_clients_fill_no_cache() -> None:
     """What is remembered of names, and quoted of them, is small however long they are."""
     hosts = Hosts(["127.0.0.1:8080"])
     tracemalloc.start()

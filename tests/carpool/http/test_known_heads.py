@@ -70,7 +70,7 @@ def test_what_is_not_plain_is_not_kept(reading: Reading, pieces: list[bytes]) ->
     assert 0 == len(reading.server.heads)
 
 
-def test_known_heads_are_read_in_any_company(reading: Reading) -> None:
+def test_known_heads_are_read_among_any_others(reading: Reading) -> None:
     """Behind a part of another request, pipelined, or with more or less behind them."""
     client = Socketless(reading.server)
     client.feed(

@@ -22,7 +22,7 @@ def test_calls_of_a_lost_machine_end() -> None:
     """Whether it has them or never got them; they may be sent again where requests may."""
     require_tool("ip")
     if os.geteuid():
-        pytest.skip("a network of one's own is cut off by root alone")
+        pytest.skip("only root can cut off a private network")
     command = (sys.executable, "-m", "tests.carpool.http.lost_machine")
     ran = subprocess.run(
         network_namespace.command(command),

@@ -128,7 +128,7 @@ class Counting:
     steps_max = 12
 
     def run(self, stage: int, values: Arrays) -> Step:
-        """A step for each row; a state of thirteen cannot be run in any company."""
+        """A step for each row; a state of thirteen cannot be run in any batch."""
         if stage == 0:
             return Step(values)
         following = values["x"] + 1

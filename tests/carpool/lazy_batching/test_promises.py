@@ -129,7 +129,7 @@ def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_ste
     assert (2.0, (1, 2)) in drive.batches
 
 
-def test_company_that_does_not_pay_is_not_sought() -> None:
+def test_requests_do_not_join_where_it_does_not_pay() -> None:
     """Where two take twice as long as one, requests run one after the other; else together."""
     alone, cheap = program(*[1.0] * 4, per_item=1.0), program(*[1.0] * 4, per_item=0.1)
     for model, together in ((alone, False), (cheap, True)):

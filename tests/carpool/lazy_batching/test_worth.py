@@ -1,4 +1,4 @@
-"""Whether company pays: where a batch saves time, and only there."""
+"""Whether joining pays: where a batch saves time, and only there."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_counts_of_poisson_arrivals() -> None:
 
 
 def test_counts_of_bursty_arrivals() -> None:
-    """Rates and switching from nothing but counts of ten seconds each."""
+    """Rates and switching from counts of ten seconds each alone."""
     fit = fitted_to_counts(counted(PUBLISHED, 5.0, 20_000))
     assert isinstance(fit.process, MarkovArrivals)
     assert fit.accepted

@@ -168,7 +168,7 @@ def test_windows_that_move_make_another_plan() -> None:
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -1.0])
 def test_what_is_no_rate_keeps_the_plan(rate: float) -> None:
-    """The policy never sees the function, and the others are planned as ever."""
+    """The policy never sees the function, and the others are planned as usual."""
     policy = Wishes(other=wanted(1))
     guard = Guard(policy, FREE)
     planning = guard.plan(snapshot(load(rate), load(1, name="other")))
@@ -229,7 +229,7 @@ def test_where_no_size_meets_the_objective_the_policy_is_not_called() -> None:
     ],
 )
 def test_what_cannot_be_a_plan_keeps_the_one_in_force(wish: object, said: str) -> None:
-    """The reason is shown, and other functions are planned as ever."""
+    """The reason is shown, and other functions are planned as usual."""
     guard = Guard(Wishes(classify=wish, other=wanted(1)), FREE)
     planning = guard.plan(snapshot(load(1), load(1, name="other")))
     assert {"other"} == set(planning.plans)

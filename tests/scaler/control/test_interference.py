@@ -107,7 +107,7 @@ def test_quick_models_are_not_called_slow_for_their_way() -> None:
 
 
 def test_an_instance_that_is_gone_is_forgotten() -> None:
-    """And one of the same address later begins anew."""
+    """And a later one of the same address starts without a history."""
     watch = Watch("a", "b")
     for _ in range(3):
         watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))

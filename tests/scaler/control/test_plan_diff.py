@@ -43,7 +43,7 @@ def test_more_and_fewer_of_a_class() -> None:
 
 
 def test_a_class_of_another_size_is_another_class() -> None:
-    """What has its name but not its size is started anew."""
+    """A class with the same name and another size is started again."""
     wider = dataclasses.replace(SMALL, cpu=4.0)
     after = dataclasses.replace(BEFORE, classes=(wider, LARGE))
     assert [(4.0, 3, 0), (2.0, 0, 3)] == [

@@ -156,7 +156,7 @@ def test_an_application_that_is_served_anew_gets_its_route() -> None:
 
 
 def test_what_makes_room_for_those_who_wait_goes_at_once() -> None:
-    """The policy lets go of what is idle, as there is no room for what requests demand."""
+    """The policy removes idle instances, as there is no capacity for what requests demand."""
     before, wish = of_variants(small=2, large=0), of_variants(small=1, large=0)
     notes = list[str]()
     plan = Stabilization(Limits()).follow(demanding(before, EXACT), wish, 0.0, notes.append)
@@ -179,5 +179,5 @@ def test_what_cannot_be_had_holds_no_reduction_open() -> None:
     assert 2 == after(61.0, before)
     assert 2 == after(62.0)
     assert 2 == after(63.0, served, demanding(served, EXACT))
-    assert 2 == after(130.0, before)  # from here on it is demanded anew
+    assert 2 == after(130.0, before)  # from here on it is demanded again
     assert 1 == after(131.0)

@@ -86,7 +86,7 @@ def test_a_version_that_was_removed_counts_again() -> None:
 
 @with_scaler
 async def test_shares_and_reports_as_the_page_gets_them(caller: Caller) -> None:
-    """It begins anew with other shares, and ends with them."""
+    """It is reset when the shares change, and ends with them."""
 
     def observe(shares: str) -> None:
         labels = {**LABELS, **({"com.carpool.canary": shares} if shares else {})}

@@ -43,7 +43,7 @@ NAMES = ["pay-per-use", "function-compute", "reserved", f"{__name__}:Double"]
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("gpu_step_s", [0.0, 0.25])
 def test_the_same_as_one_by_one(name: str, gpu_step_s: float) -> None:
-    """For every size and time, and for a second's life; a rule of one's own too."""
+    """For every size and time, and for a second's life; also with a custom rule."""
     prices = dataclasses.replace(PRICES, billing=name, gpu_billing_granularity_s=gpu_step_s)
     rule = billing(prices)
     sizes = Occupied(*np.array(SIZES).T)

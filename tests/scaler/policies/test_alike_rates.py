@@ -77,7 +77,7 @@ def test_batch_notices_slow_drift(step: float, monkeypatch: pytest.MonkeyPatch) 
 def test_batch_meets_the_objective_at_the_edges(
     rate_rps: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With nothing planned anew, 99 of 100 are in time with two percent fewer and more requests."""
+    """Without planning again, 99 of 100 are in time with two percent fewer and more requests."""
     policy = guarded(build(resolve("scale", "batch"), {"learn": 0}))
     rounds = Rounds(policy, [load(rate_rps, model=QUICK)], prices=PAID_BY_USE)
     rounds.plan(0.0, {"classify": rate_rps})

@@ -1,4 +1,4 @@
-"""What instances take without waiting for company: the law beside simulated queues."""
+"""What instances serve without waiting for more requests: the law and simulated queues."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_little_is_left_over(batch: int, item_s: float) -> None:
 def test_few_are_late_of_patient_batches(
     batch: int, item_s: float, count: int, slack: float
 ) -> None:
-    """Likewise where batches wait for company."""
+    """The same if batches wait for more requests."""
     one = option(batch, 1.0, item_s)
     slo_s = slack * one.size.exec_s
     rate_rps = taken(one, count, slo_s, patient=True)

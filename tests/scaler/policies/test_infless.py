@@ -103,7 +103,7 @@ def test_less_load_releases(search: str) -> None:
 
 
 def test_a_little_less_load_releases_nothing() -> None:
-    """Case ii: between theta and the most instances only share the rate anew."""
+    """Case ii: between theta and the most, instances only divide the rate differently."""
     policy = infless()
     plan = policy.plan(snapshot(load(300))).plans["classify"]
     after = policy.plan(snapshot(running(load(280), plan))).plans["classify"]
@@ -265,7 +265,7 @@ def test_no_request_waits_for_others_that_do_not_come() -> None:
     assert 0 == wait_s(40, waiting)
 
 
-def test_laxer_applications_wait_for_no_company_either() -> None:
+def test_laxer_applications_do_not_wait_for_others_either() -> None:
     """Where batches do not fill, waiting gains nothing, however lax the objective is."""
     apps = (Application("web", 0.2, 10.0), Application("mail", 0.5, 10.0))
     model = Linear(0.02, 0.002)

@@ -170,7 +170,7 @@ def test_the_law_is_that_of_a_buffer_that_is_run() -> None:
     ],
 )
 def test_a_quicker_law_is_the_same(size: int, mean_size: float, late: tuple[float, ...]) -> None:
-    """As it was before it was computed in one go, to the last digits."""
+    """As it was before it was computed in one step, to the last digits."""
     times = SlicedTimes(Linear(0.05, 0.005), Configuration(size, 1.0, 0.0), billing(Prices()))
     law = MergedBatches((40.0, 25.0, 3.0), (0.04, 0.09, 0.2), size, 24)
     shares = [law.late_share(app, slo_s, times) for app, slo_s in enumerate((0.08, 0.1, 0.12))]

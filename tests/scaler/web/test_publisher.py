@@ -100,7 +100,7 @@ async def test_a_reader_sees_what_was_when_it_asked(caller: Caller) -> None:
 
 @with_scaler
 async def test_paths_are_judged_and_asked_for_alike(caller: Caller) -> None:
-    """A path that is written otherwise is none of the page's files, and has no other name."""
+    """A path that is written differently is not one of the page's files."""
     headers = [("authorization", f"Bearer {TOKEN}")]
     assert 401 == (await caller.pool.request("GET", "//")).status
     for target in ("/%2e/", "/page.css/", "/v1/functions/echo%2F..", "/v1/functions/%00"):

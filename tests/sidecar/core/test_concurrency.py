@@ -92,7 +92,7 @@ def test_who_was_there_when_it_died_gets_the_instance_for_itself() -> None:
 
 
 def test_who_may_be_deadly_waits_until_an_instance_has_nothing_else() -> None:
-    """Busy ones are given no more until one of them is idle; then all go on as ever."""
+    """Busy ones are given no more until one of them is idle; then all continue as usual."""
     made = batcher(2)
     made.upstreams.add(Upstream("b", 4, up=True, concurrency=2))
     sent = []

@@ -109,7 +109,7 @@ def test_a_new_plan_keeps_what_waits_and_what_is_in_flight() -> None:
 
 
 def test_nothing_keeps_answered_requests_after_the_plan_has_changed() -> None:
-    """Bodies are let go at once: the collector of cycles comes rarely, and late."""
+    """Bodies are released at once: the collector of cycles runs rarely, and late."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
     body = {"a body"}  # not bytes, as it has to be watched
     watched = weakref.ref(body)

@@ -10,7 +10,7 @@ from sidecar.core.request import Request
 
 
 def test_latencies_are_from_arrival_to_answer() -> None:
-    """Each request has its own; one answered after its deadline is late; then it begins anew."""
+    """Each request has its own; one answered after its deadline is late; then counts restart."""
     load = Load(0.0)
     requests = [Request(1, "", 10.0), Request(2, "", 10.9, deadline=11.5), Request(3, "", 10.9)]
     batch = Batch(1, requests, 3, Upstream("a", 8), CloseReason.FULL, 11.0, 11.0, 1.0, "small")

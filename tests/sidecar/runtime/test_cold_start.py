@@ -47,7 +47,7 @@ async def test_an_objective_shorter_than_a_start_refuses_none(tmp_path: Path) ->
 async def test_who_waits_when_the_last_instance_goes_is_held_too(
     tmp_path: Path, gate: Gate
 ) -> None:
-    """Deadlines that stood are put off; with an instance there, objectives hold as ever."""
+    """Deadlines that stood are put off; with an instance there, objectives hold as usual."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "f", carpool_slo="1s") as f:
         async with sidecar(tmp_path, "one", sidecar_class="big") as one:
             await wait_until_async(lambda: scripted.ready["big"], what="an announcement")

@@ -141,7 +141,7 @@ def test_surplus_values_are_no_neighbours(sidecar: Start, server: str, gate: Gat
 
 
 def test_tensors_as_bytes_are_merged(sidecar: Start, server: str, gate: Gate) -> None:
-    """And the answers say anew how long their JSON is."""
+    """And the answers have their own length of the JSON."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
