@@ -124,5 +124,5 @@ $(RUN): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): $(RUN)
-	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,traces,examples,dev,docs]'
+	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,traces,grpc,examples,dev,docs]'
 	@touch $@

@@ -115,6 +115,13 @@ class Options:
         "",
         "token of the admin API; required unless `sidecar_admin` is on this machine only",
     )
+    grpc: str = variable(
+        "sidecar_grpc",
+        _ADDRESS,
+        "",
+        "address of the [gRPC service](grpc.md); none by default, and none of an instance behind a "
+        "front; needs the extra `grpc`",
+    )
     drain_delay_s: float = variable(
         "sidecar_drain_delay",
         setting_types.lenient_duration("a duration such as 30s", lambda v: v >= 0),

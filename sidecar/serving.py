@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sidecar.options import Options
     from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.handler_process import HandlerProcess
+    from sidecar.runtime.oip_grpc.service import GrpcServer
     from sidecar.runtime.tracing import Tracing
 
 __all__ = ["serve_function"]
@@ -121,6 +122,7 @@ async def serve_function(
         admin_server = await serve(admin, listen=options.admin)
         log.info("admin API on %s", admin_server.address)
 
+    grpc_server = await _grpc(options, server)
     metrics.watch_server(server)
     if member:
         member.join()
@@ -129,7 +131,7 @@ async def serve_function(
     gc.freeze()  # what is here now stays; requests leave no cycles, so collections can be rare
     gc.set_threshold(50_000)
     await _asked_to_stop()
-    await _drain(batch_loop, server, member, options)
+    await _drain(batch_loop, server, grpc_server, member, options)
     if admin_server:
         await admin_server.stop()
     upstreams.close()
@@ -138,7 +140,11 @@ async def serve_function(
 
 
 async def _drain(
-    batch_loop: BatchLoop, server: Server, member: membership.Membership | None, options: Options
+    batch_loop: BatchLoop,
+    server: Server,
+    grpc_server: GrpcServer | None,
+    member: membership.Membership | None,
+    options: Options,
 ) -> None:
     """Send clients elsewhere, answer pending requests, and stop listening."""
     log.info("draining")
@@ -148,7 +154,9 @@ async def _drain(
         await member.leave()
     await asyncio.sleep(options.drain_delay_s)
     server.close()
-    await server.drain(min(options.exec_timeout_s, _DRAIN_MAX_S))
+    limit_s = min(options.exec_timeout_s, _DRAIN_MAX_S)
+    calls = grpc_server.stop(limit_s) if grpc_server else asyncio.sleep(0)
+    await asyncio.gather(server.drain(limit_s), calls)
     await server.stop()
 
 
@@ -167,6 +175,17 @@ def _tracing(options: Options) -> Tracing | None:
     from sidecar.runtime.tracing import Tracing  # noqa: PLC0415 - only who traces needs the extra
 
     return Tracing(options.traces, options.trace_share, options.function)
+
+
+async def _grpc(options: Options, server: Server) -> GrpcServer | None:
+    """Serve gRPC as well, if there is an address for it; an instance is called by its front."""
+    if not options.grpc or options.is_instance:
+        return None
+    from sidecar.runtime.oip_grpc import service  # noqa: PLC0415 - only this needs the extra
+
+    grpc_server = await service.serve(server, options.grpc)
+    log.info("gRPC on %s", grpc_server.address)
+    return grpc_server
 
 
 def _shed_early(

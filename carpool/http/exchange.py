@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
@@ -123,6 +124,7 @@ class Exchange:
         added: Headers added to any response.
         answered: Whether the response is complete.
         held_bytes: Approximate memory that the server holds for it.
+        timeout_s: Limit from its arrival on, where the protocol itself has one.
     """
 
     __slots__ = (
@@ -143,6 +145,8 @@ class Exchange:
         "received",
         "target",
     )
+
+    timeout_s: float = math.inf  # HTTP has none
 
     def __init__(
         self,

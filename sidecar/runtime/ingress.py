@@ -1,8 +1,8 @@
 """Turns HTTP exchanges into requests of the core: compat key, deadline, and the head to pass on.
 
 The budget of a request is the objective of the function (or of the application that the request
-names), less the time that has already passed, and never longer than the caller's own ``X-Timeout``
-or Triton's parameter ``timeout``.
+names), less the time that has already passed, and never longer than the caller's own ``X-Timeout``,
+Triton's parameter ``timeout`` or a gRPC call's deadline.
 Time has passed since the gateway's stamp (a hint: clocks differ, so only a plausible stamp counts),
 or at least while the request was unread in its socket. Background requests, those of
 ``X-Carpool-Class: batch``, have no objective, only their own limit. A small share of the budget is
@@ -148,7 +148,7 @@ class Ingress:
                 (repeated if name in _REPEATED else once).append(pair)
         key = (exchange.method, exchange.target, tuple(repeated))
         template = self._templates.get(key) or self._new_template(*key)
-        demand, timeout_s = template.demand, template.timeout_s
+        demand, timeout_s = template.demand, min(template.timeout_s, exchange.timeout_s)
         if template.names[0]:
             length = template.json_length
             text = body_parameters.plain(exchange.body, template.coding, length)

@@ -111,4 +111,5 @@ def instance(
 
 
 def _timeout_s(request: Request) -> float:
-    return float(request.payload.template.timeout_s)
+    payload = request.payload
+    return float(min(payload.template.timeout_s, payload.exchange.timeout_s))

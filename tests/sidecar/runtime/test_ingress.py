@@ -113,3 +113,15 @@ def test_large_heads_are_not_hoarded(name: str) -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 600_000  # as two of them
     finally:
         tracemalloc.stop()
+
+
+def test_a_limit_of_the_protocols_own_counts() -> None:
+    """The shortest of the objective, the caller's X-Timeout and the deadline of a gRPC call."""
+
+    class Call(Exchange):
+        timeout_s = 0.5
+
+    ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "1s"}), lambda: 0.0)
+    for headers, budget_s in (((), 0.5), (((b"x-timeout", b"250ms"),), 0.25)):
+        call = Call(cast("Connection", None), "POST", TARGET, headers)
+        assert budget_s == ingress.read(call).due

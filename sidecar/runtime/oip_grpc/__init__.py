@@ -1,0 +1,21 @@
+"""The Open Inference Protocol over gRPC: calls become exchanges, as requests over HTTP are.
+
+``messages`` and ``tensor_values`` are the protocol's messages and values; ``requests`` and
+``answers`` convert messages to its HTTP form and back, purely. ``rpc`` passes one call on to the
+application, and ``service`` serves. Nothing here decides on batches.
+"""
+
+import os
+
+from carpool.errors import ConfigError, Problem
+
+# Children of this process never use its gRPC: without this each fork runs gRPC's own handlers, and
+# logs that it does. Handlers have the environment from before.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
+try:
+    import grpc  # noqa: F401 - modules of this package need both
+    from google.protobuf import message  # noqa: F401
+except ImportError as error:
+    problem = Problem("sidecar_grpc", "", "the extra grpc", 'pip install "carpool[grpc]"')
+    raise ConfigError([problem]) from error

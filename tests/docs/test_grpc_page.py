@@ -1,0 +1,51 @@
+"""docs/grpc.md: a sidecar with a model, Triton's client, and the answer that is shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ports import free_port
+from tests.waiting import HANG_S, wait_until
+from tests.watchdog_plugin import models
+
+PAGE = (Path(__file__).parents[2] / "docs" / "grpc.md").read_text(encoding="utf-8")
+BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+READY = "import sys, tritonclient.grpc as t; sys.exit(not t.InferenceServerClient({!r}).{})"
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """A program of Python's."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+
+
+@pytest.mark.slow
+def test_the_answer_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    """The command and the program run as they are printed, on other ports."""
+    models.mlp(tmp_path / "net" / "model.onnx")
+    ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in (8080, 9000)}
+
+    def printed(language: str) -> str:
+        text: str = BLOCKS[language]
+        for address, own in ports.items():
+            text = text.replace(address, own)
+        return text
+
+    scripts = str(Path(sys.executable).parent)
+    env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", "-euc", f"{printed('bash')}\nwait"]
+    is_ready = READY.format(ports["127.0.0.1:9000"], "is_server_ready()")
+    with subprocess.Popen(command, cwd=tmp_path, env=env, start_new_session=True) as process:
+        try:
+            wait_until(lambda: run(is_ready).returncode == 0, what="the sidecar")
+            client = run(printed("python"))
+            assert BLOCKS["text"] == client.stdout, client.stderr
+        finally:
+            os.killpg(process.pid, 15)
+            process.wait(HANG_S)
