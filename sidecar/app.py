@@ -77,7 +77,7 @@ def _log(env: Mapping[str, str]) -> Logger:
 
     from carpool import json_log  # noqa: PLC0415
 
-    as_json = env.get("sidecar_log_format") == "json"  # so that errors of the options are, too
+    as_json = env.get("sidecar_log_format") == "json"  # also for errors of the options
     json_log.configure("sidecar", as_json=as_json, function=env.get("OPENFAAS_NAME", ""))
     return logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def start(env: Mapping[str, str]) -> int:
         _log(env).error("cannot listen on %s: %s", env.get("sidecar_listen"), error)
         return 1
     finally:
-        if started:  # still, if what was to take it over could not be imported
+        if started:  # still running if an import failed before it was taken over
             started.end()
     return 0
 

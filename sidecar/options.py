@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEADS_BYTES", "SCALER_SECRET", "Options"]
 
-HEADS_BYTES = 1024 * 1024  # room that a batch's heads have beside its bodies
+HEADS_BYTES = 1024 * 1024  # limit of a batch's heads, in addition to its bodies
 SCALER_SECRET = "carpool-scaler-token"  # noqa: S105 - its name
 _SECRETS = "/var/openfaas/secrets"
 

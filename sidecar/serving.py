@@ -46,7 +46,7 @@ __all__ = ["serve_function"]
 log = logging.getLogger(__name__)
 
 _HOP_S = 1.0  # longer than the instance's own sidecar waits, which restarts a handler that hangs
-_DRAIN_MAX_S = 3600.0  # where batches may take as long as they like
+_DRAIN_MAX_S = 3600.0  # if batches have no time limit
 
 
 async def serve_function(
@@ -128,7 +128,7 @@ async def serve_function(
         member.join()
     batch_loop.readiness.tell_if_ready()
     gc.enable()
-    gc.freeze()  # what is here now stays; requests leave no cycles, so collections can be rare
+    gc.freeze()  # objects so far stay; requests create no cycles, so collections can be rare
     gc.set_threshold(50_000)
     await _asked_to_stop()
     await _drain(batch_loop, server, grpc_server, member, options)

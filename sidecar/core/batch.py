@@ -18,11 +18,11 @@ _HANGS_MAX = 2  # of one split batch; each holds up an instance for a whole exec
 class CloseReason(enum.Enum):
     """Why a batch closed."""
 
-    FULL = "full"  # as large as the policy wanted
-    IDLE = "idle"  # an instance was free, and no request was to wait
+    FULL = "full"  # it has the size that the policy wanted
+    IDLE = "idle"  # an instance was free, and the policy does not wait
     DEPARTURE = "departure"  # the wait of a member was over
     DRAIN = "drain"  # the sidecar is about to stop
-    ISOLATION = "isolation"  # a part of a batch that had failed
+    ISOLATION = "isolation"  # it is part of a batch that failed
 
 
 class Refusal(enum.Enum):
@@ -36,7 +36,7 @@ class Refusal(enum.Enum):
 class Fault(enum.Enum):
     """How a batch failed as a whole."""
 
-    ANSWERED = "error"  # an error, or something that is no answer: the instance lives
+    ANSWERED = "error"  # an error or a malformed answer; the instance is alive
     DIED = "died"  # the instance went away while it had the batch
     UNSENT = "unsent"  # the batch never reached the instance
     HUNG = "hung"  # no answer within exec_timeout

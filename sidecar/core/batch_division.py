@@ -49,18 +49,18 @@ __all__ = ["BatchDivision"]
 QUARANTINE_S = 60.0
 _QUARANTINED_MAX = 1024
 _SUSPENSION_S = 5.0
-_OFFENDERS_MIN = 8  # in a row; some that met in a small batch say nothing of the function
-_DEATHS_MAX = 4  # of instances that had one request and nothing else, until it is blamed
-_ATTEMPTS_MAX = 5  # of a batch that never reached an instance
+_OFFENDERS_MIN = 8  # in a row; a few in one small batch do not show that the function is broken
+_DEATHS_MAX = 4  # of instances with only this request, until it is considered the cause
+_ATTEMPTS_MAX = 5  # for a batch that never reached an instance
 
 
 class BatchDivision:
     """Divides failed batches, and quarantines the offenders found."""
 
     def __init__(self) -> None:
-        self._quarantined_until: OrderedDict[Hashable, float] = OrderedDict()  # soonest over first
+        self._quarantined_until: OrderedDict[Hashable, float] = OrderedDict()  # by time
         self._suspended_until = 0.0
-        self._offenders_in_a_row = 0  # found since the last answer
+        self._offenders_in_a_row = 0  # since the last answered batch
 
     def divide(
         self, batch: Batch, members: list[Request], fault: Fault, now: float, *, quarantined: bool

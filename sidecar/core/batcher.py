@@ -238,7 +238,7 @@ class Batcher:
             return self._fail(batch, members, fault, now)
         for retry in retries:
             self._retries.add(retry)
-        self._reroute_retries()  # there may be another plan than when they were sent
+        self._reroute_retries()  # the plan may have changed since they were sent
         return []
 
     def replan(
@@ -348,7 +348,7 @@ class Batcher:
         size = max(1, min(size, limit))
         pipelined = not upstream.free
         if pipelined and (size < limit or late):
-            return False  # it would wait there; here it can still grow or shrink
+            return False  # it would only wait there; in the queue it can still change
         reason = self._close_reason(group, size, now)
         if not reason:
             return False
@@ -358,7 +358,7 @@ class Batcher:
         if upstream.exec_time.has_settled and group.item_count > size:
             times = upstream.exec_time
             ends = starts + times.bound(size)
-            if pipelined:  # the batch before it can take longer, too
+            if pipelined:  # the batch before it may also take longer
                 ends += times.bound(size) - times.mean(size)
             actions.expired.extend(self._queue.give_up_for_others(group, size, ends))
         requests = self._queue.take(group, size, self._batch_bytes_max)
@@ -381,7 +381,7 @@ class Batcher:
             if retry.deaths:
                 upstream.exclusive = True
                 if upstream.in_flight:
-                    continue  # now it is not free before all its batches are back
+                    continue  # it is now busy until all its batches have returned
             taken, *left = self._retries.take(left[0], upstream.batch_max)
             reason = CloseReason.ISOLATION
             batch = self._batch(taken.requests, upstream, reason, now, now)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ANYWHERE", "Route", "Upstream", "Upstreams"]
 
 _FAILURES_MAX = 5  # batches failed in a row; dividing a batch with one bad request makes two
-_EJECTION_S = 5.0  # the first time; twice as long each time after
+_EJECTION_S = 5.0  # the first time; doubled each time after that
 _EJECTION_MAX_S = 60.0
 _FAST_S = 0.05  # above this a gap between batches is noise, and a batch can still change
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 __all__ = ["ExecTime"]
 
 _DECAY = 0.98  # weight of the past at each sample: about 50 batches of memory
-_CLIP_RESIDUALS = 4.0  # a sample further than this from the fit counts as that far
+_CLIP_RESIDUALS = 4.0  # samples are clipped at this distance from the fit
 _BOUND_RESIDUALS = 3.0  # added to a prediction: about the 99th percentile
 _SETTLED_SAMPLES = 8  # before clipping and the detection of drift start
-_NOISE_RESIDUALS = 0.7  # of each deviation that count as noise
-_DRIFT_RESIDUALS = 8.0  # that have added up in one direction mean drift
+_NOISE_RESIDUALS = 0.7  # part of each deviation that counts as noise
+_DRIFT_RESIDUALS = 8.0  # a sum of deviations in one direction above this means drift
 _DRIFT_DECAY = 0.05  # weight of the past after a drift
 
 
@@ -84,7 +84,7 @@ class ExecTime:
         """Return base and per-item seconds of the fit; ``(0, 0)`` while nothing is known."""
         if not self.known:
             return 0.0, 0.0
-        base = max(0.0, self._fit(0))  # a rounding error may leave it a hair below
+        base = max(0.0, self._fit(0))  # a rounding error may make it slightly negative
         return base, self._fit(1) - base
 
     def mean(self, size: int) -> float:
@@ -117,5 +117,5 @@ class ExecTime:
             slope = 0.0
         else:
             slope = max(0.0, (self._xy / self._n - mean_x * mean_y) / spread)
-        slope = min(slope, mean_y / mean_x)  # never a negative base
+        slope = min(slope, mean_y / mean_x)  # the base must not be negative
         return mean_y + slope * (size - mean_x)

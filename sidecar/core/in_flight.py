@@ -37,7 +37,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self._batches: dict[int, Batch] = {}
-        self._by_upstream: dict[Upstream, list[Batch]] = {}  # of those that have any
+        self._by_upstream: dict[Upstream, list[Batch]] = {}  # only upstreams with batches
         self.last_exec_s = 0.0
         self.silent: set[Upstream] = set()
 
@@ -84,7 +84,7 @@ class InFlight:
             ends = [batch.starts + mean(batch.item_count) for batch in batches]
             return max(now, sorted(ends)[-upstream.concurrency])
         end = upstream.last_returned
-        for batch in batches:  # none has come back, so none ends before now
+        for batch in batches:  # none has returned, so none ends before now
             end = max(now, max(end, batch.sent) + mean(batch.item_count))
         return end
 

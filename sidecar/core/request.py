@@ -51,7 +51,7 @@ class State(enum.Enum):
     REFUSED = "refused"
     CANCELLED = "cancelled"
 
-    # Members are unique objects; hashing them by name, as enum does, costs a tenth of a request.
+    # Members are unique; hashing them by name, as enum does, costs a tenth of a request's time.
     __hash__ = object.__hash__
 
 
@@ -69,7 +69,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     _S.CANCELLED: frozenset(),
 }
 
-RETURN_SHARE = 1 / 16  # of the time that a request may take, reserved for sending the answer back
+RETURN_SHARE = 1 / 16  # share of a request's time that is reserved for sending the response
 TERMINAL = frozenset(state for state, successors in TRANSITIONS.items() if not successors)
 
 

@@ -35,7 +35,7 @@ class Routing(NamedTuple):
         """Return the route of ``request``."""
         if request.demand is not None:
             chosen = self.variant_router.route(request.demand) if self.variant_router else None
-            # Where none fits any more it keeps its route: it did not ask for less.
+            # If no variant fits any more, it keeps its route, as it did not ask for less.
             return chosen or (_NOWHERE if request.route is ANYWHERE else request.route)
         routes = self.routes
         return routes.get(request.app) or routes.get("*", ANYWHERE) if routes else ANYWHERE

@@ -18,9 +18,9 @@ import math
 
 __all__ = ["SurgeDetector"]
 
-_MEAN_S = 5.0  # weight of what was reported, in seconds
+_MEAN_S = 5.0  # time constant of the average of reported rates
 _DEVIATIONS = 5.0
-_FEW = 3  # one request to a function that is hardly called is no surge
+_FEW = 3  # a single request to a rarely called function is not a surge
 
 
 class SurgeDetector:
@@ -58,7 +58,7 @@ class SurgeDetector:
         period_s, count = now - self._since, self._count
         surge = count > self._bound(now)
         if period_s > 0:
-            kept = 0.0 if surge else math.exp(-period_s / _MEAN_S)  # the past says nothing of it
+            kept = 0.0 if surge else math.exp(-period_s / _MEAN_S)  # the load is new
             self._requests = kept * self._requests + count
             self._seconds = kept * self._seconds + period_s
             self.reported_rps = self._requests / self._seconds

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["VariantRouter"]
 
-_DEMANDS_MAX = 4096  # that are remembered
-_LABELS_MAX = 64  # demands that are counted apart; any more are counted together
+_DEMANDS_MAX = 4096  # cached
+_LABELS_MAX = 64  # demands that are counted separately; further ones are counted together
 
 
 class VariantRouter:

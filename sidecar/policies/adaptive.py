@@ -73,7 +73,7 @@ class Adaptive:
 
     def _best_size(self, waiting: Waiting) -> int:
         base, per_item = waiting.exec_time.line()
-        if per_item <= 0:  # nothing known, or every batch seen had one size: take all there are
+        if per_item <= 0:  # nothing is known, or all batches had the same size: take all
             explore = self._params.explore
             half = bool(explore) and self._batches % explore == explore - 1
             return -(-waiting.count // 2) if half else waiting.limit

@@ -109,7 +109,7 @@ def _best_of(waiting: Waiting, first: Sequence[Request], *, whole_queue: bool) -
         accumulate([request.item_count for request in requests])
     )  # items up to each request
     best, best_rate = Decision(waiting.limit), 0.0
-    late = 0  # of the first; grows with the size, as larger batches take longer
+    late = 0  # number of late first requests; grows with the size, as larger batches take longer
     for size in _sizes(min(waiting.count, waiting.limit)):
         took_s = max(exec_time.mean(size), 1e-9)
         while late < len(requests) and requests[late].deadline < now + took_s:

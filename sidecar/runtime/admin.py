@@ -101,7 +101,7 @@ class Admin:
                 "reason": instance.reason,
                 "in_flight": instance.upstream.in_flight,
                 "items_sent": instance.upstream.items_sent,
-                "seats_served": instance.upstream.items_sent,  # its older name
+                "seats_served": instance.upstream.items_sent,  # its former name
                 "exec_s": instance.upstream.exec_time.mean(instance.upstream.batch_max) or None,
             }
             for instance in self._upstreams

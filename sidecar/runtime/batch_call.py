@@ -61,7 +61,7 @@ class BatchCall:
         context: headers for tracing.
     """
 
-    repeatable = True  # also if the connection breaks once it was sent
+    repeatable = True  # even if the connection breaks after it was sent
 
     def __init__(
         self, batch: Batch, instance: ProbedInstance, context: Iterable[tuple[str, str]] = ()
@@ -153,7 +153,7 @@ def _checked(status: int, head: bytes, body: memoryview) -> tuple[int, AnswerHea
     try:
         return _status(status), _answer_head(head), body
     except wire.WireError as error:
-        if times := _log_limit.due(time.monotonic()):  # a function mostly repeats its mistakes
+        if times := _log_limit.due(time.monotonic()):  # a function tends to repeat its errors
             msg = "answers that cannot be passed on become 502s (%d since the last such line): %s"
             log.error(msg, times, error)  # noqa: TRY400 - the function's fault, not ours
         reason = errors.body(f"the function's answer cannot be passed on: {error}")

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["QUANTUM", "BatchLoop"]
 
 _NOT_BEGUN = ((wire.NOT_BEGUN_HEADER, "true"),)
-QUANTUM = 1 / 16  # of the objective; after an iteration that took longer, requests are parked
-_IDLE_S = 0.002  # the loop waited so long for an event that nothing was unread
+QUANTUM = 1 / 16  # share of the objective; requests are parked after a longer iteration
+_IDLE_S = 0.002  # after a wait of this length, no request was unread
 
 
 class BatchLoop:
@@ -90,12 +90,12 @@ class BatchLoop:
         self._metrics = metrics
         self._upstreams = upstreams
         self._loop = asyncio.get_running_loop()
-        self._now = time.monotonic  # the loop's own axis; its clock stands still in an iteration
+        self._now = time.monotonic  # unlike loop.time(), it also advances within an iteration
         self._stepping = False
         self._began = self._ended = 0.0
-        self._unread_s = 0.0  # average wait in their sockets of requests read in this iteration
+        self._unread_s = 0.0  # average time in the socket of the requests read in this iteration
         self._objective_s = math.inf
-        self._refusal_answers: dict[Refusal, errors.Answer] = {}  # of this iteration
+        self._refusal_answers: dict[Refusal, errors.Answer] = {}  # encoded in this iteration
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
         self._starved = False
@@ -214,13 +214,13 @@ class BatchLoop:
         demand, variant_router = request.demand, self._upstreams.variant_router
         if demand is None or variant_router is None:
             return None
-        variant_router.route(demand)  # is remembered
+        variant_router.route(demand)  # stores the choice
         self._metrics.selection.observe(time.perf_counter() - began)
         return variant_routing.reason_unfit(demand, variant_router)
 
     def _refuse(self, request: Request, refusal: Refusal) -> None:
         if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:
-            refusal = Refusal.LATE  # its time passed here, while it was parked
+            refusal = Refusal.LATE  # its deadline passed while it was parked
         if self._intake is not None:
             self._intake.parking = True
         answer = self._refusal_answer(refusal)
@@ -242,7 +242,7 @@ class BatchLoop:
     def _refuse_unparsed(self) -> errors.Answer | None:
         """Count a refused parked request and return the response; None if it must pass."""
         if self.streams and self.streams.rule and self.streams.rule.paths:
-            return None  # it may be one that is streamed, which waits for no batch
+            return None  # it may be streamed, and streams do not wait for batches
         now = self._now()
         refusal = self._batcher.admission.refuse_unparsed(now)
         if refusal is None:

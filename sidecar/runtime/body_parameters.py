@@ -17,12 +17,12 @@ from carpool.errors import BadRequest, shown
 __all__ = ["PLAIN_MAX", "plain", "read", "timeout_s"]
 
 PLAIN_MAX = 4 * 1024 * 1024  # bytes of JSON that were compressed
-_WINDOWS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}  # as zlib numbers the containers
+_WINDOWS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}  # zlib selects the container by these
 
 _TIMEOUT = b'"timeout"'
 _US_PER_S = 1e6
 _TIMEOUT_MAX_US = 2**63 - 1
-_DIGITS_MAX = 19  # of a length; what is longer is not one of a body
+_DIGITS_MAX = 19  # of a length; no body has a longer one
 
 
 class _Body(msgspec.Struct):
@@ -50,7 +50,7 @@ def plain(body: bytes, coding: bytes, json_length: bytes) -> bytes:
     try:
         return zlib.decompressobj(window).decompress(body, most)
     except zlib.error:
-        return body  # the handler will say what is wrong with it
+        return body  # the handler reports the error
 
 
 def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
     try:
         return _DECODER.decode(text).parameters
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {}  # the handler will say what is wrong with it
+        return {}  # the handler reports the error
 
 
 def timeout_s(body: bytes, json_length: bytes) -> float:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Compression", "accepted", "compress"]
 
-_WINDOW_BITS = {"gzip": 31, "deflate": 15}  # as zlib tells the two apart
+_WINDOW_BITS = {"gzip": 31, "deflate": 15}  # zlib selects the container by these
 _LEVEL = 1  # a third of the time of the usual level, for a tenth more bytes
-_AT_ONCE_BYTES = 8 * 1024  # takes as long as a thread to start and end; a batch has many such
+_AT_ONCE_BYTES = 8 * 1024  # compressing this much takes as long as using a thread
 _COMPRESSED = ("image/", "audio/", "video/", "application/zip", "application/gzip")
 _VARY = ("vary", "accept-encoding")
-_UNDER_WAY_BYTES = 64 * 1024 * 1024  # what is beyond that is passed on as it is
+_UNDER_WAY_BYTES = 64 * 1024 * 1024  # further responses are not compressed
 _AS_THEY_ARE = frozenset(("content-encoding", "content-range"))
 
 

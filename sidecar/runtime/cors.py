@@ -23,7 +23,7 @@ _EXPOSED = ("access-control-expose-headers", "*")
 _ASKED_METHOD = b"access-control-request-method"
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 _NAMES = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z, ]{1,2048}").fullmatch
-_REMEMBERED_S = 7200  # the longest that browsers agree on
+_REMEMBERED_S = 7200  # the longest time that all browsers support
 
 
 def around(app: Application, origins: Collection[str]) -> Application:
@@ -45,7 +45,7 @@ class Cors:
 
     def __call__(self, exchange: Exchange) -> None:
         """Answer a preflight, or pass the exchange on to the application."""
-        own = exchange.target.startswith("/_/") or exchange.target == "/metrics"  # for no page
+        own = exchange.target.startswith("/_/") or exchange.target == "/metrics"  # not for pages
         if not own and exchange.method == "OPTIONS" and exchange.header(_ASKED_METHOD) is not None:
             self._preflight(exchange)
             return

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Launch", "plan_launch"]
 
 _LONGEST_SOCKET_PATH = 107  # bytes, on Linux
-_LATER_S = 1.0  # the watchdog's times are over after ours, so that we find out first
-_NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writing
+_LATER_S = 1.0  # the watchdog's limits end later than ours, so that ours apply first
+_NO_TIMEOUT = "8760h"  # the watchdog does not start without a write limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
     if not options.fprocess:
         problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
         raise ConfigError([problem])
-    # of-watchdog listens on every interface, so all that reaches this machine reaches the handler.
+    # of-watchdog listens on every interface, so other machines could reach the handler.
     key = os.urandom(16).hex()
     env = {**_defaults(options), **env, "handler_key": key}
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
@@ -93,7 +93,7 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
     scratch = _scratch()
     env[ready_notice.VARIABLE] = f"{scratch}/ready.sock" if scratch else ""
     by_socket = bool(scratch) and not (watchdog or plain)
-    # Alone, several of them share a machine, and the default port is only one of theirs.
+    # Without of-watchdog, several servers share a machine, and only one can have the port.
     fixed = bool(watchdog or by_socket or env.get("sidecar_handler_port"))
     options = replace(options, handler_port=(fixed and options.handler_port) or free_port())
     if plain:
@@ -140,9 +140,9 @@ def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str], ke
     timeout = durations.format(options.exec_timeout_s + _LATER_S) if limited else _NO_TIMEOUT
     defaults = {
         "read_timeout": timeout,
-        "write_timeout": _NO_TIMEOUT,  # it would end streams; of batches exec_timeout is shorter
+        "write_timeout": _NO_TIMEOUT,  # would end streams; for batches, exec_timeout applies
         "healthcheck_interval": "1s",
-        "log_buffer_size": "-1",  # a line over the default 64 KiB would end the log pump for good
+        "log_buffer_size": "-1",  # a line over the default 64 KiB would end the log pump
         "prefix_logs": "false",
     }
     own = {

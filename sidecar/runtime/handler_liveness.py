@@ -39,8 +39,8 @@ _PAUSE_MAX_S = 0.25
 _UP_PAUSE_S = 2.0
 _PROBE_TIMEOUT_S = 2.0
 _GRACE_S = 5.0  # for the other batches of an instance that hangs
-_LONGEST_DECAY = 0.9  # of the longest execution, with each that follows
-_STREAMS = 1024  # how many there may be is decided elsewhere
+_LONGEST_DECAY = 0.9  # of the longest execution, applied at each later one
+_STREAMS = 1024  # the actual limit is enforced elsewhere
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
@@ -192,7 +192,7 @@ class ProbedInstance:
         asked, silence = self._loop.time(), self._silence
         up, reason, answered = await self._probe()
         if self._hung_at is not None or silence is not self._silence:
-            return  # it was found to hang meanwhile, or was restarted
+            return  # meanwhile it was found to hang, or was restarted
         if answered:
             silence.answered()
         else:

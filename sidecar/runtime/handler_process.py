@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _FAILED_STARTS = 3  # deaths in a row before readiness, after which callers are told why
 _TAIL_BYTES = 2000
-# of-watchdog says of each of our early probes that the handler does not listen yet.
+# of-watchdog logs for each early probe that the handler does not listen yet.
 _PROBED_EARLY = re.compile(
     rb'^.*Upstream HTTP request error: Get "[^"]*/_/ready": .*\n', re.MULTILINE
 )
@@ -109,7 +109,7 @@ class HandlerProcess:
     def start(self) -> None:
         """Start it, and keep it running until `stop`."""
         if self._launch.notices:
-            with contextlib.suppress(OSError):  # it is probed in any case
+            with contextlib.suppress(OSError):  # optional: the handler is probed in any case
                 loop = asyncio.get_running_loop()
                 self._notices = ReadyNotices(self._launch.notices, self._heard, loop)
         self._supervisor.start()
@@ -128,7 +128,7 @@ class HandlerProcess:
     async def stop(self, grace_s: float) -> None:
         """End it with SIGTERM, and after ``grace_s`` with SIGKILL to all that it started."""
         await self._supervisor.stop(grace_s)
-        if self._started:  # it is to end before its first run was taken over
+        if self._started:  # stopped before its first run was taken over
             self._started.end()
             self._end_rest()
         if self._notices:
@@ -165,7 +165,7 @@ class HandlerProcess:
     async def _ended(self) -> str:
         """Wait for its end; return how it ended."""
         how = exit_status.in_words(await self._process.ended())
-        # Whichever of its processes was killed, this one has ended with it.
+        # Whichever process of the function was killed, this one has ended with it.
         self._short_of_memory = self._place.killed_for_memory() > self._killed_before
         why = f", {self._place.out_of_memory()}" if self._short_of_memory else ""
         return f"ended with {how}{why}"
@@ -193,6 +193,6 @@ class HandlerProcess:
         while data := await output.read(65536):
             data = _PROBED_EARLY.sub(b"", data)
             self._tail = (self._tail + data)[-_TAIL_BYTES:]
-            with contextlib.suppress(OSError):  # it is not read any more; the handler goes on
+            with contextlib.suppress(OSError):  # nothing reads this any more; the handler continues
                 sys.stderr.buffer.write(data)
                 sys.stderr.buffer.flush()

@@ -49,7 +49,7 @@ _PASSED = frozenset(
 _READ = (
     frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | variant_headers.HEADERS
 )
-_REPEATED = _PASSED | _READ  # callers send the same values again and again
+_REPEATED = _PASSED | _READ  # callers often repeat the same values
 _PASSED_ONCE = frozenset(name.encode() for name in wire.OWN_HEADERS)
 _KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
 
@@ -57,9 +57,7 @@ _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
 _DEADLINE_SHARE = 1 - RETURN_SHARE
 _TEMPLATES_MAX = 1024
-_TEMPLATE_BYTES_MAX = (
-    2048  # of target and headers; larger ones do not repeat, and would fill memory
-)
+_TEMPLATE_BYTES_MAX = 2048  # of target and headers; larger ones rarely repeat and would fill memory
 
 _Pairs = list[tuple[bytes, bytes]]
 
@@ -69,18 +67,18 @@ class Template(NamedTuple):
 
     key: tuple[str, str, bytes]
     head: bytes
-    agreed: bytes  # of the head, what requests that are merged must agree in
+    agreed: bytes  # the part of the head in which merged requests must agree
     app: str
     background: bool
     objective_s: float
-    timeout_s: float  # the caller's own limit, from its arrival on
+    timeout_s: float  # the caller's own limit, counted from arrival
     explain: bool
-    header_demand: Demand | None  # what its headers require
-    demand: Demand | None  # that, with what its application requires
-    names: tuple[str, str]  # of the model and version in the path
+    header_demand: Demand | None  # requirements in its headers
+    demand: Demand | None  # the same, with those of its application
+    names: tuple[str, str]  # names of model and version in the path
     json_length: bytes
-    coding: bytes  # of the body; empty: none
-    app_demand: Demand | None  # what its application requires
+    coding: bytes  # content encoding of the body; empty: none
+    app_demand: Demand | None  # requirements of its application
 
 
 class Payload(NamedTuple):
@@ -90,9 +88,9 @@ class Payload(NamedTuple):
     head: bytes
     call_id: str
     template: Template
-    mergeable: Mergeable | None = None  # where requests are merged
-    spent_s: float = 0.0  # of its time, before it arrived here
-    span: OpenSpan | None = None  # where it is traced
+    mergeable: Mergeable | None = None  # set if requests are merged
+    spent_s: float = 0.0  # time spent before it arrived here
+    span: OpenSpan | None = None  # set if it is traced
 
 
 def fingerprint(request: Request) -> int:
@@ -164,7 +162,7 @@ class Ingress:
         spent_s, head, call_id = unread_s, template.head, ""
         if once:
             head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
-            own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
+            own = dict(once)  # the last time stamp counts: the gateway adds its own at the end
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
             spent_s = max(unread_s, self._spent_s(own.get(b"x-start-time", b"")))
         objective_s -= spent_s

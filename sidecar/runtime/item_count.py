@@ -15,7 +15,7 @@ __all__ = ["count_items"]
 _LARGEST = 1_000_000  # beyond any batch: such a request is sent alone
 _SHAPE = re.compile(rb'"shape"\s*:\s*\[\s*(\d{1,7})')
 _INSTANCES = re.compile(rb'\s*\{\s*"instances"\s*:\s*(\[[\s\[]*)')
-_HEAD_BYTES = 4096  # where the first shape is looked for; before it there are names only
+_HEAD_BYTES = 4096  # the first shape is searched within these; only names precede it
 
 
 def count_items(target: str, body: bytes) -> int:
@@ -33,10 +33,10 @@ def count_items(target: str, body: bytes) -> int:
     rows = _INSTANCES.match(body, 0, _HEAD_BYTES)
     if rows is None:
         return 1
-    depth = rows[1].count(b"[") - 1  # of one row
+    depth = rows[1].count(b"[") - 1  # nesting depth of one row
     if depth == 0:
         return 1
-    ends = body.count(b"]" * depth)  # one a row; with a depth of one, the list's own as well
+    ends = body.count(b"]" * depth)  # one for each row; with a depth of one, also that of the list
     return _within(ends - (depth == 1))
 
 

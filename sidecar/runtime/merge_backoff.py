@@ -39,7 +39,7 @@ class MergeBackoff:
     """Counts merged requests that were sent in vain, by the key that their parts share."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[int, _Row] = OrderedDict()  # by hash: keys may be large
+        self._rows: OrderedDict[int, _Row] = OrderedDict()  # by hash, as keys may be large
 
     def travels_alone(self, key: Hashable, now: float) -> bool:
         """Return whether requests with this key are not merged now."""

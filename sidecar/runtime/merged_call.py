@@ -64,7 +64,7 @@ class MergedCall:
         self.repeatable = bool(self._requests) or exchange.method in _WITHOUT_EFFECT
         message = Message(exchange.body) if self._alone else form.merged(self._requests)
         head = payloads[0].head if self._alone else payloads[0].template.agreed
-        own = () if self._alone else context  # one that is alone has its own
+        own = () if self._alone else context  # a request sent alone has its own context
         headers = (*wire.parse_head(head).headers, *_json_length(message), *own)
         self._pending = instance.pool.begin(exchange.method, exchange.target, headers, message.body)
 

@@ -46,7 +46,7 @@ _SHORT_SECONDS = (
     0.01,
 )
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_FAILED_FROM = 500  # an answer's status from which the function has failed
+_FAILED_FROM = 500  # lowest status that counts as a failure of the function
 
 
 class Observer(Protocol):

@@ -52,7 +52,7 @@ class Readiness:
             NotFound: unknown path.
         """
         path = exchange.path
-        if exchange.method == "OPTIONS":  # a model knows nothing of methods
+        if exchange.method == "OPTIONS":  # handlers do not know methods
             exchange.reply(204, content_type="", headers=_ALLOWED)
         elif path == "/_/health":
             exchange.reply(503 if self.draining else 200, b"OK", "text/plain")
@@ -65,7 +65,7 @@ class Readiness:
             concurrency = sum(
                 i.upstream.concurrency for i in self._upstreams if i.upstream.concurrency > 1
             )
-            if concurrency:  # for the sidecar in front, whose batches are passed on
+            if concurrency:  # for the front, whose batches are forwarded
                 headers.append((wire.CONCURRENCY_HEADER, str(concurrency)))
             rule = next((i.stream_rule for i in self._upstreams if i.stream_rule), None)
             if rule is not None:

@@ -39,7 +39,7 @@ __all__ = ["Driver", "Sender"]
 log = logging.getLogger(__name__)
 
 _IS_STREAMED = (wire.STREAM_HEADER, "true")
-_FAILED_FROM = 500  # an item's status from which it counts as failed by the function
+_FAILED_FROM = 500  # lowest status that counts as a failure of the function
 
 
 class Driver(Protocol):
@@ -141,7 +141,7 @@ class Sender:
         self._driver.step_soon()
 
     def _answered(self, batch: Batch, answers: batch_call.Answers) -> None:
-        # Of requests that are to be streamed, the time says nothing.
+        # The time of requests that must be streamed is not an execution time.
         executed = wire.STREAM_STATUS not in answers.statuses
         failed = [status >= _FAILED_FROM for status in answers.statuses]
         now = self._now()
@@ -156,7 +156,7 @@ class Sender:
         if executed:
             self._executed(batch, now)
         if self._batcher.has_full_batch:
-            self._driver.step_now()  # the next batch first: the instance is idle
+            self._driver.step_now()  # send the next batch first, because the instance is idle
         self._metrics.padded(*answers.padding)
         self._recent.record(batch, "answered")
         variant = batch.upstream.variant
@@ -165,7 +165,7 @@ class Sender:
             if request not in waiting:
                 continue
             if status == wire.STREAM_STATUS and _IS_STREAMED in head.headers:
-                self._driver.stream(request)  # no instance was up to say so when it came
+                self._driver.stream(request)  # no instance was up to declare this when it arrived
                 continue
             self._metrics.answered(request, status, batch, now)
             headers = (*head.headers, *chosen) if chosen else head.headers

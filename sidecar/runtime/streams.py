@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 # of-watchdog passes on an answer in pieces only if this is accepted.
 STREAMED = f"accept: {EVENT_STREAM}\r\n".encode()
-_AGAIN_S = 0.1  # until places are looked for again while requests wait
+_AGAIN_S = 0.1  # between searches for free places while requests wait
 _TRIES = 3  # instances that cannot be reached, before the caller is told
 _OURS = wire.FRAMING | {"content-type", "date", wire.STREAM_HEADER}
 
@@ -147,7 +147,7 @@ class Streams:
         how = "complete"
         try:
             await self._answer(request, begins)
-        except asyncio.CancelledError:  # its caller has left
+        except asyncio.CancelledError:  # the caller has disconnected
             how = "caller_left"
             if not begun:
                 self._metrics.unanswered(request, "cancelled", None, time.monotonic())
@@ -218,7 +218,7 @@ class Streams:
         except Cut as error:
             if error.hung:
                 instance.hung(str(error))
-            else:  # mostly its author's generator, or its reader: no fault of other requests
+            else:  # usually the author's generator or the reader; other requests are unaffected
                 instance.probe_soon()
             raise
 
@@ -241,7 +241,7 @@ class Streams:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._waiting.pop(turn, None)
-            elif not turn.exception():  # it has just been given a place
+            elif not turn.exception():  # it has just got a place
                 turn.result().streams -= 1
                 self._fill_places()
             raise
@@ -259,7 +259,7 @@ class Streams:
                 instance.streams += 1
                 turn.set_result(instance)
                 free = self._free()
-        # An instance that gets nothing for a while says no end.
+        # An instance that gets no requests for a while reports no end.
         if self._waiting and self._again is None:
             self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look_again)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["FunctionUpstreams"]
 
 _CONDITIONS_HOLD_S = 10.0  # the scaler repeats them with every answer
-_CONNECT_S = 3.0  # to an instance elsewhere: a machine that is lost says nothing
+_CONNECT_S = 3.0  # to a remote instance, as a lost machine does not answer
 
 
 class FunctionUpstreams:

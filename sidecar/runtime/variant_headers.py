@@ -26,7 +26,7 @@ __all__ = ["HEADERS", "VARIANT_HEADER", "in_body", "in_headers", "names", "stric
 
 _WORDS = ("latency", "accuracy", "cost", "variant")
 _HEADER = b"x-carpool-"
-VARIANT_HEADER = "x-carpool-variant"  # of a response, too: the variant that gave it
+VARIANT_HEADER = "x-carpool-variant"  # in a response: the variant that answered
 HEADERS = frozenset(_HEADER + word.encode() for word in _WORDS)
 _PARAMETER = "carpool_"
 _MARK = b'"carpool_'

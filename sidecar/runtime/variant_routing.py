@@ -44,7 +44,7 @@ def settle_demand(request: Request, upstreams: FunctionUpstreams, *, planned: bo
     if variant_router is None:
         if demand is not None:
             _refuse_demand(demand, waits=planned and upstreams.plan is None)
-            request.demand = None  # a latency alone is the request's deadline, and no more
+            request.demand = None  # a latency alone only sets the deadline
         return
     known = variant_router.variants
     model, version = request.payload.template.names

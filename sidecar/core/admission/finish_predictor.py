@@ -65,7 +65,7 @@ class FinishPredictor:
 
     def refuses(self, request: Request, now: float) -> bool:
         """Predict when ``request`` is answered; return whether it is refused as too late."""
-        forecast = self._current(now) if self._stale else self._forecast  # every request comes here
+        forecast = self._current(now) if self._stale else self._forecast  # called for every request
         shedding, queue = self._shedding, self._queue
         if not request.background:
             of_class, items_ahead = shedding.interactive, queue.items_ahead

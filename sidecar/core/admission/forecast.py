@@ -50,7 +50,7 @@ class Forecast(NamedTuple):
         available = [upstream for upstream in upstreams if upstream.available(now)]
         if not (available and all(u.exec_time.has_settled for u in available)):
             return None
-        alike = Counter([_round(upstream) for upstream in available])  # mostly they all are
+        alike = Counter([_round(upstream) for upstream in available])  # usually all of them
         rate_rps = sum(
             count * each.items / max(each.exec_time.mean(each.size), 1e-9)
             for each, count in alike.items()
@@ -71,7 +71,7 @@ class Forecast(NamedTuple):
         if items_ahead >= self.round_items:
             rounds, items_ahead = divmod(items_ahead, self.round_items)
             finish += rounds * self.round_s
-        if items_ahead >= self.largest_items:  # batches of others, which take instances in turn
+        if items_ahead >= self.largest_items:  # other batches, which take instances in turn
             batches, items_ahead = divmod(items_ahead, self.largest_items)
             finish += batches * self.largest_items / self.round_items * self.round_s
         more = items_ahead + 1 - self.usual_items

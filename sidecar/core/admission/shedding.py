@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["ClassShedding", "Shedding"]
 
 _WINDOW_S = 10.0
-_HALF_LIFE_S = 5.0  # of the margin; many batches even so, where there is overload
+_HALF_LIFE_S = 5.0  # of the margin; under overload, this covers many batches
 _AGING_S = 0.1
 _MARGIN_SHARE_MAX = 1 / 8  # of the time that a request may take
-_RUN_BATCHES = 10  # errors come in runs about as long as the queue, which a change must pass
+_RUN_BATCHES = 10  # errors are correlated over about one queue length
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class ClassShedding:
             self._age(now)
         self._arrived += 1
         deadline = request.deadline
-        if request.predicted_finish + self.margin_s <= deadline:  # nearly all of them
+        if request.predicted_finish + self.margin_s <= deadline:  # true for nearly all requests
             return False
         if request.predicted_finish + self._margin(deadline - request.arrived) <= deadline:
             return False

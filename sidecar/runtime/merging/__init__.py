@@ -18,5 +18,5 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRIES_MAX", "FORMS", "Message"]
 
-# By the setting `wire`.
+# Merging formats by the value of the setting `wire`.
 FORMS: Mapping[str, MergeForm[Any]] = {"v1": v1, "oip": oip}

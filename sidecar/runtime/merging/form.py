@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRIES_MAX", "MergeForm", "Mergeable", "Message", "Probe"]
 
-ENTRIES_MAX = 4095  # of a request that is merged, whatever the largest batch
+ENTRIES_MAX = 4095  # in a merged request, whatever the largest batch
 
 
 class Message(NamedTuple):

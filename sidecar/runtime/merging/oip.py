@@ -219,7 +219,7 @@ def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: boo
         # Lists within lists, too, have a comma less than values, where none of them is empty.
         found = 0 if _EMPTY.search(text) else text.count(b",") + 1
     elif counts_texts:
-        found = len(first_entries(text, ENTRIES_MAX, str))  # none of them a list of several
+        found = len(first_entries(text, ENTRIES_MAX, str))  # none is a nested list
     if not depth or found != expected:
         msg = f"{tensor.name[:80]!r} has no list of data with {expected} values"
         raise ValueError(msg)
@@ -299,7 +299,7 @@ def _parts_of_numbers(text: bytes, ends: Sequence[int]) -> list[Buffer]:
 def _behind(text: bytes, at: int, commas: int) -> int:
     """Return the position in ``text`` behind the next ``commas`` commas."""
     while commas:
-        window = at + 2 * commas  # with its comma a number has two bytes at least
+        window = at + 2 * commas  # a number and its comma have at least two bytes
         commas -= text.count(b",", at, window)
         at = window
     return text.rindex(b",", 0, at) + 1

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROBE", "Instances", "divided", "merged", "read"]
 
-PROBE = Probe("/", below=500)  # a server of this form has no path for that
+PROBE = Probe("/", below=500)  # the format has no path for probes
 
 
 class Instances(NamedTuple):

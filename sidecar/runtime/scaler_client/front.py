@@ -72,7 +72,7 @@ class Front:
             return
         try:
             self.answered(SyncAnswer.from_json(plan_file.read_bytes()))
-            self._revision = ""  # there may be a newer one
+            self._revision = ""  # the scaler may have a newer plan
         except (CarpoolError, OSError) as error:
             log.warning("the saved plan was ignored: %s", error)
 

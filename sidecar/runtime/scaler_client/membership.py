@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Membership", "front", "instance"]
 
 _PROBED_S = 2.2  # by then a front without a scaler has noticed by its probes
-_LEAVING_MAX_S = 5.0  # stopping a process must not take for ever
+_LEAVING_MAX_S = 5.0  # stopping must end in bounded time
 
 
 class Membership:
@@ -104,7 +104,7 @@ def instance(
 
     def changed(handler: ProbedInstance) -> None:
         local_change(handler)
-        sync.urgent()  # so that fronts know soon
+        sync.urgent()  # so that fronts learn this soon
 
     upstreams.on_change = changed
     return Membership(sync, announcer)

@@ -29,10 +29,10 @@ __all__ = ["Reporter", "Sync"]
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT_S = 3.0  # it answers within milliseconds; the next connection may lead to another one
+_TIMEOUT_S = 3.0  # it answers within milliseconds; a new connection may reach another scaler
 _FIRST_INTERVAL_S = 0.25  # until the scaler has set one
-_INTERVAL_MIN_S = 0.02  # however urgent; the scaler may set more
-_RETRY_MAX_S = 5.0  # between two tries while the scaler does not answer
+_INTERVAL_MIN_S = 0.02  # even for urgent messages; the scaler may set a longer one
+_RETRY_MAX_S = 5.0  # between attempts while the scaler does not answer
 _LAST_TIMEOUT_S = 2.0  # for the last message
 _OK = 200
 _RECEIVED_BEFORE = 409
@@ -118,7 +118,7 @@ class Sync:
             try:
                 await self._exchange()
             except (CarpoolError, TimeoutError) as error:
-                self._urgent.clear()  # it waits for the retry
+                self._urgent.clear()  # an urgent message waits for the retry
                 wait_s = self._failed(str(error) or "it does not answer", now() - began)
             else:
                 wait_s = self._succeeded()
@@ -131,14 +131,14 @@ class Sync:
     async def _exchange(self) -> None:
         """Send the next message, or the last one again, and handle the response."""
         if self._unanswered is None:
-            self._urgent.clear()  # what is urgent from now on is not in it
+            self._urgent.clear()  # later urgent changes are not in this message
             self._sequence += 1
             message = self._reporter.message(self._sender, self._sequence)
             self._unanswered = message.to_json()
         response = await self._pool.request(
             "POST", PATH, self._headers, self._unanswered, _TIMEOUT_S
         )
-        if response.status == _RECEIVED_BEFORE:  # the scaler had it, and its answer was lost
+        if response.status == _RECEIVED_BEFORE:  # the scaler has it, but its response was lost
             self._unanswered = None
             self._interval_s = _INTERVAL_MIN_S
             return
