@@ -129,7 +129,7 @@ def _meanings(data: type[Any]) -> dict[str, str]:
 
 
 def rendered(page: str, parts: list[Callable[[], str]]) -> str:
-    """The page with what stands between each two marks made anew."""
+    """Return the page with newly generated text between each pair of marks."""
     made = iter(parts)
     between = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
     return between.sub(lambda _: BEGIN + next(made)() + END, page)

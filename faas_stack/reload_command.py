@@ -1,4 +1,4 @@
-"""``carpool reload``: a function's instances load its model anew, without a lost request."""
+"""``carpool reload``: reload a function's model without losing a request."""
 
 from __future__ import annotations
 

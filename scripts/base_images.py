@@ -200,7 +200,7 @@ def make_prometheus() -> None:
     """Debian's Prometheus, started as the official image is."""
     dockerfile = (
         f"FROM {PYTHON}\nRUN {APT} prometheus && rm -rf /var/lib/apt/lists/*\n"
-        "RUN install -d -o nobody -g nogroup /prometheus\nUSER nobody\nWORKDIR /prometheus\n"
+        "RUN install -d -o 65534 -g nogroup /prometheus\nUSER 65534\nWORKDIR /prometheus\n"
         'EXPOSE 9090\nENTRYPOINT ["/usr/bin/prometheus"]\n'
         'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]\n'
     )

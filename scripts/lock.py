@@ -32,8 +32,8 @@ def main(*, keep: bool) -> int:
     project = document["project"]
     own, extras = project["dependencies"], project["optional-dependencies"]
     everything = [*own, *(need for extra in extras.values() for need in extra)]
-    anew = () if keep else ("--upgrade",)
-    resolve(everything, CONSTRAINTS, *anew, "--no-annotate")
+    upgrade = () if keep else ("--upgrade",)
+    resolve(everything, CONSTRAINTS, *upgrade, "--no-annotate")
 
     flask = [need for need in extras["scaler"] if need.startswith(("flask", "gunicorn"))]
     images, templates = ROOT / "docker" / "requirements", ROOT / "templates"

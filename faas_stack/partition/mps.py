@@ -20,7 +20,7 @@ from faas_stack.partition.cgroup_limits import Unusable
 __all__ = ["CONTROL", "Mps", "client_environment", "server_pids"]
 
 CONTROL = "nvidia-cuda-mps-control"
-_DEFAULT_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks where nobody says otherwise
+_DEFAULT_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks by default
 _ANSWER_S = 10.0
 _MIB = 2**20
 _WHOLE = 100.0

@@ -26,7 +26,7 @@ __all__ = ["BundledCall", "Host", "closed_unanswered", "goes_on"]
 
 log = logging.getLogger(__name__)
 
-CLIENT_LEFT = 499  # in metrics only: nobody is there to be answered
+CLIENT_LEFT = 499  # in metrics only: the client has left
 
 
 class Host(Protocol):

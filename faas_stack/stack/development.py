@@ -148,7 +148,7 @@ class Development:
             done = "deployed"
         elif running != wanted:
             await self._orchestrator.rollout.roll_out(deployment, self._ready_s)
-            done = "deployed anew"
+            done = "deployed again"
         else:
             await self._orchestrator.reload(name, deployment.namespace, self._ready_s)
             done = "reloaded"

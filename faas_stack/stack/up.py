@@ -242,7 +242,7 @@ class _Session:
             self._orchestrator.scaler = ScalerAccess(address, self._secrets)
 
     async def _until_refused(self) -> None:
-        assert self._scaler  # noqa: S101 - nobody else can tell
+        assert self._scaler  # noqa: S101 - nothing else can tell
         token = token_file(self._secrets).read_text(encoding="utf-8").strip()
         await until_refused(self._scaler.url, token)
 

@@ -9,4 +9,4 @@ worker_class = "gthread"
 threads = 2  # one request at a time is sent, and probes are to be answered meanwhile
 keepalive = 75  # seconds; longer than the sidecar keeps a connection that has nothing to do
 timeout = 0  # what hangs is the sidecar's to end: exec_timeout
-control_socket_disable = True  # nobody steers it
+control_socket_disable = True  # it is not controlled at run time

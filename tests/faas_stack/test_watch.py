@@ -122,7 +122,7 @@ def test_a_further_edit_ends_a_reload_that_cannot_end(watched: Watched) -> None:
 def test_the_stack_file_is_followed(watched: Watched) -> None:
     """Functions are changed, added and removed; a file that cannot be used changes nothing."""
     watched.stack(tell="another")
-    assert watched.hears("changed").startswith("tell: stack.yaml changed; deployed anew in ")
+    assert watched.hears("changed").startswith("tell: stack.yaml changed; deployed again in ")
     assert (200, "first another") == watched.call()
     watched.stack(tell="another", more="one")
     assert watched.hears("more: stack.yaml").startswith("more: stack.yaml changed; deployed in ")

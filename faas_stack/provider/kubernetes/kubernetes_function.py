@@ -26,7 +26,7 @@ __all__ = ["KubernetesFunction"]
 
 _BLOCKED = "the update waits for capacity for one more replica"
 _ONLY_ONE = f"{_BLOCKED}; scale to 0 and back to update without it"
-_CONNECT_S = 3.0  # to a pod whose node is lost, nobody would answer for minutes
+_CONNECT_S = 3.0  # a pod whose node is lost would not answer for minutes
 
 
 class KubernetesFunction(Function):

@@ -64,7 +64,7 @@ class LocalOrchestrator:
     """
 
     default_namespace = DEFAULT_NAMESPACE
-    behind = False  # nobody else changes what this keeps
+    behind = False  # no other process changes its state
 
     def __init__(
         self,

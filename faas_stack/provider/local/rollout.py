@@ -108,7 +108,7 @@ class Rollout:
     ) -> None:
         taken_back: list[TakeBack] = []
         try:
-            async with self.rebuild(image):  # what comes from now on has the image anew
+            async with self.rebuild(image):  # later instances have the new image
                 there = (name for name in names() if self._orchestrator.get(name, namespace))
                 overtaken = await self._change_each(there, namespace, change, ready_s, taken_back)
         except BaseException:  # also if the wait is cancelled

@@ -33,7 +33,7 @@ __all__ = ["ContainerRunner"]
 
 log = logging.getLogger(__name__)
 
-_NOWHERE = "0.0.0.0"  # noqa: S104 - where nobody answers: it had ended before we could ask
+_NOWHERE = "0.0.0.0"  # noqa: S104 - no server there: it had ended before we could ask
 _LOOK_AGAIN_S = 0.02  # the log ends a moment before the engine notes the container's end
 _ENGINE_AWAY_S = 1.0
 _BY_SIGNAL = 128
