@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from carpool.errors import CarpoolError, DeadlineMissed, QueueFull
+from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault, QueueFull
 from carpool.http.client import ConnectionFailed
 from carpool.stream_rule import EVENT_STREAM
 from carpool.task_set import TaskSet
@@ -155,12 +155,23 @@ class Streams:
             how = "cut_off"
             log.warning("a stream was cut off: %s", error)
         except CarpoolError as error:
-            state = "expired" if isinstance(error, DeadlineMissed) else "failed"
-            self._metrics.unanswered(request, state, error.status, time.monotonic())
-            exchange.fail(error)
+            self._fail(request, error)
+        except Exception:
+            how = "cut_off"
+            log.exception("streaming an answer to %s failed", exchange.target)
+            if begun:
+                exchange.abort()
+            else:
+                self._fail(request, FunctionFault("internal error"))
         if begun:
             self._metrics.stream_ended(how)
         self._upstreams.close_departed()
+
+    def _fail(self, request: Request, error: CarpoolError) -> None:
+        """Answer a request with an error, as nothing was answered before."""
+        state = "expired" if isinstance(error, DeadlineMissed) else "failed"
+        self._metrics.unanswered(request, state, error.status, time.monotonic())
+        request.payload.exchange.fail(error)
 
     async def _answer(self, request: Request, begins: Callable[[int], None]) -> None:
         """Have an instance answer; try another one if it fails before it has begun."""

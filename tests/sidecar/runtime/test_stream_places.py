@@ -6,7 +6,9 @@ import asyncio
 import math
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
 
 from carpool import wire
 from carpool.errors import Overloaded
@@ -87,7 +89,7 @@ class _Upstreams(list[Any]):
 class _Exchange:
     """A caller that takes everything."""
 
-    body = b""
+    body, target = b"", "/"
 
     def __init__(self) -> None:
         self.on_gone: Any = None
@@ -170,6 +172,27 @@ async def test_one_whose_caller_leaves_at_once_is_counted() -> None:
     exchange.on_gone()
     await wait_until_async(lambda: counted == ["cancelled"], what="its end")
     assert not exchange.begun
+
+
+@on_loop
+@pytest.mark.parametrize("begins", [False, True])
+async def test_an_error_of_our_own_ends_the_request(*, begins: bool) -> None:
+    """Its caller is told, or sees the cut; the place is free again."""
+    counted: list[object] = []
+    instance = _Instance()
+    streams = _streams(instance, unanswered=lambda _, state, *__: counted.append(state))
+    exchange = _begin(streams)
+    if begins:
+        exchange.write = _raise  # type: ignore[assignment,method-assign]
+    else:
+        instance.stream = _raise  # type: ignore[method-assign]
+    await wait_until_async(lambda: exchange.aborted, what="its end")
+    assert (begins, 0) == (exchange.begun, instance.streams)
+    assert ([] if begins else ["failed"]) == counted
+
+
+def _raise(*_: object) -> NoReturn:
+    raise RuntimeError
 
 
 @on_loop
