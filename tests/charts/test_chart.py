@@ -80,6 +80,22 @@ def test_prometheus_may_read_what_it_is_told_to(helm: str) -> None:
         assert any(prometheus in rule["from"] for rule in let_in), name
 
 
+def test_callers_may_reach_functions_past_the_gateway(helm: str) -> None:
+    """By gRPC, say: what `functionIngress` names, beside what is needed."""
+    caller = "networkPolicy.functionIngress[0]"
+    settings = [f"{caller}.ports[0].port=9000", f"{caller}.from[0].podSelector.matchLabels.app=web"]
+    expected = {
+        "ports": [{"port": 9000}],
+        "from": [{"podSelector": {"matchLabels": {"app": "web"}}}],
+    }
+    for given, allowed in (([], []), (settings, [expected])):
+        found = objects(rendered(helm, given, None))
+        (policy,) = of_kind(found, "NetworkPolicy", "carpool-functions")
+        needed, *others = policy["spec"]["ingress"]
+        assert [{"port": 8080}] == needed["ports"]
+        assert allowed == others
+
+
 def test_the_api_server_may_have_addresses(helm: str) -> None:
     """Then nothing else is reached on its ports."""
     setting = "networkPolicy.apiServerCidrs={10.0.0.1/32,10.0.0.2/32}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from carpool import address
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.container_environment import PORT
 from faas_stack.provider.deployment import Deployment
@@ -196,7 +197,7 @@ def dependents(
         "spec": {
             "clusterIP": "None",
             "selector": found_by,
-            "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
+            "ports": _ports(deployment),
         },
     }
     return [
@@ -237,6 +238,15 @@ def _budget(name: str, metadata: Mapping[str, Any], found_by: Mapping[str, str])
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
+
+
+def _ports(deployment: Deployment) -> list[Object]:
+    """Return the Service's ports: HTTP, and gRPC where the function's sidecar serves it by TCP."""
+    ports: list[Object] = [{"name": "http", "port": PORT, "targetPort": PORT}]
+    where = deployment.env_vars.get("sidecar_grpc", "").strip()
+    if where and not is_instance(deployment) and (port := address.parse(where).port):
+        ports.append({"name": "grpc", "port": port, "targetPort": port})
+    return ports
 
 
 def read_function(stored: Mapping[str, Any]) -> StoredFunction:

@@ -312,6 +312,28 @@ def test_a_function_has_a_headless_service() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("env", "ports"),
+    [
+        ({}, [("http", 8080)]),
+        ({"sidecar_grpc": "unix:/tmp/grpc.sock"}, [("http", 8080)]),
+        ({"sidecar_grpc": "0.0.0.0:9000"}, [("http", 8080), ("grpc", 9000)]),
+        (
+            {"sidecar_grpc": "0.0.0.0:9000", "sidecar_class": "c1", "sidecar_function": "front"},
+            [("http", 8080)],
+        ),
+    ],
+)
+def test_a_function_that_serves_grpc_has_a_port_for_it(
+    env: dict[str, str], ports: list[tuple[str, int]]
+) -> None:
+    """By the sidecar's own setting, so that both name the same; an instance serves none."""
+    served = deployment(envVars=env)
+    service, *_ = dependents(served, owner(), KubernetesOptions())
+    assert ports == [(each["name"], each["port"]) for each in service["spec"]["ports"]]
+    assert ports == [(each["name"], each["targetPort"]) for each in service["spec"]["ports"]]
+
+
 def test_a_function_has_a_disruption_budget() -> None:
     """Evictions take one pod after the other, the only one too; instances of classes have none."""
     _, budget = dependents(deployment(), owner(), KubernetesOptions())
