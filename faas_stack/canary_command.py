@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 _LABEL = f"{LABEL_PREFIX}canary"
 _ALL = 100.0  # percent
-_TOLD = ("kubernetes.reason",)  # annotations by which a provider tells a function's state
+_TOLD = ("kubernetes.reason",)  # annotations in which a provider reports a function's state
 _DEPLOYED = (
     *("image", "namespace", "envProcess", "envVars", "constraints", "secrets"),
     *("limits", "requests", "readOnlyRootFilesystem"),

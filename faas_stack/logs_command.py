@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         for line in _lines(args, query):
             sys.stdout.write(f"{line}\n" if args.json else _text(json.loads(line)))
             sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has what it wanted; nothing is to be flushed at the end
+    except BrokenPipeError:  # for example `| head`: nothing must be flushed at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

@@ -60,7 +60,7 @@ def _reload(args: argparse.Namespace, ready_s: float) -> dict[str, Any]:
     """
     path = f"/system/reload-function/{quote(args.function, safe='')}"
     asked = {"timeout": durations.format(ready_s)}
-    # Each class of a scaled function has that time, and another reload may come before this one.
+    # Each class of a scaled function has this time, and may wait for another reload.
     done: dict[str, Any] = system_api.ask(args, "POST", path, asked, answer_s=None).json()
     return done
 

@@ -20,9 +20,7 @@ def revision() -> str:
     if FILE.is_file():
         return FILE.read_text().strip()
     git = shutil.which("git")
-    if (
-        git and (_ROOT / ".git").exists()
-    ):  # a checkout of ours, and not one that we are installed in
+    if git and (_ROOT / ".git").exists():  # a checkout of Carpool, not one in which it is installed
         asked = (git, "-C", str(_ROOT), "rev-parse", "HEAD")
         done = subprocess.run(  # noqa: S603 - git, in our own folder
             asked, check=False, capture_output=True, text=True, timeout=_TIMEOUT_S

@@ -51,14 +51,14 @@ def main(argv: list[str]) -> int:
     chosen = flags.parse([str(args.scenario), *_simulated(args)])
     scenario = chosen.applied(read_scenario(chosen.scenario))
     for name in chosen.policies:
-        chosen_policy(name, scenario.policies)  # a mistake shows before anything is started
+        chosen_policy(name, scenario.policies)  # reports an error before anything is started
     requests = _requests(scenario, args.data, args.path)
     results: dict[str, ScenarioResult] = {}
     try:
         with _terminable(), _staged(scenario, args.yaml, requests, args.scaler.split()) as runner:
             for policy in chosen.policies:
                 _try(runner, policy, results)
-    finally:  # what is finished is printed, whatever became of the others
+    finally:  # prints finished policies even if others failed
         if results:
             simulation.tell(chosen, scenario, results)
     return 0 if len(results) == len(chosen.policies) else 1
@@ -107,7 +107,7 @@ def _staged(
         else:
             home = stack
             stack_under_test.check(scenario, stack)
-        # What only waits takes no core, and may stand for servers that this machine is not.
+        # Stand-ins only wait, so they can represent larger servers than this machine.
         yield PolicyRunner(scenario, home, requests, options, confined=stack is not None)
 
 

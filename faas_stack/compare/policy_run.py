@@ -39,10 +39,10 @@ __all__ = ["PolicyRunner", "Request"]
 
 _CONNECTIONS = 512
 _TIMEOUT_S = 60.0
-_STRETCH_S = 2.0  # of warming up, before the next look
-_STEADY_S = 12.0  # the window of the rates, and a little
+_STRETCH_S = 2.0  # of warm-up between two checks
+_STEADY_S = 12.0  # slightly longer than the window of the rates
 _PATIENCE_S = 120.0
-_LAST_WORD_S = 1.5  # until the fronts have reported what they did
+_LAST_WORD_S = 1.5  # until the fronts have sent their reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class _Run:
             for task in (watching, progress):
                 task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await watching  # what went wrong there is to be seen
+            await watching  # raises its error, if any
         for warning in (
             w for each in ledgers.values() for ledger in each for w in ledger.warnings()
         ):

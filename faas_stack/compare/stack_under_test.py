@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "write_stand_ins"]
 
-_SCALED = "openfaas"  # any policy but fixed; which one it is says the scaler's option
+_SCALED = "openfaas"  # any policy but fixed: the scaler's option sets the actual one
 
 
 def write_stand_ins(scenario: Scenario, folder: Path) -> Path:

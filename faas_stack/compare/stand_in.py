@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
 
 FILE = "model.pickle"
-_SIZE = {"carpool_cpu": 1.0, "carpool_gpu": 0.0}  # and what it is where nothing is said
+_SIZE = {"carpool_cpu": 1.0, "carpool_gpu": 0.0}  # with their defaults
 
 
 def load() -> None:

@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     """Run the demonstration and return the exit code."""
     about = "serve real models on this machine and compare batching policies, in about a minute"
     argparse.ArgumentParser(prog="carpool demo", description=about).parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way, clear up
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
     try:
         return _tell()
     except KeyboardInterrupt:

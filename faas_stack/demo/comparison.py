@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Contest", "PolicyResult", "calibrate", "choose_rate", "run_rounds", "table", "verdict"]
 
 _CALLERS = 96
-_WORTHWHILE = 1.3  # a gain below this is within what runs differ by
+_WORTHWHILE = 1.3  # a smaller gain is within the variation between runs
 _UNDER_BOTH = 0.7
 _WARMUP = "500ms"
-_TIMEOUT = "1s"  # a client that waited five times the SLO has left; it also empties the queue
+_TIMEOUT = "1s"  # five times the SLO: clients would have left; also empties the queue
 
 
 @dataclass(frozen=True, slots=True)

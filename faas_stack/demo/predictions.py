@@ -28,12 +28,12 @@ _FILES = (
     "scaler/dashboard/page.html",
     "templates/python3-batch/Dockerfile",
     "templates/python3-onnx-batch/function/example.onnx",
-    "faas_stack/_templates/python3-batch/Dockerfile",  # these as a wheel has them
+    "faas_stack/_templates/python3-batch/Dockerfile",  # paths in an installed wheel
     "faas_stack/_templates/python3-onnx-batch/function/example.onnx",
 )
 _TOLERANCE = 1e-5
 _TIMEOUT_S = 20.0
-_LATE = (503, 504)  # a busy machine does not keep an SLO of 200 ms
+_LATE = (503, 504)  # a busy machine may miss an SLO of 200 ms
 _FURTHER_ATTEMPTS = 9
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ROOT", "DemoFailed", "Running", "models", "up"]
 
 _BUILD_S = 60
-_SHIPPED = Path(__file__).resolve().parents[1] / "_examples"  # of a wheel alone
+_SHIPPED = Path(__file__).resolve().parents[1] / "_examples"  # exists only in a wheel
 
 # name -> (folder under examples/, SLO, policy, largest batch)
 _FUNCTIONS = {

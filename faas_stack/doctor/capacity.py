@@ -30,7 +30,7 @@ def too_little_room(case: Case) -> Iterator[Problem]:
     memory_bytes = machine.get("memory_mb", float("inf")) * _BYTES_PER_MB
     ledger = Allocation(Capacity(cpu=machine["cpus"], memory_bytes=memory_bytes))
     for function_context in case.contexts:
-        if not function_context.scaled:  # what the scaler makes of a machine is its business
+        if not function_context.scaled:  # the scaler divides the machine itself
             yield from _refused(function_context, ledger)
 
 
@@ -60,6 +60,6 @@ def _size(function_context: FunctionContext) -> Resources:
     )
     try:
         each = Resources.of(deployment)
-    except ConfigError:  # which reading the file finds
+    except ConfigError:  # reported when the file is read
         return Resources()
     return Resources(cpu=each.cores or None, memory_bytes=each.memory_bytes)

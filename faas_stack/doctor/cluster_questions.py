@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ask", "namespace_of", "size_of"]
 
-_ACCOUNT = "gateway"  # of the chart
+_ACCOUNT = "gateway"  # name of the service account in the chart
 _BYTES_PER_MB = 1e6
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _AUTOSCALERS = {
@@ -52,7 +52,7 @@ def size_of(found: FunctionContext) -> Size:
     """Return the size that one instance of a function requests; zero if it cannot be read."""
     try:
         each = Resources.of(_deployment(found))
-    except CarpoolError:  # which reading the file finds
+    except CarpoolError:  # reported when the file is read
         return Size(0.0)
     cpu, memory_bytes = each.cpu_share, each.memory_reserved_bytes
     if each.pinned or cpu is None:
@@ -73,7 +73,7 @@ def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> C
     Raises:
         KubernetesApiError: If the cluster cannot be reached.
     """
-    api.call("GET", "/version")  # what comes after may be forbidden, and this is not
+    api.call("GET", "/version")  # later calls may be forbidden, this one never is
     namespaces = sorted({namespace_of(found) for found in contexts})
     reasons = {name: _no_namespace(api, name) for name in namespaces}
     there = [name for name in namespaces if "does not exist" not in reasons[name]]
@@ -105,7 +105,7 @@ def _no_namespace(api: KubernetesApi, name: str) -> str:
 
 def _autoscalers(api: KubernetesApi, namespace: str) -> Iterator[Autoscaler]:
     for kind, path in _AUTOSCALERS.items():
-        with suppress(KubernetesApiError):  # KEDA is not installed, or this user may not ask
+        with suppress(KubernetesApiError):  # KEDA is missing, or this user may not list
             for each in api.objects(f"/apis/{path.format(quote(namespace, safe=''))}"):
                 target = each["spec"]["scaleTargetRef"]
                 if target.get("kind", "Deployment") == "Deployment":
@@ -122,7 +122,7 @@ def _refusals(
             continue
         try:
             pod = _pod(found)
-        except CarpoolError:  # which reading the file finds
+        except CarpoolError:  # reported when the file is read
             continue
         try:
             path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"

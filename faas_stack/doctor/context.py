@@ -83,7 +83,7 @@ class FunctionContext:
     def exec_timeout_s(self) -> float:
         """Time limit of a batch; ``inf`` if it is set to 0, which means no limit."""
         told = {k: v for k, v in self.function.environment.items() if k == "exec_timeout"}
-        with suppress(ConfigError):  # which is said elsewhere
+        with suppress(ConfigError):  # reported elsewhere
             return Options.from_env(told).exec_timeout_s
         return Options().exec_timeout_s
 

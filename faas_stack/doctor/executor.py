@@ -74,5 +74,5 @@ def _profiled(path: Path) -> OperatorLatencyModel | None:
     """Return the model's times, measured by `carpool profile` or predicted from its operators."""
     try:
         return read_operators(path)
-    except (ConfigError, ImportError):  # nothing is known of it, which is no fault
+    except (ConfigError, ImportError):  # nothing is known of the model, which is not a problem
         return None

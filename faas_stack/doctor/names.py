@@ -21,7 +21,7 @@ _COMMERCIAL = tuple(
     f"{_SCALE}{name}"
     for name in ("zero", "zero-duration", "type", "target", "target-proportion", "down.window")
 )
-_LIKE = 0.84  # difflib's measure; a letter or two of a name of twenty
+_LIKE = 0.84  # difflib's ratio; one or two letters of a name with twenty
 _FACTORS = range(1, 101)
 
 
@@ -30,7 +30,7 @@ def nearly_labels(function_context: FunctionContext) -> Iterator[Problem]:
     known = [row.label for row in rows()] + [*_COMMUNITY, *_COMMERCIAL]
     function = function_context.function
     for name, value in sorted({**function.annotations, **function.labels}.items()):
-        if name in known or name.startswith(LABEL_PREFIX):  # whose mistakes reading reports
+        if name in known or name.startswith(LABEL_PREFIX):  # reported when reading
             continue
         close = get_close_matches(name.lower(), known, n=1, cutoff=_LIKE)
         bare = f"{LABEL_PREFIX}{name.lower().removeprefix('carpool.')}"

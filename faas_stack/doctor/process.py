@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cold_first_batch", "nearly_ours", "overruled", "refused_batches", "wrong_options"]
 
-_PIPELINED = 2  # the sidecar may send a quick handler one batch behind the one it works on
-_SPARE = 2  # with executor lazy, half a batch more waits to be let in
+_PIPELINED = 2  # a fast handler may get a second batch while it executes one
+_SPARE = 2  # with the executor lazy, half a batch more waits to join
 _OVERRULED = {
     "mode": "http",
     "port": "sidecar_watchdog_port",
@@ -142,7 +142,7 @@ def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
-        return  # the function says so when it is assembled or loaded
+        return  # reported when the function is assembled or loaded
     names = {name for node in tree.body for name in _names(node)}
     if "handle_batch" in names and "example" not in names:
         expected = "a body, or a list of bodies, that the function runs before it is ready"

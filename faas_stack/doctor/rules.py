@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CASE", "FUNCTION", "READING", "Finding", "examine", "promises"]
 
-READING = "stack-file"  # what reading the file itself finds
+READING = "stack-file"  # problems found when the file is read
 _READING_PROMISE = (
     "faas-cli and Carpool accept the whole stack file: no unknown key, no malformed setting, and "
     "no two that conflict (a window that is not shorter than the objective, `scale.min` above "

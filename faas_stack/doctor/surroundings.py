@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DoctorOptions", "explore"]
 
 _TIMEOUT_S = 3.0
-_GATEWAY_S = 60.0  # its upstream_timeout where nothing is said
+_GATEWAY_S = 60.0  # default of its upstream_timeout
 _COMMUNITY_PROVIDERS = frozenset(("faasd", "faas-netes"))
 
 
@@ -112,7 +112,7 @@ def _from_gateway(around: Surroundings, options: DoctorOptions, answers: _Answer
     if not isinstance(info, dict):
         return around
     inner = info.get("provider")
-    behind = isinstance(inner, dict)  # OpenFaaS's gateway wraps what its provider says
+    behind = isinstance(inner, dict)  # OpenFaaS's gateway wraps its provider's document
     said = inner if isinstance(inner, dict) else info
     provider = f"{said.get('provider', '')} {said.get('orchestration', '')}".strip()
     listed = answers.of("--gateway", options.gateway, "/system/functions", options.auth)
@@ -146,9 +146,9 @@ def _silent(where: str, services: Iterable[str]) -> str:
     try:
         place = address.parse(where)
     except ConfigError:
-        return ""  # which the sidecar's own check says
+        return ""  # reported by the sidecar's own check
     if place.host in services:
-        return ""  # a name of the stack's private network
+        return ""  # a name in the stack's private network
     try:
         if place.path:
             with socket.socket(socket.AF_UNIX) as line:

@@ -21,8 +21,8 @@ __all__ = ["cut_off", "gateway_gives_up", "gateway_order", "late_by_waiting", "w
 __all__ += ["unread_times"]
 
 _TIMES = ("exec_timeout", "read_timeout", "write_timeout", "healthcheck_interval")
-_GATEWAY_S = 60.0  # what it takes each time to be where nothing is said
-_GRACE_S = 10.0  # what an instance gets from our provider; Kubernetes gives 30
+_GATEWAY_S = 60.0  # its default for each time
+_GRACE_S = 10.0  # time that our provider gives an instance to stop; Kubernetes gives 30 s
 
 
 def late_by_waiting(function_context: FunctionContext) -> Iterator[Problem]:
@@ -40,7 +40,7 @@ def late_by_waiting(function_context: FunctionContext) -> Iterator[Problem]:
 def _window_s(function_context: FunctionContext) -> float:
     """Return how long the policy lets a request wait for others."""
     if function_context.settings is None or ":" in function_context.settings.batch_policy:
-        return 0.0  # importable beside the function only
+        return 0.0  # the policy can be imported only beside the function
     with suppress(ConfigError):
         return build_policy(function_context.settings).depart(Request(1, "", 0.0))
     return 0.0

@@ -64,7 +64,7 @@ async def measure(plan: LoadPlan, tally: Tally, *, progress: bool = False) -> No
     )
     watcher = asyncio.create_task(_show_progress(plan, engine, tally)) if progress else None
     gc.collect()
-    gc.disable()  # a collection would stall every request in flight; the run makes no cycles
+    gc.disable()  # a collection would stall all requests in flight; a run creates no cycles
     try:
         await engine.run()
     except OSError as error:

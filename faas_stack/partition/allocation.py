@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Allocation", "Assignment", "NoCapacity", "Promise", "max_instances"]
 
-_EXACT = 1e-6  # sums of fractions
+_EXACT = 1e-6  # tolerance for sums of fractions
 _WHOLE_GPU = 100.0
-_PER_CORE = 32  # instances, of a sidecar and a handler each: they take turns, but they start
-_LEAST_BYTES = 32 * 2**20  # of memory, for the two of them
-_UNKNOWN = 256  # instances, on a machine of which nothing is known
+_PER_CORE = 32  # instances per core, each with a sidecar and a handler: slow, but they start
+_LEAST_BYTES = 32 * 2**20  # of memory per instance, for both processes
+_UNKNOWN = 256  # instances, if the machine's size is unknown
 
 
 class NoCapacity(Overloaded):

@@ -12,11 +12,11 @@ from carpool.errors import CarpoolError
 
 __all__ = ["Limits", "Unusable"]
 
-# What has used its quota waits for the next period: after 2.5 of 10 ms, say, not after 25 of 100,
-# as with the kernel's own, which no objective of 100 ms would survive.
+# An instance that has used its quota waits for the next period: for 7.5 of 10 ms, for example,
+# and not 75 of 100 ms, the kernel's default, which is too long for an objective of 100 ms.
 _PERIOD_US = 10_000
 _LONG_PERIOD_US = 100_000  # for the smallest shares
-_LEAST_QUOTA_US = 1000  # the kernel takes no less
+_LEAST_QUOTA_US = 1000  # the minimum of the kernel
 
 
 class Unusable(CarpoolError):

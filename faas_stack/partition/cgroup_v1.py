@@ -116,10 +116,10 @@ class TreesV1:
 
 def _limit_memory(folder: Path, size_bytes: int | None) -> None:
     if size_bytes is None:
-        return  # it was made without one; sizes of an instance never change
+        return  # created without a limit; the size of an instance never changes
     _write(folder / "memory.limit_in_bytes", size_bytes)
     with_swap = folder / "memory.memsw.limit_in_bytes"
-    if with_swap.exists():  # swap would hide the need
+    if with_swap.exists():  # swap would hide a lack of memory
         _write(with_swap, size_bytes)
 
 

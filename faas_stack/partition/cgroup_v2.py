@@ -85,7 +85,7 @@ class TreeV2:
         if "memory" in self.controllers and limits.memory_bytes is not None:
             _write(folder / "memory.max", limits.memory_bytes)
             swap = folder / "memory.swap.max"
-            if swap.exists():  # swap would hide the need
+            if swap.exists():  # swap would hide a lack of memory
                 _write(swap, 0)
         return [folder / "cgroup.procs"]
 
@@ -157,7 +157,7 @@ def _is_ours(pid: int) -> bool:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return True  # gone meanwhile
+            return True  # it has ended meanwhile
         pid = int(fields.rpartition(")")[2].split()[1])
     return pid == os.getpid()
 

@@ -108,7 +108,7 @@ class Mps:
             **os.environ,
             "TMPDIR": str(
                 self._folder
-            ),  # marks our own: it ends with the provider, however that ends
+            ),  # marks our daemon, so that it always ends with the provider
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
             "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
             "CUDA_VISIBLE_DEVICES": ",".join(self._gpus),

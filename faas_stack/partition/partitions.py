@@ -178,7 +178,7 @@ class Partition:
             return
         self._cores = cores
         if self._owner.has("cpuset") and self._owner.tree:
-            with contextlib.suppress(OSError):  # its group is made, or gone
+            with contextlib.suppress(OSError):  # its group is being created, or has been removed
                 self._owner.tree.set_cores(self.name, cores)
         else:
             affinity.confine(self._pids(), cores)

@@ -31,8 +31,8 @@ __all__ = ["Tree", "open_tree"]
 
 log = logging.getLogger(__name__)
 
-# As a provider's temporary folder is named, whose name its groups have. Whatever has another name,
-# a unit of systemd's for one, belongs to another program.
+# Groups are named like the provider's temporary folder. A group with another name,
+# such as a systemd unit, belongs to another program.
 _OURS = re.compile(r"carpool-[a-z0-9_]{8}")
 
 
@@ -147,7 +147,7 @@ def _groups(place: Place) -> list[Group]:
 def _is_locked(folder: Path) -> bool:
     try:
         os.close(_lock(folder))
-    except FileNotFoundError:  # it is not in this tree, or has gone
+    except FileNotFoundError:  # it is not in this tree, or has been removed
         return False
     except OSError:
         return True

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GRACE_S", "call_limit_s"]
 
-GRACE_S = 1.0  # beyond a time limit that the replica knows too: it has more to say than we have
-_EXEC_S = Options().exec_timeout_s  # of-watchdog has the same, where a function sets none
-_WAIT_S = 60.0  # in a sidecar's queue, of requests without an objective or for an instance to start
+GRACE_S = 1.0  # added to limits that the replica applies too, as its error is more specific
+_EXEC_S = Options().exec_timeout_s  # of-watchdog has the same default
+_WAIT_S = 60.0  # in a sidecar's queue, without an objective or until an instance has started
 _LIMITS = ("exec_timeout", "read_timeout", "write_timeout")
 
 

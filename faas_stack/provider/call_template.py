@@ -35,7 +35,7 @@ _OWN = frozenset(
     b"x-call-id x-start-time x-forwarded-for x-carpool-user traceparent tracestate".split()
 )
 _REMEMBERED = 1024
-_REMEMBERED_BYTES = 2048  # of target and headers; larger ones do not repeat, and would fill memory
+_REMEMBERED_BYTES = 2048  # of target and headers; larger ones rarely repeat and would fill memory
 
 Pairs = list[tuple[bytes, bytes]]
 _Shared = tuple[tuple[bytes, bytes], ...]

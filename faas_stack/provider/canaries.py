@@ -40,7 +40,7 @@ class Canaries:
         self._orchestrator = orchestrator
         self._starting: set[Function] = set()
         self._tasks = TaskSet()
-        self._silent: dict[_Key, str] = {}  # and why
+        self._silent: dict[_Key, str] = {}  # with the reason
 
     def of(self, function: Function, call: Call) -> Function | None:
         """Return the canary that has to answer a call. None if the function itself has to.

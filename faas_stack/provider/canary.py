@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION_HEADER", "Division", "caller_key"]
 
-VERSION_HEADER = b"x-carpool-function"  # of an answer: which function it is of
+VERSION_HEADER = b"x-carpool-function"  # in responses: the function that answered
 _USER = b"x-carpool-user"
 _ALL = 100.0  # percent
-_DIGEST = 6  # bytes: as many as a float holds exactly
+_DIGEST = 6  # bytes, so that the number fits a float exactly
 
 
 class Division:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Function", "initial_replicas"]
 
-_DIGITS = 9  # of a number in a label: more is too many anywhere
+_DIGITS = 9  # of a number in a label; more is never valid
 
 
 class Function(ABC):
@@ -51,7 +51,7 @@ class Function(ABC):
         self.deployment = deployment
         self.call_limit_s = call_limit_s(deployment)
         canary = deployment.settings.canary
-        if canary != self._canary:  # else what has been dealt still counts
+        if canary != self._canary:  # otherwise the calls so far still count
             self._canary = canary
             self.division = Division(deployment.service, canary) if canary else None
 

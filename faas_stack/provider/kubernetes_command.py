@@ -27,7 +27,7 @@ from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
 __all__ = ["DRAIN_S", "main"]
 
 DRAIN_S = 110.0  # longer than a call may take by default; a pod of the chart has 120
-_RETIRE_S = 2.0  # other providers take over what is new
+_RETIRE_S = 2.0  # meanwhile new connections go to other providers
 _POLICIES = ("Always", "IfNotPresent", "Never")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["NamespaceRoutes"]
 
 _LABEL, _VALUE = "openfaas", "1"
-_RESERVED = ".kubernetes.io"  # among them what Pod Security enforces
+_RESERVED = ".kubernetes.io"  # includes the labels of Pod Security
 _NAME = re.compile(function_name.PATTERN)
 
 

@@ -48,7 +48,7 @@ __all__ = ["PREFIX", "Proxy"]
 log = logging.getLogger(__name__)
 
 _METHODS = frozenset(("POST", "PUT", "PATCH", "DELETE", "GET", "OPTIONS", "HEAD"))
-_TRIES = 5  # replicas that did not begin with a call, before the client is told
+_TRIES = 5  # replicas to try if none has begun, before the client gets an error
 _SWEEP_S = 0.5
 _SHOWN = 80  # characters of a name that does not belong to a function
 
@@ -61,7 +61,7 @@ class Proxy:
         self._metrics = metrics
         self._templates = CallTemplates()
         self._canaries = Canaries(orchestrator)
-        self._calls: dict[Call, Callable[[], object]] = {}  # and what stops them
+        self._calls: dict[Call, Callable[[], object]] = {}  # with the function that stops each
         self._sweeping: asyncio.TimerHandle | None = None
 
     def accept(self, exchange: Exchange) -> None:
@@ -133,7 +133,7 @@ class Proxy:
             unavailable = Overloaded(str(error)) if isinstance(error, NotFound) else error
             status = call.fail(unavailable)
         except asyncio.CancelledError:
-            if call.overdue is None:  # its client has left
+            if call.overdue is None:  # its client has disconnected
                 raise
             status = call.fail(call.overdue)
         except Exception:
@@ -152,7 +152,7 @@ class Proxy:
         deployed: Function | None = self._orchestrator.get(function, namespace)
         if deployed:
             return deployed
-        # Anyone may call: no hint tells which functions there are.
+        # Anyone may call, so the error does not suggest names of functions.
         message = f"no function {function[:_SHOWN]!r} in namespace {namespace[:_SHOWN]!r}"
         raise Overloaded(message)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Replica"]
 
-_CONNECTIONS = 4096  # to one replica: as many as one edge accepts
+_CONNECTIONS = 4096  # to one replica, which accepts as many
 
 
 class Replica:
@@ -35,7 +35,7 @@ class Replica:
     ) -> None:
         self.instance = instance
         self.revision = revision
-        self._answer_bytes = max(answer_bytes, ANSWER_BYTES)  # its metrics are an answer, too
+        self._answer_bytes = max(answer_bytes, ANSWER_BYTES)  # metrics are read with the same limit
         self._connect_s = connect_s
         self.in_flight = 0
         self.draining = False
@@ -61,7 +61,7 @@ class Replica:
     def calls(self) -> Calls | None:
         """Sender of bundled calls; None if the instance takes none, or does not read them now."""
         instance = self.instance
-        if not getattr(instance, "takes_calls", False):  # those of plugins may not know of it
+        if not getattr(instance, "takes_calls", False):  # plugins may lack the attribute
             return None
         calls = self._calls
         if calls is None or calls.address != instance.address:

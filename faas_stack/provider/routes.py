@@ -40,7 +40,7 @@ __all__ = ["Routes"]
 
 log = logging.getLogger(__name__)
 
-_READY = "120s"  # to load a model may take long
+_READY = "120s"  # loading a model may take long
 _NAME = r"[-a-zA-Z_0-9.]+"
 
 
@@ -111,7 +111,7 @@ class Routes:
             log.exception("%s %s failed", exchange.method, exchange.path)
             exchange.reply(500, errors.body("internal error"))
             return 500
-        exchange.reply(status)  # unless it has been answered with a body
+        exchange.reply(status)  # no effect if a body has been sent
         return status
 
     def _routes(self) -> dict[str, dict[str, Answer]]:

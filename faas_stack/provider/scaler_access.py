@@ -40,7 +40,7 @@ _FUNCTION, _CLASS = (
     "sidecar_function",
     "sidecar_class",
 )  # which the scaler sets in the functions that it deploys
-# Where a front's last plan is kept over a restart: with what is its own and temporary.
+# A front's last plan survives a restart in its temporary folder.
 _PLAN = {"sidecar_plan_folder": "tmp"}
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SecretStore", "value_of"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-][-a-zA-Z0-9_.]{0,252}")
-_GIVEN = ".functions"  # no name that a secret or a namespace can have
+_GIVEN = ".functions"  # neither a secret nor a namespace can have this name
 
 
 class SecretStore:

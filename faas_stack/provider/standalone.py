@@ -157,7 +157,7 @@ async def serve(
     orchestrator.scaler = ScalerAccess(args.scaler, store) if args.scaler else None
     await open_()
     if args.scaler:
-        token_file(store)  # for the scaler to start with
+        token_file(store)  # created for the scaler
     provider = Provider(orchestrator, options)
     work = _run(args, backend, provider, granted, store)
     return await serve_until_interrupted(work, provider.drain, backend.close)
@@ -173,7 +173,7 @@ async def _run(
     await listen(args, provider)
     await backend.sweep()
     with granted.stored(provider.address):
-        if args.scaler:  # the credentials' readers need not read the functions' secrets
+        if args.scaler:  # readers of the credentials must not need access to functions' secrets
             granted.share(SCALER_SECRET, token_file(store).read_bytes())
         after = ", its functions keep running" if backend.lasting else ""
         say(f"provider at http://{provider.address}; stop it with Ctrl-C{after}")

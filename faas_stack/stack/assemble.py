@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SKIPPED", "BuildContext", "assemble", "exclusive"]
 
-SKIPPED = ("build", "template")  # of a handler's folder
+SKIPPED = ("build", "template")  # in a handler's folder
 
 
 @dataclass(frozen=True, slots=True)

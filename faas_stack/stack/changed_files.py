@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Seen = Mapping[str, tuple[int, ...]]
-    Place = tuple[int, int]  # device and number, which all links to a folder lead to
+    Place = tuple[int, int]  # device and inode, equal for all links to a folder
 
 __all__ = ["FileChanges", "look"]
 
 _FOLDERS = frozenset({"__pycache__", ".git", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
-# What vim, emacs, PyCharm, gedit and nano write for a moment, and what desktops leave.
+# Temporary files of vim, emacs, PyCharm, gedit and nano, and files that desktops create.
 _TEMPORARY = re.compile(
     r"4913|.*~|\.#.*|#.*#|\..*\.sw[a-z]|.*___jb_(?:tmp|old)___|\.goutputstream-.*|.*\.tmp"
     r"|.*\.py[co]|\.DS_Store"
@@ -88,7 +88,7 @@ def _in_folder(
         for entry in entries:
             if entry.name in skipped or entry.name in _FOLDERS or _TEMPORARY.fullmatch(entry.name):
                 continue
-            with suppress(OSError):  # a link that leads nowhere, or in a circle
+            with suppress(OSError):  # a broken or circular link
                 found = entry.stat()
                 if not stat.S_ISDIR(found.st_mode):
                     yield entry.path, found

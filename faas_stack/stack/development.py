@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Development"]
 
 _PERIOD_S = 0.3
-_REST = 10  # times as long as a look at folders with very many files takes
+_REST = 10  # ratio of pause to scan time, for folders with very many files
 
 
 class Development:

@@ -74,7 +74,7 @@ class Images:
             ConfigError: The image's files cannot be copied.
         """
         functions = (each for each in self.stack.functions if each.image == image)
-        if (function := next(functions, None)) is None:  # no file says any more what it is made of
+        if (function := next(functions, None)) is None:  # the stack file no longer has the function
             yield
             return
         async with self._locks[image], self._rebuilt(image, function):

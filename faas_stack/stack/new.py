@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _LANG = "python3-onnx-batch"
-_WEIGHTS = (".data", "_data")  # exporters call a file of weights as its model, with one of these
+_WEIGHTS = (".data", "_data")  # suffixes that exporters add to the model's name for weights
 _HEAD = """\
 version: 1.0
 provider:
@@ -122,7 +122,7 @@ def _weights(model: Path) -> list[Path]:
 
 def _is_beside(model: Path, weights: Path) -> bool:
     """Return whether the weights exist in or below the model's folder and can be copied with it."""
-    folder = model.parent  # by name: in caches of downloaded models files are links to elsewhere
+    folder = model.parent  # not resolved: in caches of downloaded models, files are links
     inside = weights.is_relative_to(folder) and ".." not in weights.relative_to(folder).parts
     return inside and weights.is_file()
 
@@ -159,7 +159,7 @@ def _with_entry(path: Path, name: str, entry: str) -> str:
 def _functions(text: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # a date that there is not
+    except (yaml.YAMLError, ValueError):  # ValueError: an invalid date
         return {}
     found = document.get("functions") if isinstance(document, dict) else None
     return found if isinstance(found, dict) else {}
@@ -175,7 +175,7 @@ def _copy(template: Template, folder: Path, model: Path | None) -> None:
     source = model or folder / "example.onnx"
     if source.is_file():
         shutil.copyfile(source, folder / "model.onnx")
-        for weights in _weights(source):  # which the model knows by their names
+        for weights in _weights(source):  # the model refers to them by name
             copy = folder / weights.relative_to(source.parent)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(weights, copy)

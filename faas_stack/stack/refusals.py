@@ -18,7 +18,7 @@ __all__ = ["LOOKS", "Looks", "Refused", "until_refused"]
 
 _PERIOD_S = 1.0
 _TIMEOUT_S = 5.0
-LOOKS = 3  # in a row; a first plan may ask for more than the next
+LOOKS = 3  # in a row; a first plan may request more than the next
 _OK = 200
 
 
@@ -71,7 +71,7 @@ async def _refused(pool: Pool, token: str) -> Mapping[str, str]:
     try:
         answer = await pool.request("GET", FUNCTIONS, headers, b"", _TIMEOUT_S)
     except (CarpoolError, TimeoutError):
-        return {}  # it is started again, or busy
+        return {}  # the scaler is restarting or busy
     found: Any = json.loads(answer.body) if answer.status == _OK else {"functions": ()}
     return {
         each["name"]: " ".join(each["refused"]) for each in found["functions"] if each["refused"]

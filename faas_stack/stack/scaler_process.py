@@ -185,7 +185,7 @@ class ScalerProcess:
     def _listens_at(self, address: str) -> None:
         """Write the scaler's address to the stack's folder, for commands."""
         self.url = f"http://{address}"
-        self._port = parse(address).port  # the same from now on, however often it starts
+        self._port = parse(address).port  # later starts use the same port
         known = self._options.folder / URL_FILE
         try:
             replace_file(known, f"{self.url}\n".encode(), 0o644)

@@ -64,5 +64,5 @@ def stack_process(stack: Path, *options: str) -> Iterator[dict[str, Any]]:
                 raise StackFailed(message)
             yield json.loads(line)
         finally:
-            # Drain, as the first Ctrl-C does; then insist.
+            # Drain, like the first Ctrl-C; then kill.
             end(process, signal.SIGINT, signal.SIGINT, grace_s=_DRAIN_S)

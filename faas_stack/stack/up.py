@@ -153,7 +153,7 @@ class _Session:
         self._stack = stack
         secrets = SecretStore(args.secrets or stack.folder / ".secrets")
         self._cleanup = contextlib.ExitStack()
-        contexts: dict[str, BuildContext] = {}  # filled once the address is ours
+        contexts: dict[str, BuildContext] = {}  # filled once the address is bound
         self._backend = ProcessBackend(
             contexts,
             secrets,
@@ -223,7 +223,7 @@ class _Session:
             deployed.append(await self._orchestrator.deploy(deployment))
         waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
         ends: list[asyncio.Future[Any]] = [asyncio.gather(*waits)]
-        ends[0].add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # is seen
+        ends[0].add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # retrieved
         if self._scaler:
             ends.append(asyncio.ensure_future(self._until_refused()))
         try:

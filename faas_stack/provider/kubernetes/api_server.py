@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["APPLY", "MERGE", "METADATA", "ApiServer", "Lines", "collection"]
 
-APPLY = "application/apply-patch+yaml"  # of which JSON is a part
+APPLY = "application/apply-patch+yaml"  # JSON is valid YAML
 MERGE = "application/merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _JSON = "application/json"
 _TIMEOUT_S = 30.0
-_PAGE = 500  # objects of one answer
-_LONGEST = 16 * 1024 * 1024  # bytes of a line: no object of a cluster is that large
+_PAGE = 500  # objects in one response
+_LONGEST = 16 * 1024 * 1024  # bytes of a line; no object is larger
 _ERROR_STATUS = 400
 _MANAGER = {"fieldManager": "carpool", "force": "true"}
 
@@ -91,7 +91,7 @@ class ApiServer:
             ConfigError: If none of these locates the cluster.
         """
         login = read_login("--kubeconfig", _TIMEOUT_S, kubeconfig, context)
-        limits = httpx.Limits(max_connections=None)  # every watch and every log has its own
+        limits = httpx.Limits(max_connections=None)  # each watch and log needs its own
         return cls(httpx.AsyncClient(**login.client, limits=limits))
 
     async def get(self, path: str, accept: str = _JSON) -> Object:
@@ -155,7 +155,7 @@ class ApiServer:
         params = {"labelSelector": selector, "limit": str(_PAGE)}
         while True:
             page = await self._call("GET", path, params=params)
-            found += map(read, page["items"] or ())  # none is null
+            found += map(read, page["items"] or ())  # an empty list is null
             going_on = page["metadata"].get("continue", "")
             if not going_on:
                 return found, page["metadata"]["resourceVersion"]

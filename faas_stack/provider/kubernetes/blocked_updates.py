@@ -52,7 +52,7 @@ class BlockedUpdates:
         while True:
             try:
                 await self.look()
-            except Exception:  # of one function; others may still wait for room
+            except Exception:  # an error of one function; others may still wait for capacity
                 log.exception("carpool: a check for blocked updates failed")
             await asyncio.sleep(_LOOK_S)
 
@@ -76,11 +76,11 @@ class BlockedUpdates:
         try:
             live = await self._api.get(path)
             now = read_function(live)
-            if now.replicas <= 1 or now.gives_way:  # what is known may be older
+            if now.replicas <= 1 or now.gives_way:  # local state may be outdated
                 return
             set_missing_pods(live, 1)
             await self._api.replace(path, live)
-        except CarpoolError as error:  # another change has come between, or it is no more
+        except CarpoolError as error:  # it was changed or removed meanwhile
             log.debug("carpool: function %s: %s", name, error)
         else:
             log.warning("carpool: function %s is updated with one replica fewer: no room", name)

@@ -44,7 +44,7 @@ class ClusterNamespaces:
     async def create(self, namespace: FunctionNamespace) -> None:
         """Create a namespace."""
         await self._api.create(_PATH, {"metadata": namespace._asdict()})
-        with suppress(CarpoolError):  # it is made; what it holds is asked for again
+        with suppress(CarpoolError):  # it exists now; its objects are listed again later
             await self._namespaces.add(namespace.name)
 
     async def update(self, namespace: FunctionNamespace) -> None:

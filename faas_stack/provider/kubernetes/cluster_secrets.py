@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["SECRETS", "ClusterSecrets"]
 
 SECRETS = "v1/secrets"
-_SELECTOR = f"{SELECTOR},!{ID}"  # not those that are a function's token
-_LOGINS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")  # types
+_SELECTOR = f"{SELECTOR},!{ID}"  # excludes the tokens of functions
+_LOGINS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")  # pull secrets
 
 
 class ClusterSecrets:

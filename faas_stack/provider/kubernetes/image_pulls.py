@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 DAEMON_SETS = "apps/v1/daemonsets"
 _LOOK_S = 1.0  # at what is known, without a request
-_LATER_S = 30.0  # after something was refused
+_LATER_S = 30.0  # after a refusal
 _LABEL = "com.carpool/images"
 _HASH = 8
 _SMALL = {"requests": {"cpu": "1m", "memory": "4Mi"}, "limits": {"memory": "16Mi"}}
@@ -171,7 +171,7 @@ class ImagePulls:
         path = collection(DAEMON_SETS, namespace.name)
         for name in await self._api.names(path, SELECTOR):
             if name not in wanted:
-                with contextlib.suppress(NotFound):  # another provider was first
+                with contextlib.suppress(NotFound):  # another provider has removed it
                     await self._api.remove(f"{path}/{name}")
         for name, document in wanted.items():
             await self._api.apply(f"{path}/{name}", document)

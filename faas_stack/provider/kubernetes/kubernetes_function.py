@@ -42,7 +42,7 @@ class KubernetesFunction(Function):
         self._replicas: dict[str, Replica] = {}
         self._pods: dict[str, PodInstance] = {}
         self._ready: list[Replica] = []
-        # Anyone may call, so callers do not hear the cluster's reasons.
+        # Anyone may call, so callers do not get the cluster's reasons.
         self._waiting = WaitingCalls(stored.deployment.service, self.choose, self._is_failing)
 
     @property
@@ -79,7 +79,7 @@ class KubernetesFunction(Function):
     @property
     def blocked(self) -> bool:
         """Whether an update waits for capacity that only its old pods have."""
-        if len(self._pods) <= self.replicas:  # an update starts one more
+        if len(self._pods) <= self.replicas:  # an update starts an additional pod
             return False
         newest = self.stored.revision
         live = [pod for pod in self.pods if not pod.leaving]
@@ -151,7 +151,7 @@ class KubernetesFunction(Function):
         """Return the one of two random ready pods with fewer calls. None if no pod is ready."""
         if not self._ready:
             return None
-        pair = random.sample(self._ready, min(2, len(self._ready)))  # in any order, for draws
+        pair = random.sample(self._ready, min(2, len(self._ready)))  # random order: ties are random
         return min(pair, key=lambda replica: replica.in_flight)
 
     def _is_failing(self) -> bool:

@@ -29,11 +29,11 @@ MANAGED = {"app.kubernetes.io/managed-by": "carpool"}
 SELECTOR = "app.kubernetes.io/managed-by=carpool"
 NAMESPACE_SELECTOR = "openfaas=1"  # as `faas-cli namespace create` labels a namespace
 FUNCTION = "faas_function"  # as OpenFaaS labels Deployments and pods
-ID = "com.carpool/id"  # of one Deployment from its creation to its end, updates included
+ID = "com.carpool/id"  # identifies a Deployment from its creation to its removal, across updates
 DOCUMENT = "com.carpool/deployment"
 REVISION = "com.carpool/revision"
 ROUNDED = "com.carpool/rounded"
-_LENGTH = 63  # of a DNS label, which a Service's name has to be
+_LENGTH = 63  # maximum length of a DNS label, which a Service's name must be
 _HASH = 8
 _PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _PREFIX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"

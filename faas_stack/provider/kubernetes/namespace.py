@@ -54,7 +54,7 @@ class NamespaceFunctions:
             CarpoolError: If the API server refuses or cannot be reached; watching is retried.
         """
         try:
-            # Each is handed over as it comes: what was listed once is only followed from then on.
+            # Each list is passed on when it arrives; from then on the watch follows changes.
             self._deployments_listed(await self._deployments.first())
             self._pods_listed(await self._pod_watch.first())
         finally:
@@ -70,7 +70,7 @@ class NamespaceFunctions:
 
     async def close(self) -> None:
         """Stop watching; its functions no longer belong to this provider."""
-        self._closed = True  # it may still be listed
+        self._closed = True  # listings may still be in progress
         for function in list(self._by_id.values()):
             function.close()
         for task in self._tasks:

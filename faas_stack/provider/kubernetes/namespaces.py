@@ -57,7 +57,7 @@ class Namespaces:
             log.warning("carpool: namespaces may not be listed: functions are in %s", self.default)
             return
         for name in others:
-            with contextlib.suppress(CarpoolError):  # it is tried again, and its watches say why
+            with contextlib.suppress(CarpoolError):  # retried later; its watches log the reason
                 await self.add(name)
         self._tasks.start(self._watch.follow(self._listed, self._added, self._gone))
 

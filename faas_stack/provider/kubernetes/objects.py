@@ -46,7 +46,7 @@ __all__ = ["StoredFunction", "as_update", "dependents", "manifest", "read_functi
 __all__ += ["set_missing_pods"]
 
 Object = dict[str, Any]
-_DOCUMENTS = 4096  # that are remembered as read
+_DOCUMENTS = 4096  # parsed documents in the cache
 
 
 @dataclass(frozen=True, slots=True)

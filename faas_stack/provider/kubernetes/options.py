@@ -43,12 +43,12 @@ class KubernetesOptions:
     """
 
     namespace: str = DEFAULT_NAMESPACE
-    user: int = 1000  # of the images that Carpool's templates make
+    user: int = 1000  # user of the images of Carpool's templates
     image_pull_policy: str = ""
     gpu_resource: str = GPU_LIMIT
     gpu_slots: int = 1
     scheduler: str = ""
     patience_s: float = 60.0
-    capacity_patience_s: float = 60.0  # an autoscaler's node may come
+    capacity_patience_s: float = 60.0  # an autoscaler may add a node
     scaler: ClusterScaler | None = None
     prepull: bool = False

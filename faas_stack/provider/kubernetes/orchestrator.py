@@ -60,10 +60,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_MOST = 150_000  # pods of a cluster, by Kubernetes's own account of what it carries
-_TRIES = 6  # of a change that another one overtakes
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0  # before the next
-_MARKS = 16  # pods that are marked at a time
+_MOST = 150_000  # pods per cluster, the limit that Kubernetes documents
+_TRIES = 6  # of a change that conflicts with another one
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0  # between attempts
+_MARKS = 16  # pods that are marked at once
 
 
 class KubernetesOrchestrator:
@@ -176,7 +176,7 @@ class KubernetesOrchestrator:
             CarpoolError: The cluster refuses the new function; the old one stays.
         """
         function = self.find(deployment.service, deployment.namespace)
-        manifest(deployment, 0, function.stored.id, self._options)  # what is wrong with it is 400
+        manifest(deployment, 0, function.stored.id, self._options)  # raises if invalid: 400
         logins = await self._logins(deployment)
         await self._dependents.apply(deployment, await self._live(deployment))
         stored = await _unless_overtaken(lambda: self._replace(deployment, logins))
@@ -313,7 +313,7 @@ class KubernetesOrchestrator:
     async def _scale(self, function: KubernetesFunction, change: dict[str, Any]) -> None:
         scaled = await self._api.merge(f"{_path(function.deployment)}/scale", change)
         replicas = scaled["spec"].get("replicas", 0)
-        version = int(scaled["metadata"]["resourceVersion"])  # it is the Deployment's
+        version = int(scaled["metadata"]["resourceVersion"])  # the Deployment's own version
         function.update(replace(function.stored, replicas=replicas, version=version))
 
     async def _mark_idle(self, function: KubernetesFunction, left: int) -> None:
@@ -327,7 +327,7 @@ class KubernetesOrchestrator:
         at_once = asyncio.Semaphore(_MARKS)
         written = deletion_costs(candidates, left).items()
         marks = (self._mark(function, name, cost, at_once) for name, cost in written)
-        await asyncio.gather(*marks, return_exceptions=True)  # a pod may be gone; it is a hint
+        await asyncio.gather(*marks, return_exceptions=True)  # only hints: may fail
 
     async def _mark(
         self, function: KubernetesFunction, pod: str, cost: str, at_once: asyncio.Semaphore
@@ -371,7 +371,7 @@ class KubernetesOrchestrator:
         deployment, version = function.deployment, function.stored.version
         replicas = max(1, self._initial_replicas(deployment))
         change = {
-            "metadata": {"resourceVersion": str(version)},  # nothing was changed since
+            "metadata": {"resourceVersion": str(version)},  # fails if it was changed since
             "spec": {"replicas": replicas},
         }
         try:

@@ -101,7 +101,7 @@ class PodInstance:
 
     def close(self) -> None:
         """Stop asking the pod, which no longer exists."""
-        self._gone = True  # a call that it had may still find out, and suspect it
+        self._gone = True  # one of its calls may notice this later and suspect it
         if self._asking:
             self._asking.cancel()
 

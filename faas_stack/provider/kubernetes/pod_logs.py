@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["NewestLines", "PodLogs"]
 
-_LOOK_S = 0.5  # how soon a pod that is new is followed, too
-_LONGEST_WAIT_S, _HEALTHY_S = 10.0, 30.0  # until a pod whose log has ended is asked again
-_SILENCE_S = 60.0  # of a kubelet that is asked for what there is
-_AT_ONCE = 8  # pods that are read at a time
-_WAITING = 256  # lines that a slow client has not taken
+_LOOK_S = 0.5  # interval between searches for new pods
+_LONGEST_WAIT_S, _HEALTHY_S = 10.0, 30.0  # until a log that has ended is read again
+_SILENCE_S = 60.0  # of a kubelet that returns existing lines
+_AT_ONCE = 8  # pods that are read at once
+_WAITING = 256  # lines queued for a slow client
 _LINE_BYTES = 64 * 1024
-_POD_BYTES = 16 * 1024 * 1024  # more than the file that a kubelet keeps, by default 10 MiB
+_POD_BYTES = 16 * 1024 * 1024  # more than the default size of a kubelet's log file, 10 MiB
 
 
 class NewestLines:
@@ -54,7 +54,7 @@ class NewestLines:
 
     def add(self, line: LogLine) -> None:
         """Keep a line, dropping the oldest ones if there are too many."""
-        self._count += 1  # lines of the same time stay in order
+        self._count += 1  # keeps lines with the same time in order
         self._bytes += len(line.text)
         heapq.heappush(self._heap, (line.timestamp, self._count, line))
         while len(self._heap) > self._max_lines or self._is_full():
@@ -152,7 +152,7 @@ class PodLogs:
     async def _pass_on(self, pod: str) -> None:
         params = {"follow": "true"}
         last = self._last.get(pod)
-        if last:  # what the kubelet is asked for begins with a whole second
+        if last:  # the kubelet returns lines from a whole second on
             params["sinceTime"] = _seconds(last)
         async for line in self._read(pod, params, None):
             if last is None or line.timestamp > last:

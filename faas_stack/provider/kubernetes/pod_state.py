@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["DELETION_COST", "PodState", "read_pod"]
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-# Why a container waits, where to wait longer is of no use: nothing becomes ready without a change.
+# Reasons for waiting that do not end by themselves: the pod needs a change to become ready.
 _HOPELESS = frozenset(
     (
         "CrashLoopBackOff",

@@ -27,12 +27,12 @@ __all__ = ["CONTAINER", "DRAIN_S", "container_security", "pod_security", "pod_sp
 
 CONTAINER = "function"
 DRAIN_S = 3
-_LONGEST_CALL_S = 300  # that a pod which is taken away is granted to end
+_LONGEST_CALL_S = 300  # limit of the grace period of a terminating pod
 _FILE = 0o444
-# Without a request it would get what instances beside it leave, and be the first to be evicted.
+# Without a request, it would get only spare CPU time, and be evicted first.
 _FRONT = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _READY, _ALIVE = "/_/ready", "/_/health"
-_READY_PATH = "com.openfaas.ready.http.path"  # annotations of OpenFaaS
+_READY_PATH = "com.openfaas.ready.http.path"  # OpenFaaS's annotations
 _ALIVE_PATH = "com.openfaas.health.http.path"
 _TMP = "/tmp"  # noqa: S108 - inside the container
 
@@ -137,7 +137,7 @@ def _probes(annotations: Mapping[str, str]) -> dict[str, Any]:
             "initialDelaySeconds": 30,
             "periodSeconds": 5,
             "timeoutSeconds": 5,
-            "failureThreshold": 6,  # one that is short of cores has less if it has to start again
+            "failureThreshold": 6,  # a restart would only slow down a pod that is short of cores
         },
     }
 

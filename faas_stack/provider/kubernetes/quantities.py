@@ -18,7 +18,7 @@ __all__ = ["gpu_remark", "gpu_slots", "node_selector", "pod_resources"]
 
 _PINNED = "cpu=pinned"
 _MILLI = 1000
-_READ = ("cpu", "memory", GPU_LIMIT)  # what `Resources` says
+_READ = ("cpu", "memory", GPU_LIMIT)  # limits that `Resources` covers
 
 
 def pod_resources(

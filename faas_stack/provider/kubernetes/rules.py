@@ -29,7 +29,7 @@ NAMESPACE_RULES: tuple[dict[str, list[str]], ...] = (
         "verbs": ["create", "get", "patch"],
     },
 )
-# In the cluster; without them functions are in the default namespace alone.
+# In the cluster; without them, functions are only in the default namespace.
 CLUSTER_RULES: tuple[dict[str, list[str]], ...] = (
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
 )
@@ -41,7 +41,7 @@ PREPULL_RULES: tuple[dict[str, list[str]], ...] = (
         "verbs": ["create", "delete", "list", "patch"],
     },
 )
-# In the cluster, beside those of a namespace of functions: to make and remove such namespaces.
+# In the cluster, in addition to the above: to create and remove namespaces of functions.
 NAMESPACE_ADMIN_RULES: tuple[dict[str, list[str]], ...] = (
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "delete", "patch"]},
 )

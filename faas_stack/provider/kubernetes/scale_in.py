@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "deletion_costs"]
 
-_FIRST, _LAST = "-1", "1"  # without a cost it is 0
+_FIRST, _LAST = "-1", "1"  # without a cost, Kubernetes assumes 0
 
 
 class Candidate(NamedTuple):
@@ -51,4 +51,4 @@ def deletion_costs(pods: Iterable[Candidate], left: int) -> dict[str, str]:
 
 
 def _cost(pod: Candidate) -> int:
-    return int(pod.cost or 0)  # the API server takes whole numbers alone
+    return int(pod.cost or 0)  # the API server accepts only whole numbers

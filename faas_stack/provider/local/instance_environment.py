@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SECRETS", "of", "search_path"]
 
-SECRETS = "secrets"  # the folder in an instance's own
+SECRETS = "secrets"  # its folder within the instance's folder
 _INHERITED = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"),
     *("SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"),
 )
-# Where the packages are, if not installed: instances run in another folder and need them too.
+# Location of the packages if not installed, as instances run in another folder.
 _ROOT = str(Path(__file__).resolve().parents[3])
 _CHECKOUT = "" if _ROOT in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) else _ROOT
 

@@ -128,7 +128,7 @@ class LocalOrchestrator:
         for entry in list(self._journal.entries()) if self._journal else ():
             try:
                 self._promise(entry)
-            except CarpoolError as error:  # the machine shrank; what runs already continues
+            except CarpoolError as error:  # the machine shrank; existing instances continue
                 log.warning("%s", error)
                 each = self.backend.size(self._as_run(entry.deployment))
                 self.backend.ledger.record(_owner(entry.deployment), Promise(each, entry.replicas))
@@ -146,7 +146,7 @@ class LocalOrchestrator:
         entry = Entry(deployment, self._initial_replicas(deployment), datetime.now(UTC))
         try:
             await self.backend.check(self._as_run(deployment))
-            self._refuse_second(deployment)  # that may have taken long
+            self._refuse_second(deployment)  # the state may have changed during the wait
             self._keep(entry)
         except CarpoolError:
             if self.get(deployment.service, deployment.namespace) is None:
@@ -187,7 +187,7 @@ class LocalOrchestrator:
             As `replace`.
         """
         await self.backend.check(self._as_run(self.find(name, namespace).deployment))
-        function = self.find(name, namespace)  # that may have taken long: it may be another now
+        function = self.find(name, namespace)  # the function may have been replaced during the wait
         return self._become(function, replace(function.deployment, uid=uuid.uuid4().hex), 0)
 
     def _become(
@@ -266,7 +266,7 @@ class LocalOrchestrator:
         if not function.replicas:
             replicas = max(1, self._initial_replicas(function.deployment))
             entry = Entry(function.deployment, replicas, function.created)
-            with contextlib.suppress(NoSpace):  # no reason to fail a request
+            with contextlib.suppress(NoSpace):  # must not fail a request
                 self._keep(entry)
             self._promise(entry)
             function.replicas = replicas
@@ -303,7 +303,7 @@ class LocalOrchestrator:
         there = self.get(failed.service, failed.namespace)
         if there is not function or function.deployment is not failed:
             return
-        with contextlib.suppress(CarpoolError):  # it was promised and written down before
+        with contextlib.suppress(CarpoolError):  # it had been reserved and stored before
             self._keep(Entry(before, function.replicas, function.created))
         function.become(before)
         function.replica_set.roll_back(self._as_run(before), revision)

@@ -61,7 +61,7 @@ class ProcessRunner:
         self._name = name
         self._launch = launch
         self._partition = partition
-        self._limits_logged = ""  # what the log says that it is confined to
+        self._limits_logged = ""  # the limits as they were last logged
         self._log = log
         self._process = ChildProcess(self._end_rest)
         self._notices: ReadyNotices | None = None
@@ -101,7 +101,7 @@ class ProcessRunner:
         """Listen for the process's own report that it is ready."""
         if self._notices is None:
             path, loop = self._launch.env[ready_notice.VARIABLE], asyncio.get_running_loop()
-            with contextlib.suppress(OSError):  # it is probed in any case
+            with contextlib.suppress(OSError):  # optional: the instance is probed in any case
                 self._notices = ReadyNotices(path, self._heard, loop)
 
     def _heard(self) -> None:

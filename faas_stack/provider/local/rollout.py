@@ -75,7 +75,7 @@ class Rollout:
             await self._roll_out(
                 image, lambda: self._names(name, namespace), namespace, again, ready_s
             )
-        functions = self._runners(name, namespace)  # a scaler may have changed which
+        functions = self._runners(name, namespace)  # a scaler may have changed the classes
         return Reloaded(sum(function.replicas for function in functions), finished=True)
 
     async def roll_out(self, deployment: Deployment, ready_s: float) -> None:
@@ -111,8 +111,8 @@ class Rollout:
             async with self.rebuild(image):  # later instances have the new image
                 there = (name for name in names() if self._orchestrator.get(name, namespace))
                 overtaken = await self._change_each(there, namespace, change, ready_s, taken_back)
-        except BaseException:  # also if the wait is cancelled
-            for take_back in taken_back:  # the image is the one before already
+        except BaseException:  # including cancellation
+            for take_back in taken_back:  # the previous image has been restored already
                 take_back()
             raise
         if overtaken:

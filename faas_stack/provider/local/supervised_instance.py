@@ -29,7 +29,7 @@ _READY_PROBE_S = 1.0
 _PROBE_TIMEOUT_S = 2.0
 _SILENCE_S = LIMIT_S
 _FAILING_STARTS = 3
-_SILENT_PROBES = 2  # in a row without an answer; one may be a moment in which the machine is busy
+_SILENT_PROBES = 2  # in a row without an answer; a single one may be due to a busy machine
 _REASON_BYTES = 500
 _REPEATABLE = wire.REPEATABLE_HEADER.encode()
 _CALLS = wire.CALLS_HEADER.encode()
@@ -98,7 +98,7 @@ class SupervisedInstance:
         self._was_ready = False
         self._reports_failing = False
         self._silence = Silence()
-        self._unanswered = 0  # probes in a row that were let in and not answered
+        self._unanswered = 0  # probes in a row that were accepted but not answered
         self._failed_starts = 0
         self._probe_now = asyncio.Event()
         self._supervisor = Supervisor(self._run, runner, self._on_end)

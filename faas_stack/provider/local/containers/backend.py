@@ -49,7 +49,7 @@ __all__ = ["DockerBackend", "DockerOptions"]
 
 log = logging.getLogger(__name__)
 
-_REFUSED = 500  # below: the fault is in what the engine was asked for
+_REFUSED = 500  # lower statuses: the request to the engine is invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class DockerBackend:
             problem = Problem("image", deployment.image, expected, str(error))
             raise ConfigError([problem]) from error
         name = f"{self._options.stack}-check-{randomness.token_hex(4)}"
-        there = self.ledger.capacity  # it is not started, so it holds nothing
+        there = self.ledger.capacity  # nothing is started, so no capacity is reserved
         place = self._at(
             Assignment(
                 resources, there.cores[: resources.whole_cores], there.gpus[: resources.gpus]
@@ -263,7 +263,7 @@ class DockerBackend:
             if shares and isinstance(runner, ContainerRunner):
                 try:
                     await self._engine.confine(runner.container, cores)
-                except CarpoolError as error:  # it is made again with these
+                except CarpoolError as error:  # the container is created again with the new cores
                     log.warning("%s stays on its cores: %s", name, error)
 
 

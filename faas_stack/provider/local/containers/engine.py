@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Container", "Engine", "EngineError", "refusal"]
 
-_THREADS = 2048  # one reads each container's log; they wait most of their lives
-_FRAMES_AHEAD = 64  # what a container may print before the event loop has looked at it
-_TAIL_LINES = 10_000  # of what was printed before we came
+_THREADS = 2048  # one reads each container's log, and is mostly idle
+_FRAMES_AHEAD = 64  # output that may be queued for the event loop
+_TAIL_LINES = 10_000  # of output before we attached
 _TIMEOUT_S = 60
 _PULL_TIMEOUT_S = 600
 _MISSING = 404
@@ -85,7 +85,7 @@ class _Connection(unixconn.UnixHTTPConnection):  # type: ignore[misc]
         self.sock = sock
 
 
-unixconn.UnixHTTPConnection = _Connection  # its adapter takes no class of ours
+unixconn.UnixHTTPConnection = _Connection  # its adapter does not accept another class
 
 
 class Engine:
@@ -171,8 +171,10 @@ class Engine:
                 frame(data)
 
         def read() -> None:
-            with contextlib.suppress(RuntimeError, *_STREAM_ENDS):  # the event loop's end, or its
-                for data in stream:  # to the end when it is shut, too: only there its socket closes
+            with contextlib.suppress(
+                RuntimeError, *_STREAM_ENDS
+            ):  # the loop or the stream has ended
+                for data in stream:  # read to the end even when closed: only then its socket closes
                     if not over.is_set():
                         ahead.acquire()
                         loop.call_soon_threadsafe(deliver, data)
@@ -238,7 +240,7 @@ class Engine:
 
 def _shut(stream: CancellableStream) -> None:
     """Close a stream, so that the thread that reads it ends."""
-    with contextlib.suppress(OSError, AttributeError):  # it has ended by itself, this very moment
+    with contextlib.suppress(OSError, AttributeError):  # it has just ended by itself
         stream.close()
 
 

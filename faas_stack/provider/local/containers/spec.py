@@ -25,7 +25,7 @@ LABEL = "carpool."
 _MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for the daemon's pipe
 _NANO = 10**9
 _SHARES_PER_CORE = 1024  # the weight that Docker gives a container by default
-_PROCESSES = 4096  # a fork bomb ends here
+_PROCESSES = 4096  # limits fork bombs
 _SCRATCH = "rw,nosuid,nodev,size=256m,mode=1777"
 _LOG = {"Type": "json-file", "Config": {"max-size": "8m", "max-file": "2"}}
 
@@ -84,10 +84,10 @@ def document(
         "Image": deployment.image,
         "Env": [f"{name}={value}" for name, value in env.items()],
         "Labels": {**_labels(deployment, place), f"{LABEL}instance": instance},
-        "Healthcheck": {"Test": ["NONE"]},  # the provider asks for readiness itself, and oftener
+        "Healthcheck": {"Test": ["NONE"]},  # the provider probes readiness itself, and more often
         "HostConfig": {
             "NetworkMode": place.network,
-            "RestartPolicy": {"Name": "no"},  # the provider starts it again, and says so in its log
+            "RestartPolicy": {"Name": "no"},  # the provider restarts it, and logs this
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
             "PidsLimit": _PROCESSES,
@@ -116,7 +116,7 @@ def _limits(resources: Resources, place: Place) -> dict[str, Any]:
     if resources.cpu_share is not None:
         limits["CpuShares"] = max(2, int(resources.cpu_share * _SHARES_PER_CORE))
     if resources.memory_bytes is not None:
-        limits["Memory"] = limits["MemorySwap"] = resources.memory_bytes  # swap would hide the need
+        limits["Memory"] = limits["MemorySwap"] = resources.memory_bytes  # swap would hide shortage
     if resources.memory_reserved_bytes is not None:
         limits["MemoryReservation"] = resources.memory_reserved_bytes
     return limits
