@@ -48,7 +48,7 @@ def _least(costs: Mapping[str, float | None]) -> str | None:
 
 def _text(metrics: Mapping[str, Mapping[str, Any]], meets: list[str], best: str | None) -> str:
     if not any(each["requests"] for each in metrics.values()):
-        return "No requests came."
+        return "There were no requests."
     said = []
     if best and len(metrics) > 1:
         said.append(f"{best} is the cheapest policy that meets all objectives.")
@@ -60,7 +60,7 @@ def _text(metrics: Mapping[str, Mapping[str, Any]], meets: list[str], best: str 
         missed = f"{100 * (each['slo_miss_ratio'] or 0.0):.2f} % miss their objective"
         kept = "" if name in meets else ", more than allowed"
         paid = _paid(each["cost_per_1k"], None if name == best else own, best)
-        said.append(f"Under {name} {paid}{missed}{kept}.")
+        said.append(f"With {name}, {paid}{missed}{kept}.")
     return " ".join(said)
 
 
@@ -73,5 +73,5 @@ def _paid(cost: float | None, other: float | None, best: str | None) -> str:
         return f"{paid}, and "
     more = cost / other - 1
     if abs(more) <= _AS_MUCH:
-        return f"{paid}, as much as under {best}, and "
+        return f"{paid}, as much as with {best}, and "
     return f"{paid}, {abs(100 * more):.0f} % {'more' if more > 0 else 'less'}, and "

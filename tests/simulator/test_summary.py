@@ -26,10 +26,10 @@ def test_the_cheapest_that_will_do_is_named() -> None:
     assert ("b", "a", ["a", "c"]) == (found["cheapest"], found["best"], found["meets_objectives"])
     assert found["text"] == (
         "a is the cheapest policy that meets all objectives. "
-        "Under a a thousand requests cost 0.04, and 0.20 % miss their objective. "
-        "Under b a thousand requests cost 0.03, 25 % less, and 5.00 % miss their objective, "
+        "With a, a thousand requests cost 0.04, and 0.20 % miss their objective. "
+        "With b, a thousand requests cost 0.03, 25 % less, and 5.00 % miss their objective, "
         "more than allowed. "
-        "Under c a thousand requests cost 0.06, 50 % more, and 0.00 % miss their objective."
+        "With c, a thousand requests cost 0.06, 50 % more, and 0.00 % miss their objective."
     )
 
 
@@ -43,8 +43,8 @@ def test_none_may_do() -> None:
 @pytest.mark.parametrize(
     ("one", "text"),
     [
-        (policy(None, 0.005), "Under a 0.50 % miss their objective."),
-        (policy(0.04, 0.0, requests=0), "No requests came."),
+        (policy(None, 0.005), "With a, 0.50 % miss their objective."),
+        (policy(0.04, 0.0, requests=0), "There were no requests."),
     ],
 )
 def test_one_policy(one: dict[str, Any], text: str) -> None:
