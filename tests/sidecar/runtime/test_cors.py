@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import http.server
+import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
+from carpool.http.client import Pool
 from carpool.settings import FunctionSettings
-from tests.waiting import HANG_S
+from tests.chromium import page
+from tests.ports import free_port
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from carpool.http.client import Response
     from tests.sidecar.runtime.conftest import Sidecar, Start
 
@@ -90,3 +100,57 @@ def test_origins_are_read_from_an_annotation() -> None:
     settings = FunctionSettings.from_labels({}, {"com.carpool.cors.origins": text})
     assert (PAGE, "*") == settings.cors_origins
     assert settings == FunctionSettings.from_env(settings.to_env())
+
+
+# What a page of another origin asks: with a preflight and without one.
+SCRIPT = """
+window.found = [];
+for (const options of [
+  {method: 'POST', body: '"hello"', headers: {'content-type': 'application/json'}},
+  {method: 'POST', body: 'hello'},
+  {method: 'POST', body: 'bad'},
+]) fetch('http://SIDECAR/', options).then(
+  async answer => window.found.push([answer.status, await answer.text()]),
+  () => window.found.push([0, 'a network error']));
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("live")
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_browser_lets_pages_read_what_they_may(
+    sidecar: Start,
+    tmp_path: Path,
+    allowed: bool,  # noqa: FBT001
+) -> None:
+    """A real one: all answers, errors too, or none."""
+    (tmp_path / "page.html").write_text("<!doctype html><title>page</title>")
+    listen = f"127.0.0.1:{free_port()}"
+    serve = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+
+    def read(origin: str) -> list[list[object]]:
+        with page(tmp_path / "profile") as tab:
+            tab.open(f"{origin}/page.html")
+            wait_until(lambda: "page" == tab.value("document.title"), what="the page")
+            tab.value(SCRIPT.replace("SIDECAR", listen))
+            wait_until(lambda: 3 == tab.value("window.found.length"), what="three answers")
+            return sorted(tab.value("window.found"))
+
+    async def run(origin: str) -> None:
+        env = {"carpool_cors_origins": origin if allowed else PAGE, "sidecar_listen": listen}
+        async with sidecar(ready=False, **env) as running:
+            running.pool.close()
+            running.pool = Pool(listen)
+            await running.until_ready()
+            found = await asyncio.to_thread(read, origin)
+            statuses = [200, 200, 422] if allowed else [0, 0, 0]
+            assert statuses == [status for status, _ in found], found
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as pages:
+        thread = threading.Thread(target=pages.serve_forever)
+        thread.start()
+        try:
+            asyncio.run(run(f"http://127.0.0.1:{pages.server_port}"))
+        finally:
+            pages.shutdown()
+            thread.join()
