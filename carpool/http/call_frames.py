@@ -64,6 +64,10 @@ _LENGTH_BYTES = 4
 _BEGINNING = struct.Struct("<4sIIIQ")  # of answers: as of `wire`, with the first id
 _FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*\n"
 _FIELDS = re.compile(rb"(?:%b)*" % _FIELD).fullmatch
+# What the provider adds to a call, as it adds it: nearly all calls have these and no others.
+_ADDED = re.compile(
+    rb"x-forwarded-for: ([!-~]*)\nx-call-id: ([!-~]*)\nx-start-time: ([!-~]*)\n\n"
+).match
 _HEAD = re.compile(rb"[A-Z]+ [!-~\x80-\xff]+\n(?:%b)*" % _FIELD).fullmatch
 
 Pairs = tuple[tuple[bytes, bytes], ...]
@@ -160,6 +164,10 @@ def split(view: memoryview) -> tuple[Pairs, bytes]:
         WireError: there is no empty line, or a line that is no header.
     """
     data = bytes(view)
+    if added := _ADDED(data):
+        peer, call_id, start = added.groups()
+        own = (b"x-forwarded-for", peer), (b"x-call-id", call_id), (b"x-start-time", start)
+        return own, data[added.end() :]
     if data[:1] == b"\n":
         return (), data[1:]
     end = data.find(b"\n\n") + 1

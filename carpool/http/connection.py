@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
         "_limits",
         "_lingering",
         "_paused",
+        "_peer",
         "_reader",
         "_unclaimed",
         "exchanges",
@@ -80,6 +81,15 @@ class Connection(asyncio.Protocol):
         self._unclaimed = 0  # bytes that were read and belong to no whole request
         self._backlog: Backlog | None = None  # there is one while the client is behind
         self._active_since = server.now()
+        self._peer: str | None = None  # once it was asked for, which takes a system call
+
+    @property
+    def peer(self) -> str:
+        """``ip:port`` of the client; empty on a Unix socket."""
+        if self._peer is None:
+            name = self.transport.get_extra_info("peername")
+            self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+        return self._peer
 
     # -- asyncio ----------------------------------------------------------------------------
 

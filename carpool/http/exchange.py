@@ -86,6 +86,10 @@ class Link(Protocol):
     def server(self) -> ServerState:
         """State shared with other connections."""
 
+    @property
+    def peer(self) -> str:
+        """``ip:port`` of the client; empty on a Unix socket."""
+
     def accept(self, exchange: Exchange) -> None:
         """Take a whole request."""
 
@@ -185,8 +189,7 @@ class Exchange:
     @property
     def peer(self) -> str:
         """``ip:port`` of the client; empty on a Unix socket."""
-        name = self._connection.transport.get_extra_info("peername")
-        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+        return self._connection.peer
 
     def header(self, name: bytes) -> bytes | None:
         """Return the last value of the header ``name`` (lower case), or None."""
@@ -226,11 +229,12 @@ class Exchange:
         elif size >= _JOIN_BELOW_BYTES:
             self._send(self._head(status, content_type, headers, size))
             self._finish(bytes(body))
-        elif headers or not self.keep_alive:
+        elif not self.keep_alive:
             self._finish(self._head(status, content_type, headers, size) + body)
         else:  # as `_head` would, in one step: this is nearly every answer
             first = _first_lines(status, content_type, self._connection.server.date)
-            self._finish(b"%bcontent-length: %d\r\n\r\n" % (first, size) + body)
+            lines = encoded(headers) if headers else b""
+            self._finish(b"%b%bcontent-length: %d\r\n\r\n" % (first, lines, size) + body)
 
     def fail(self, error: errors.CarpoolError, headers: Iterable[tuple[str, str]] = ()) -> None:
         """Report ``error`` with its status, its message and, if known, when to retry."""

@@ -161,7 +161,7 @@ class Ingress:
             span, once = self.tracing.begin(exchange, once)
         spent_s, head, call_id = unread_s, template.head, ""
         if once:
-            head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
+            head += _lines([pair for pair in once if pair[0] in _PASSED_ONCE])
             own = dict(once)  # the last time stamp counts: the gateway adds its own at the end
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
             spent_s = max(unread_s, self._spent_s(own.get(b"x-start-time", b"")))
