@@ -1,4 +1,4 @@
-"""Returns freed memory to the system.
+"""Returns freed memory to the system, and keeps the garbage collector out of the way of requests.
 
 glibc keeps freed memory for later use: after a flood of large bodies, hundreds of megabytes
 would stay with the process for its lifetime. Elsewhere (musl, macOS) nothing is done.
@@ -7,6 +7,7 @@ would stay with the process for its lifetime. Elsewhere (musl, macOS) nothing is
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Trimmer", "resident_bytes"]
+__all__ = ["Trimmer", "collect_rarely", "resident_bytes"]
 
 _WORTH_BYTES = 64 * 1024 * 1024  # less than this stays: to trim takes milliseconds
 _IDLE_BYTES = 1024 * 1024  # held by connections that are served all the while
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_NEW_OBJECTS = 50_000
+
+
+def collect_rarely() -> None:
+    """Look for garbage rarely, and never among the objects that exist now.
+
+    A look at all that a process has imported takes tens of milliseconds, in which no request is
+    served. Requests leave no cycles, so there is little to find.
+    """
+    gc.enable()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 class Trimmer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from carpool import wire
 from carpool.http.server import Limits, serve
+from carpool.memory import collect_rarely
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.policy_guard import PolicyGuard
@@ -127,9 +127,7 @@ async def serve_function(
     if member:
         member.join()
     batch_loop.readiness.tell_if_ready()
-    gc.enable()
-    gc.freeze()  # objects so far stay; requests create no cycles, so collections can be rare
-    gc.set_threshold(50_000)
+    collect_rarely()
     await _asked_to_stop()
     await _drain(batch_loop, server, grpc_server, member, options)
     if admin_server:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from carpool import json_log
 from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
+from carpool.memory import collect_rarely
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.provider import credential_options
 from faas_stack.provider.app import Options, Provider
@@ -124,6 +125,7 @@ async def listen(args: argparse.Namespace, provider: Provider) -> None:
         hint = f"{error.strerror or error}; choose another with --port"
         problem = Problem("--host, --port", where, "a free address", hint)
         raise ConfigError([problem]) from error
+    collect_rarely()
 
 
 async def serve(

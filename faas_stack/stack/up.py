@@ -23,6 +23,7 @@ import uvloop
 from carpool import durations, json_log
 from carpool.address import Address
 from carpool.errors import ConfigError, Problem
+from carpool.memory import collect_rarely
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider import credential_options, plugin_command
@@ -211,6 +212,7 @@ class _Session:
             expected = "a free address"
             hint = f"{error.strerror or error}; choose another with --port"
             raise ConfigError([Problem("--host, --port", where, expected, hint)]) from error
+        collect_rarely()
 
     async def _deploy(self, ready_s: float) -> None:
         deployed: list[LocalFunction] = []

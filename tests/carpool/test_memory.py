@@ -73,3 +73,22 @@ def test_the_process_gives_its_memory_back() -> None:
     assert among - before > 150 * MIB
     assert after - before < 20 * MIB
     assert resident_bytes() > 0
+
+
+def test_the_collector_comes_rarely_and_skips_what_was_there() -> None:
+    """A process that serves calls has imported sixty thousand objects, and each call makes some."""
+    text = """
+import gc
+from carpool.memory import collect_rarely
+gc.disable()
+kept = [[] for _ in range(1000)]
+collect_rarely()
+looks = []
+gc.callbacks.append(lambda phase, info: looks.append(phase))
+few = [[] for _ in range(40_000)]
+print(gc.isenabled(), gc.get_freeze_count() > 1000, len(looks))
+more = [[] for _ in range(20_000)]
+print(len(looks) > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert ["True True 0", "True"] == done.stdout.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import time
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.errors import NotFound, Overloaded
+from carpool.http.exchange import Exchange
+from faas_stack.provider.bundled_call import BundledCall
+from faas_stack.provider.call import Call
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 from tests.waiting import HANG_S, wait_until_async
 
@@ -51,6 +55,22 @@ async def test_path_query_method_and_body_reach_the_function(rig: Rig) -> None:
     assert (200, b"") == (head.status, head.body)
     answer = await rig.call("TRACE", "/function/fn")
     assert 405 == answer.status
+
+
+@story()
+async def test_calls_leave_nothing_to_the_collector(rig: Rig) -> None:
+    """It comes rarely in a provider, and until then what a cycle holds would stay in memory."""
+    await rig.deploy("fn")
+    await rig.call("GET", "/function/fn")
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            assert 200 == (await rig.call("POST", "/function/fn", b"x")).status
+        kinds = (BundledCall, Call, Exchange)
+        assert [] == [thing for thing in gc.get_objects() if isinstance(thing, kinds)]
+    finally:
+        gc.enable()
 
 
 @story()
