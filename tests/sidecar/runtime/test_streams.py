@@ -294,6 +294,7 @@ async def test_a_handler_that_dies_is_told_within_the_stream(
             b'event: error\ndata: {"error": "the function ended the stream early'
         ), last
         assert 1 == await running.metric('batch_streams_ended_total{how="cut_off"}')
+        await running.until_metric('batch_restarts_total{reason="died"}', 1)
         await running.until_ready()
         await is_streamed(running, gate)
 
