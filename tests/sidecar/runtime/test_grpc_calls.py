@@ -1,0 +1,126 @@
+"""Calls by gRPC to an application that a test has written: memory, errors and what ends early."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from grpc import StatusCode, aio
+
+from carpool.errors import NotFound
+from carpool.http.server import Exchange, Limits, serve
+from sidecar import serving
+from sidecar.options import Options
+from sidecar.runtime.oip_grpc import service
+from tests.sidecar.runtime.conftest import on_loop
+from tests.sidecar.runtime.grpc_client import Caller, raw
+from tests.sidecar.runtime.test_grpc import inferred
+from tests.waiting import HANG_S, wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from carpool.http.server import Server
+
+NARROW = Limits(held_bytes=200_000, body_bytes=100_000)
+ANSWER = b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": [2]}]}'
+
+
+@asynccontextmanager
+async def calling(
+    app: Callable[[Exchange], None], folder: Path
+) -> AsyncIterator[tuple[Server, Caller]]:
+    """Serve ``app``, with a caller of it."""
+    server = await serve(app, listen=f"unix:{folder}/http.sock", limits=NARROW)
+    own = await service.serve(server, f"unix:{folder}/grpc.sock")
+    async with aio.insecure_channel(own.address) as channel:
+        yield server, Caller(channel)
+    await own.stop(HANG_S)
+    await server.stop()
+
+
+def rows(count: int) -> Any:
+    """Values of four bytes."""
+    return np.zeros((1, count), np.float32)
+
+
+@on_loop
+async def test_memory_is_counted_until_a_call_has_ended(tmp_path: Path) -> None:
+    """What would take more than all clients may is refused; it is free again afterwards."""
+    waiting: list[Exchange] = []
+    async with calling(waiting.append, tmp_path) as (server, caller):
+        first = asyncio.create_task(inferred(caller, raw(rows(20_000))))
+        await wait_until_async(lambda: waiting)
+        assert 160_000 < server.held_bytes < NARROW.held_bytes
+        refused = await inferred(caller, raw(rows(20_000)))
+        assert StatusCode.UNAVAILABLE == refused.code()
+        assert "too much memory is in use for other requests" == refused.details()
+        assert "1" == dict(refused.trailing_metadata())["retry-after"]
+        waiting[0].reply(200, ANSWER)
+        assert [b"\0\0\0@"] == list((await first).raw_output_contents)
+        await wait_until_async(lambda: not server.held_bytes)
+
+
+@on_loop
+async def test_the_application_is_told_of_callers_that_leave(tmp_path: Path) -> None:
+    """Once, and answers after that are dropped."""
+    waiting: list[Exchange] = []
+    left: list[Exchange] = []
+
+    def app(exchange: Exchange) -> None:
+        exchange.on_gone = lambda: left.append(exchange)
+        waiting.append(exchange)
+
+    async with calling(app, tmp_path) as (server, caller):
+        call = caller.infer(raw(rows(1)))
+        await wait_until_async(lambda: waiting)
+        call.cancel()
+        await wait_until_async(lambda: left)
+        waiting[0].reply(200, ANSWER)
+        assert waiting == left
+        assert waiting[0].gone
+        await wait_until_async(lambda: not server.held_bytes)
+
+
+@on_loop
+async def test_what_an_application_raises_is_a_status(tmp_path: Path) -> None:
+    """Its own errors with their texts, others without; an answer that breaks off is told, too."""
+
+    def app(exchange: Exchange) -> None:
+        what = exchange.path.split("/")[3]
+        if what == "known":
+            msg = "there is none"
+            raise NotFound(msg)
+        if what == "unknown":
+            raise ZeroDivisionError(what)
+        exchange.abort()
+
+    async with calling(app, tmp_path) as (_, caller):
+        for model, code, text in (
+            ("known", StatusCode.NOT_FOUND, "there is none"),
+            ("unknown", StatusCode.INTERNAL, "internal error"),
+            ("aborts", StatusCode.INTERNAL, "the answer broke off"),
+        ):
+            error = await inferred(caller, raw(rows(1), model=model))
+            assert (code, text) == (error.code(), error.details())
+
+
+@on_loop
+async def test_instances_behind_a_front_serve_none(tmp_path: Path) -> None:
+    """Their front does; its calls and theirs would share a port."""
+    server = await serve(lambda _: None, listen=f"unix:{tmp_path}/http.sock")
+    env = {"sidecar_grpc": f"unix:{tmp_path}/grpc.sock"}
+    scaled = {"sidecar_scaler": "127.0.0.1:1", "sidecar_function": "fn"}
+    for more, serves in (
+        ({}, True),
+        (scaled, True),
+        ({**scaled, "sidecar_class": "c"}, False),
+    ):
+        own = await serving._grpc(Options.from_env({**env, **more}), server)
+        assert serves == bool(own)
+        if own:
+            await own.stop(HANG_S)
+    await server.stop()
