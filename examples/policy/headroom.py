@@ -1,4 +1,4 @@
-"""A scaling policy of one's own: enough instances of the cheapest size, and a reserve."""
+"""Example of a scaling policy: enough instances of the cheapest size, and a reserve."""
 
 from dataclasses import dataclass
 from math import ceil

@@ -1,4 +1,4 @@
-"""Goes on with a sentence, word by word: the smallest function that streams its answers.
+"""Continues a sentence, word by word: a minimal function that streams its responses.
 
 Callers that accept `text/event-stream` get each word when it is found; to all others the words are
 sent at once, in batches.

@@ -1,4 +1,4 @@
-"""Counts words: the smallest function that is handed whole batches."""
+"""Counts words: a minimal function that processes whole batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from watchdog_plugin import Item
 
 example = (
-    b"the quick brown fox and the lazy dog"  # goes through the code before the function is ready
+    b"the quick brown fox and the lazy dog"  # warm-up request, run before the function is ready
 )
 
 

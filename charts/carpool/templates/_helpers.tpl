@@ -10,7 +10,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default .Release.Namespace .Values.functionNamespace -}}
 {{- end }}
 
-{{/* What the provider may in a namespace of functions: faas_stack/provider/kubernetes/rules.py, and a test compares. */}}
+{{/* The provider's rules in a namespace of functions; a test compares them with faas_stack/provider/kubernetes/rules.py. */}}
 {{- define "carpool.functionRules" -}}
 - {apiGroups: [apps], resources: [deployments], verbs: [create, delete, get, list, update, watch]}
 - {apiGroups: [apps], resources: [deployments/scale], verbs: [patch]}
@@ -24,7 +24,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* What Pod Security "restricted" asks of a pod. */}}
+{{/* Requirements of Pod Security "restricted" for a pod. */}}
 {{- define "carpool.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 1000
@@ -33,14 +33,14 @@ fsGroup: 1000
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* And of each of its containers. */}}
+{{/* Requirements of Pod Security "restricted" for a container. */}}
 {{- define "carpool.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* How a container starts, lives and ends. The start may take ten minutes, as the API server may be away: only after it a restart helps. At the end it serves until no proxy of a Service sends it anything new. */}}
+{{/* Probes and preStop hook of a container. The start may take ten minutes, because the API server may be unavailable and a restart would not help. The hook keeps it serving until no proxy of a Service sends it new requests. */}}
 {{- define "carpool.life" -}}
 startupProbe:
   httpGet: {path: /healthz, port: http}
@@ -54,7 +54,7 @@ livenessProbe:
 lifecycle: {preStop: {sleep: {seconds: 5}}}
 {{- end }}
 
-{{/* Rules that let the API server be reached. */}}
+{{/* Egress rules for the API server. */}}
 {{- define "carpool.apiServer" -}}
 - ports:
     {{- range .Values.networkPolicy.apiServerPorts }}
@@ -68,7 +68,7 @@ lifecycle: {preStop: {sleep: {seconds: 5}}}
   {{- end }}
 {{- end }}
 
-{{/* Where a pod of ours is put: its own settings before those of all. Call with (dict "root" $ "own" .Values.gateway "app" "gateway"). */}}
+{{/* Placement of one of Carpool's pods: its own settings override the common ones. Call with (dict "root" $ "own" .Values.gateway "app" "gateway"). */}}
 {{- define "carpool.placement" -}}
 {{- with default .root.Values.nodeSelector .own.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -86,7 +86,7 @@ topologySpreadConstraints:
     labelSelector: {matchLabels: {app: {{ .app }}}}
 {{- end }}
 
-{{/* A secret of this release that stays what it is at upgrades, or a new one. Call with (dict "name" "basic-auth" "key" "basic-auth-password"). */}}
+{{/* A secret of this release, which is kept at upgrades, or a new one. Call with (dict "name" "basic-auth" "key" "basic-auth-password"). */}}
 {{- define "carpool.kept" -}}
 {{- $found := lookup "v1" "Secret" .namespace .name -}}
 {{- if and $found (hasKey $found.data .key) -}}

@@ -1,4 +1,4 @@
-"""A function that is handed whole batches.
+"""A function that processes whole batches.
 
 An item has ``.body``, ``.bytes()``, ``.json()``, ``.headers``, ``.method``, ``.path``,
 ``.content_type`` and ``.remaining_s`` (seconds until its deadline). A result is bytes, str,
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from watchdog_plugin import Item
 
-example = b"world"  # goes through the code before the function is ready
+example = b"world"  # warm-up request, run before the function is ready
 
 
 def handle_batch(items: Sequence[Item]) -> list[str]:

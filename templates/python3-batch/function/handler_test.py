@@ -9,7 +9,7 @@ from watchdog_plugin import Item
 
 
 def item(body: bytes) -> Item:
-    """An item as one caller would send it."""
+    """An item with this body."""
     return Item(body, b"POST /\n", math.inf)
 
 

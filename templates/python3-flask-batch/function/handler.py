@@ -1,11 +1,11 @@
-"""A function that is a Flask app, and is asked for many instances at once.
+"""A Flask app whose requests Carpool batches.
 
-Callers send ``{"instances": [...]}``, one request each. Carpool's sidecar makes one request of
-those that wait, with all their instances, and divides the answer, ``{"predictions": [...]}``: a
-prediction for each instance, in their order. An answer with an error status fails the whole batch;
-its requests are then sent again in smaller ones, until the one that it is about is alone.
+Each caller sends its own ``{"instances": [...]}``. Carpool's sidecar merges waiting requests into
+one with all their instances, and divides the response, ``{"predictions": [...]}``: a prediction for
+each instance, in the same order. An error status fails the whole batch; its requests are then sent
+again in smaller batches, until the bad one is alone.
 
-What is at the top of this file runs once, before the function is ready: load your model there.
+Code at module level runs once, before the function is ready: load your model there.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ app = Flask(__name__)
 
 
 def predict(instances: list[Any]) -> list[Any]:
-    """A prediction for each instance, in the same order; TypeError: one of them is no name."""
+    """A prediction for each instance, in the same order; raises TypeError if one is not a name."""
     if not all(isinstance(name, str) for name in instances):
         msg = "expected a name as text"
         raise TypeError(msg)
@@ -26,7 +26,7 @@ def predict(instances: list[Any]) -> list[Any]:
 
 @app.post("/")
 def answer() -> ResponseReturnValue:
-    """All instances of a batch."""
+    """Answer all instances of a batch."""
     try:
         return {"predictions": predict(request.get_json()["instances"])}
     except (KeyError, TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ class HandlerTest(unittest.TestCase):
         self.assertEqual(alone, self.ask(*instances)[1]["predictions"])
 
     def test_what_cannot_be_used_is_an_error(self) -> None:
-        """No caller gets an invented answer."""
+        """An invalid instance is refused."""
         self.assertEqual(400, self.ask("Ada", 5)[0])
 
 

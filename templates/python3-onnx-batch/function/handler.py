@@ -15,7 +15,7 @@ batch are answered.
         return np.asarray(item.json()["features"], np.float32)
 
     def postprocess(outputs):
-        # {output name: array} without the batch axis -> bytes, str or anything with a JSON form
+        # {output name: array} without the batch axis -> bytes, str or a JSON value
         return {"class": int(outputs["y"].argmax())}
 
 Put your model here as model.onnx; its first axis must be dynamic. To try the function

@@ -171,9 +171,8 @@ class Engine:
                 frame(data)
 
         def read() -> None:
-            with contextlib.suppress(
-                RuntimeError, *_STREAM_ENDS
-            ):  # the loop or the stream has ended
+            # The event loop or the stream may have ended.
+            with contextlib.suppress(RuntimeError, *_STREAM_ENDS):
                 for data in stream:  # read to the end even when closed: only then its socket closes
                     if not over.is_set():
                         ahead.acquire()
