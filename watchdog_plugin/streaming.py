@@ -17,7 +17,7 @@ from carpool import errors, wire
 from carpool.errors import Overloaded
 from carpool.stream_rule import EVENT_STREAM, StreamRule
 from watchdog_plugin import answers, logs
-from watchdog_plugin.item import Event, ItemError, Reply
+from watchdog_plugin.item import Event, ItemError, Reply, read_head
 from watchdog_plugin.protocols import json_codec
 from watchdog_plugin.reader import CutOffError
 from watchdog_plugin.server import Response
@@ -71,7 +71,9 @@ class Streaming:
 
     def takes(self, item: Item) -> bool:
         """Return whether a request is streamed."""
-        return item.method != "HEAD" and self.rule.admits(item.path, item.headers.get("accept", ""))
+        line = read_head(wire.shared_head(item.head))
+        accept = line.headers.get("accept", "")
+        return line.method != "HEAD" and self.rule.admits(line.path, accept)
 
     def sent_back(self) -> Answer:
         """Return the response to a batched item that has to be sent again by itself."""
