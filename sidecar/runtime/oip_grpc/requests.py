@@ -24,6 +24,7 @@ __all__ = ["JSON_LENGTH", "HttpRequest", "about_model", "infer", "parsed"]
 
 JSON_LENGTH = "inference-header-content-length"
 _NAME_MAX = 1024  # characters
+_LENGTH_BYTES = 4  # before each element of BYTES
 _ENTRIES_MAX = 1024  # of inputs, outputs or parameters
 _DIMENSIONS_MAX = 32  # a product of many sizes takes long to compute
 
@@ -170,7 +171,7 @@ def _values(tensor: Any, most_bytes: int) -> bytes:  # noqa: ANN401 - as above
     if count is not None and len(values) != count:
         msg = f"{what}: {field} has {len(values)} values, expected {count} for its shape"
         raise BadRequest(msg)
-    if len(values) * VALUE_BYTES.get(datatype, 1) > most_bytes:
+    if len(values) * VALUE_BYTES.get(datatype, _LENGTH_BYTES) > most_bytes:
         msg = f"{what} has {len(values)} values: the request is larger than it may be"
         raise BodyTooLarge(msg)
     try:

@@ -15,6 +15,7 @@ from carpool.http.exchange import Exchange
 from carpool.settings import FunctionSettings
 from sidecar.runtime import body_parameters
 from sidecar.runtime.ingress import Ingress
+from sidecar.runtime.scaler_client import membership
 
 if TYPE_CHECKING:
     from carpool.http.connection import Connection
@@ -124,4 +125,6 @@ def test_a_limit_of_the_protocols_own_counts() -> None:
     ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "1s"}), lambda: 0.0)
     for headers, budget_s in (((), 0.5), (((b"x-timeout", b"250ms"),), 0.25)):
         call = Call(cast("Connection", None), "POST", TARGET, headers)
-        assert budget_s == ingress.read(call).due
+        request = ingress.read(call)
+        assert budget_s == request.due
+        assert budget_s == membership._timeout_s(request)  # while there is no instance, too
