@@ -53,8 +53,8 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString([], {hour12: false}
 
 // -- plots -------------------------------------------------------------------------------------
 
-// A plot is {title, now, series: [{name, values}], stacked, bars, whole, limit: {value, name}, write};
-// the past that it shows is at most so many seconds long.
+// A plot is {title, now, series: [{name, values, colour, faint}], stacked, bars, whole, limit: {value, name}, write};
+// a series without a colour has one of its own. The past that it shows is at most so many seconds long.
 function figure(plot, times, longest) {
   const made = element("figure");
   const caption = element("figcaption");
@@ -62,12 +62,15 @@ function figure(plot, times, longest) {
   made.append(caption, drawing(plot, times, longest));
   const keys = element("p");
   plot.series.forEach((series, index) => {
-    keys.append(element("span", series.name, {class: `key c${index % COLOURS}`}));
+    keys.append(element("span", series.name, {class: `key ${colourOf(series, index)}`}));
   });
   if (plot.limit) keys.append(element("span", plot.limit.name, {class: "key allowed"}));
   made.append(keys);
   return made;
 }
+
+const colourOf = ({colour, faint}, index) =>
+  `c${(colour ?? index) % COLOURS}${faint ? " faint" : ""}`;
 
 function drawing(plot, times, longest) {
   const end = times.length ? times[times.length - 1] : 0;
@@ -87,7 +90,7 @@ function drawing(plot, times, longest) {
   axes(svg, highest, y, plot);
   if (times.length) clockAxis(svg, start, end, x);
   for (let index = stacks.length - 1; index >= 0; index--) {
-    const colour = `c${index % COLOURS}`;
+    const colour = colourOf(plot.series[index], index);
     if (plot.bars) bars(svg, stacks[index], times, x, y, colour);
     else if (plot.stacked) area(svg, stacks[index], stacks[index - 1], times, x, y, colour);
     else line(svg, stacks[index], times, x, y, colour);

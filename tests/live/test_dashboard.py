@@ -58,6 +58,15 @@ def pointed_at(tab: Page) -> str:
     return tab.text("#tip")
 
 
+def colours(tab: Page) -> dict[str, set[str]]:
+    """In what colours the plot of instances shows each class, ready and loading."""
+    keys = "[...document.querySelectorAll('#plots figure:nth-of-type(2) .key')]"
+    found: dict[str, set[str]] = {}
+    for name, kinds in tab.value(f"{keys}.map(key => [key.textContent, key.className])"):
+        found.setdefault(name.removesuffix(", loading"), set()).add(kinds.split()[1])
+    return found
+
+
 def points(tab: Page, number: int) -> int:
     """How many points the first line of a plot has."""
     figure = f"document.querySelectorAll('figure')[{number}]"
@@ -94,6 +103,8 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
         assert ["Rate", "Instances by class", "Batch size", "Latency"] == titles[:4]
         assert ["Missed objectives", "Resources reserved", "Cold starts"] == titles[4:]
         wait_until(lambda: nothing_is_missing(drawn(tab)[:2]), what="rates and instances")
+        by_class = colours(tab)
+        assert min(len(by_class), 6) == len(set().union(*by_class.values()))  # there are six
         wait_until(lambda: "objective, 500 ms" in tab.text("#plots"), what="the objective")
         planned = running.explain()["plan"]["classes"][0]["name"]
         wait_until(lambda: planned in tab.text("#plan"), what="the plan")
