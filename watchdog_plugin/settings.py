@@ -112,7 +112,7 @@ class HandlerSettings:
         "model_name",
         _TEXT,
         "",
-        "the one model name /v2/models answers to; `*`: to any",
+        "model name that /v2/models accepts; `*`: any name",
         unset="the function's name behind a sidecar that knows it, else any",
     )
     variant: str = variable(

@@ -66,8 +66,8 @@ def test_data_is_flat_or_nested() -> None:
         ("INT64", [2**63], "out of the range of INT64"),
         ("INT64", [2**70], "data holds numbers out of any range"),
         ("BOOL", [1], "data holds numbers"),
-        ("BYTES", [1], "data holds more than text"),
-        ("BYTES", ["a", ["b"]], "data holds more than text"),
+        ("BYTES", [1], "data holds values other than text"),
+        ("BYTES", ["a", ["b"]], "data holds values other than text"),
     ],
 )
 def test_values_that_do_not_fit_are_told(datatype: str, data: Any, told: str) -> None:
@@ -80,7 +80,7 @@ def test_values_that_do_not_fit_are_told(datatype: str, data: Any, told: str) ->
 def test_data_and_shape_must_agree() -> None:
     """Neither in size nor in nesting may they differ."""
     for data in ([1, 2, 3], [[1, 2, 3, 4]], [[1], [2], [3], [4]]):
-        with pytest.raises(BadRequest, match="not the shape"):
+        with pytest.raises(BadRequest, match="but its shape says"):
             read_data(FP32, [data], (2, 2))
 
 

@@ -58,7 +58,7 @@ def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None)
         return array.reshape(wanted)
     msg = (
         f"input {spec.name!r}: data has the shape {list(array.shape)}, "
-        f"which is not the shape {list(wanted)} that is given"
+        f"but its shape says {list(wanted)}"
     )
     raise BadRequest(msg)
 
@@ -201,6 +201,6 @@ def _texts(spec: TensorSpec, data: list[Any]) -> Array:
         msg = f"input {spec.name!r}: data is a ragged list of texts"
         raise BadRequest(msg) from error
     if not all(isinstance(value, str) for value in array.ravel().tolist()):
-        msg = f"input {spec.name!r}: data holds more than text, the model expects {spec}"
+        msg = f"input {spec.name!r}: data holds values other than text, the model expects {spec}"
         raise BadRequest(msg)
     return array

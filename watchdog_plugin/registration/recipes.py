@@ -73,7 +73,7 @@ def _single(source: Path, target: Path) -> None:
     free = {arg.shape[0] for arg in session.get_inputs() if arg.shape}
     names = {name for name in free if isinstance(name, str)}
     if not names or len(names) != len(free):
-        msg = "its batch dimension has no name, so it cannot be given a size"
+        msg = "its batch dimension has no name, so its size cannot be set"
         raise RecipeFailed(msg)
     _optimised(source, target, ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, names)
 

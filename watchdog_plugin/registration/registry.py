@@ -138,7 +138,7 @@ class Registry:
                 os.fsync(file.fileno())
             fresh.replace(self.listing)
         except OSError as error:
-            msg = f"{self.listing} cannot be written, and stays as it was: {error.strerror}"
+            msg = f"{self.listing} cannot be written, and is unchanged: {error.strerror}"
             raise FunctionFault(msg) from error
 
     def _made(self) -> list[Path]:

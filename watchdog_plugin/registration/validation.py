@@ -92,10 +92,10 @@ def read_validation(path: Path, signature: Signature) -> ValidationSet:
     for name in arrays.keys() - wanted.keys():
         problems.unknown(name, [*wanted, LABELS], within=f"{path}: ")
     if labels is None:
-        problems.add(f"{path}: {LABELS}", "", "an array of the right answers", "it is missing")
+        problems.add(f"{path}: {LABELS}", "", "an array of the correct labels", "it is missing")
     elif labels.ndim != 1 or labels.dtype.kind not in "iu":
         given = f"{labels.dtype} of shape {labels.shape}"
-        problems.add(f"{path}: {LABELS}", given, "whole numbers, one a row")
+        problems.add(f"{path}: {LABELS}", given, "whole numbers, one for each row")
     elif not len(labels):
         problems.add(
             f"{path}: {LABELS}", "no rows", "at least one row; the validation set is empty"
@@ -130,5 +130,5 @@ def _check(path: str, array: Any, spec: TensorSpec, labels: Any, problems: Probl
     if array.ndim != len(spec.shape) or any(isinstance(w, int) and w != g for g, w in sizes):
         problems.add(path, f"shape {list(array.shape)}", f"{spec.sizes}, as the model takes it")
     if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-        fix = f"convert it, as by .astype(numpy.{spec.dtype})"
+        fix = f"convert it, for example with .astype(numpy.{spec.dtype})"
         problems.add(path, array.dtype, f"{spec.dtype}, as the model takes it", fix)

@@ -90,12 +90,12 @@ def _report(cut: Cut | None, tried: list[Cut], points: int, flags: argparse.Name
     ]
     if cut is None:
         why = (
-            f"with {points} points to cut at, time is lost (more than {100 * flags.loss:g} %) or "
-            "newcomers gain little (a wait shorter by less than a quarter)"
+            f"with {points} possible cuts, stages take over {100 * flags.loss:g} % longer than the "
+            "whole model, or shorten the wait of new requests by less than a quarter"
             if tried
-            else "it has no point where all that is handed over has a row for each of the input's"
+            else "at no point do all tensors passed on have one row for each row of the input"
         )
-        lines.append(f"{flags.model}: no good cut, as {why}; it runs whole")
+        lines.append(f"{flags.model}: no good cut: {why}; it runs as a whole")
     else:
         longest = max(cut.trial.stage_s)
         times = ", ".join(f"{_ms(seconds):g}" for seconds in cut.trial.stage_s)

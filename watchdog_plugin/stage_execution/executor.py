@@ -224,7 +224,7 @@ def _together(jobs: list[Job], node: int) -> None:
     rows = sum(counts)
     for array in (*step.values.values(), *step.emitted.values()):
         if array.shape[:1] != (rows,):
-            msg = f"a stage made {array.shape} of {rows} rows: expected a row for each"
+            msg = f"a stage returned {array.shape} for {rows} rows: expected a row for each"
             raise ValueError(msg)
     decoding = jobs[0].program.block(node).kind is NodeType.DECODER
     done: list[bool] | None = None
