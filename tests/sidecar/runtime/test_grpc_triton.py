@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tritonclient import grpc as triton
+from tritonclient.utils import InferenceServerException
 
 from tests.sidecar.runtime.conftest import on_loop
 from tests.sidecar.runtime.grpc_client import called, raw, typed
 from tests.waiting import HANG_S
 from tests.watchdog_plugin import models
-
-pytest.importorskip("tritonclient.grpc", reason="the extra grpc has what it needs")
-from tritonclient import grpc as triton
-from tritonclient.utils import InferenceServerException
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
