@@ -12,13 +12,13 @@ import fcntl
 import os
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from faas_stack.stack.stack_file import StackFile, StackFunction
 
@@ -122,10 +122,17 @@ def _why(error: OSError) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file or a tree with its modes; follow links, as an image could not."""
+    """Copy a file or a tree with its modes; follow links, as an image could not, but no circles."""
     if source.is_dir():
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(source, target, dirs_exist_ok=True, ignore=ignored)
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=_left_out)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Return the names in a folder that are not copied: caches, and links to a folder above."""
+    here = Path(os.path.realpath(folder))
+    links = (name for name in names if Path(folder, name).is_symlink())
+    circles = {n for n in links if here.is_relative_to(os.path.realpath(Path(folder, n)))}
+    return {"__pycache__", *circles}

@@ -118,6 +118,16 @@ def test_unreadable_handler_files_are_reported(folder: Path) -> None:
         assemble(stack, stack.functions[0])
 
 
+def test_links_to_a_folder_above_are_not_copied(folder: Path) -> None:
+    """Two of them would be followed without end; other links are."""
+    (folder / "fn" / "sub" / "here").symlink_to(".")
+    (folder / "fn" / "sub" / "up").symlink_to(folder / "fn")
+    (folder / "fn" / "sub" / "data").symlink_to(folder / "data")
+    stack = load(folder / "stack.yaml")
+    copied = contents(assemble(stack, stack.functions[0]).folder / "function" / "sub")
+    assert {"deep.txt": "deep", "data/d.csv": "1"} == copied
+
+
 def test_project_templates_are_found_without_a_template_folder(tmp_path: Path) -> None:
     """The templates that come with Carpool need not be copied into a project."""
     found = templates.find("python3-batch", tmp_path)
