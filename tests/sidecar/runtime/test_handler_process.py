@@ -205,7 +205,11 @@ def test_a_process_that_is_to_end_at_once_leaves_nothing(tmp_path: Path, *, bega
     pids = tmp_path / "pids"
 
     async def run() -> None:
-        argv = ("/bin/sh", "-c", f"sleep 60 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait")
+        argv = (
+            "/bin/sh",
+            "-c",
+            f"sleep 3600 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait",
+        )
         launch = Launch(argv, os.environ, "", "")
         started = launch.start_early()
         assert started
@@ -217,7 +221,9 @@ def test_a_process_that_is_to_end_at_once_leaves_nothing(tmp_path: Path, *, bega
         await handler.stop(0.0)
 
     uvloop.run(run())
-    left = [pid for pid in map(int, pids.read_text().split()) if runs(pid)]
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert [] == left
+    left = [int(pid) for pid in pids.read_text().split()]
+    try:
+        wait_until(lambda: not any(map(runs, left)), what="the end of the process and its child")
+    finally:
+        for pid in filter(runs, left):
+            os.kill(pid, signal.SIGKILL)
