@@ -155,7 +155,9 @@ class KubernetesFunction(Function):
         return min(pair, key=lambda replica: replica.in_flight)
 
     def _is_failing(self) -> bool:
-        live = [pod for pod in self.pods if not pod.leaving]
+        """Return whether no pod can start; those of an update that was just made may still come."""
+        newest = self.stored.revision
+        live = [pod for pod in self.pods if not pod.leaving and pod.revision == newest]
         return bool(live) and all(pod.failing for pod in live)
 
     def _changed(self) -> None:

@@ -93,6 +93,24 @@ async def test_waiting_for_what_cannot_start(function: KubernetesFunction) -> No
 
 
 @scene
+async def test_a_call_waits_for_an_update_of_what_cannot_start(
+    function: KubernetesFunction,
+) -> None:
+    """Until the first pod of the update is seen, and as long as that does not fail, too."""
+    function.pod_changed(replace(pod("a", ready=False), failing=True))
+    function.update(replace(stored(), version=2, revision="r2"))
+    call = asyncio.ensure_future(function.acquire(HANG_S))
+    await asyncio.sleep(0)
+    assert not call.done()
+    function.pod_changed(replace(pod("b", ready=False), revision="r2"))
+    await asyncio.sleep(0)
+    assert not call.done()
+    function.pod_changed(replace(pod("b", ready=False), revision="r2", failing=True))
+    with pytest.raises(Overloaded, match="keeps failing to start"):
+        await call
+
+
+@scene
 async def test_patience_ends(function: KubernetesFunction) -> None:
     """The reason, here that of a quota, is for clients that may read the status."""
     function.update(replace(stored(), refusal="exceeded quota"))
