@@ -122,6 +122,14 @@ class Cluster:
         self._plane.workspace.restart(part)
         self._plane.wait()
 
+    @contextmanager
+    def stopped(self, part: str) -> Iterator[None]:
+        """Have a part, as `restart` knows them, do nothing meanwhile."""
+        if self._plane is None:
+            pytest.skip("CARPOOL_TEST_KUBECONFIG names a cluster whose parts tests do not stop")
+        with self._plane.workspace.stopped(part):
+            yield
+
     def close(self) -> None:
         """End all that tests have started, and remove what they have made in a foreign cluster."""
         if self._plane:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.tools import require_tool
 from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.cluster.cluster import Cluster
@@ -246,6 +247,21 @@ def test_the_api_server_goes_away(instances: Cluster) -> None:
     told(instances, scene)
 
 
+def test_a_node_that_is_lost(instances: Cluster) -> None:
+    """Its pods get no calls, and the status says why; they are back when it is."""
+
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn")
+        with instances.stopped("kubelet"):
+            said = await reason(rig, "NodeNotReady")
+            assert said.startswith("fn-")
+            assert 0 == (await status(rig))["availableReplicas"]
+        await rig.ready("fn")
+        assert 200 == (await rig.call("GET", "/function/fn")).status
+
+    told(instances, scene)
+
+
 async def _until_accepted(rig: Rig, document: dict[str, int]) -> int:
     """Scale ``fn``, again while the API server is not there yet."""
     async with asyncio.timeout(HANG_S):
@@ -254,6 +270,18 @@ async def _until_accepted(rig: Rig, document: dict[str, int]) -> int:
             if answer.status != 503:
                 return answer.status
             await asyncio.sleep(0.1)
+
+
+@contextmanager
+def followed(command: Sequence[str], env: Mapping[str, str], log: Path) -> Iterator[Path]:
+    """The file to which a command writes until it is told to end."""
+    with log.open("w") as file:
+        process = subprocess.Popen(command, env=env, stdout=file)
+    try:
+        yield log
+    finally:
+        process.terminate()
+        process.wait(HANG_S)
 
 
 def test_faas_cli(instances: Cluster, tmp_path: Path) -> None:
@@ -299,6 +327,11 @@ def test_faas_cli(instances: Cluster, tmp_path: Path) -> None:
         assert "s3cret" in run("invoke", "fn", given="hello")
         requests.post(f"{url}/function/fn.{space}/print", data="printed", timeout=HANG_S)
         wait_until(lambda: "printed" in run("logs", "fn", "--tail=false"), what="its log")
+        follow = (cli, "logs", "fn", "--gateway", url, *inside)  # unless it is told not to
+        with followed(follow, env, tmp_path / "log") as log:
+            wait_until(lambda: "printed" in log.read_text(), what="what there is")
+            requests.post(f"{url}/function/fn.{space}/print", data="later", timeout=HANG_S)
+            wait_until(lambda: "later" in log.read_text(), what="what comes")
         assert "202" in run(*deploy, "--label", "topic=dogs")
         assert "dogs" in run("describe", "fn")
         run("secret", "update", "key", "--from-literal", "other")

@@ -13,14 +13,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.process import leftovers
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, stop_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["PREFIX", "Workspace", "control_groups"]
 
@@ -100,6 +101,15 @@ class Workspace:
         """End a process, by default without a warning, and start it again."""
         self.stop(name, number)
         self.start(name, *self._commands[name])
+
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """Have a process stand still meanwhile."""
+        stop_process(self._running[name].pid)
+        try:
+            yield
+        finally:
+            self._running[name].send_signal(signal.SIGCONT)
 
     def check(self) -> None:
         """Fail if a process has ended by itself, with the last it said."""

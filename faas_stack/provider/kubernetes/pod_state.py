@@ -27,6 +27,7 @@ _HOPELESS = frozenset(
     )
 )
 _STARTING = ("ContainerCreating", "PodInitializing")
+_NODE_LOST = "NodeNotReady: its node does not respond"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodState:
         ready=ready and bool(ip) and not leaving,
         leaving=leaving,
         failing=waiting.get("reason") in _HOPELESS,
-        reason="" if ready else _reason(conditions, container, waiting),
+        reason="" if ready else _reason(pod, conditions, container, waiting),
         restarts=container.get("restartCount", 0),
         deletion_cost=annotations.get(DELETION_COST, ""),
         revision=annotations.get(REVISION, ""),
@@ -97,15 +98,28 @@ def _address(ip: str) -> str:
     return f"[{ip}]:{PORT}" if ":" in ip else f"{ip}:{PORT}"
 
 
+def _is_on_lost_node(pod: Mapping[str, Any], conditions: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether Kubernetes made a pod unready because its node is silent.
+
+    The kubelet's last word, that its containers are ready, stays as it is. The same is seen of pods
+    with readiness gates, which others may have added.
+    """
+    contained = conditions.get("ContainersReady", {}).get("status") == "True"
+    return contained and not pod.get("spec", {}).get("readinessGates")
+
+
 def _reason(
+    pod: Mapping[str, Any],
     conditions: Mapping[str, Mapping[str, str]],
     container: Mapping[str, Any],
     waiting: Mapping[str, str],
 ) -> str:
-    """Return the reason given by the scheduler, the image pull or the container's last end."""
+    """Return the reason given by scheduler, node, image pull or the container's last end."""
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         return _joined(scheduled.get("reason", ""), scheduled.get("message", ""))
+    if _is_on_lost_node(pod, conditions):
+        return _NODE_LOST
     ended = container.get("lastState", {}).get("terminated", {})
     last = f"ended with {ended.get('exitCode')} ({ended.get('reason')})" if ended else ""
     if waiting.get("reason", "ContainerCreating") not in _STARTING:

@@ -90,6 +90,15 @@ def test_a_pod_that_no_node_has_room_for() -> None:
     assert ("", False, f"Unschedulable: {message}") == (state.address, state.failing, state.reason)
 
 
+def test_a_pod_of_a_lost_node() -> None:
+    """Kubernetes changes one condition; of pods with gates of others that says nothing."""
+    found = pod(UNREADY, condition("ContainersReady", true=True), state={"running": {}})
+    assert "NodeNotReady: its node does not respond" == read_pod(found).reason
+    assert "" == read_pod({**found, "spec": {"readinessGates": [{"conditionType": "x/y"}]}}).reason
+    both = pod(UNREADY, condition("ContainersReady", true=False), state={"running": {}})
+    assert "" == read_pod(both).reason
+
+
 def test_a_pod_of_something_else() -> None:
     """It has no function's mark."""
     other = pod(READY)
