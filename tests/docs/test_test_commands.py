@@ -1,0 +1,34 @@
+"""Commands in the documentation that run tests select at least one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+COMMAND = re.compile(r'python -m pytest((?: -m (?:"[\w ]+"|\w+))?) (tests/[\w/]+\.py)')
+
+
+def selected() -> dict[str, set[str]]:
+    """The files that pages name, by the marks that they select."""
+    found: dict[str, set[str]] = {}
+    for page in PAGES:
+        for marks, file in COMMAND.findall(page.read_text()):
+            found.setdefault(marks, set()).add(file)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("marks", "files"), sorted(selected().items()))
+def test_every_file_that_is_named_has_such_tests(marks: str, files: set[str]) -> None:
+    """A figure whose command runs nothing would be nobody's."""
+    options = ("--collect-only", "-q", "-n", "0", *shlex.split(marks))
+    command = (sys.executable, "-m", "pytest", *options, *sorted(files))
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    assert files == {line.partition("::")[0] for line in listed.splitlines() if "::" in line}
