@@ -64,7 +64,7 @@ async def test_more_than_the_engine_s_machine_has_is_refused(rig: Rig) -> None:
     """Of cores and of memory, with what would fit."""
     await rig.deploy("fn", limits={"cpu": str(CORES), "memory": "128Mi"})
     status, said = await refused(rig, {"cpu": "500m"})
-    assert (503, True) == (status, f"fn (1 x {CORES} cores and 128 MiB) were promised" in said)
+    assert (503, True) == (status, f"reserved by fn (1 x {CORES} cores and 128 MiB)" in said)
     size_bytes = rig.backend.ledger.capacity.memory_bytes
     status, said = await refused(rig, {"memory": f"{int(size_bytes / 1e6) - 64}MB"})
     assert (503, True) == (status, "none would fit" in said)

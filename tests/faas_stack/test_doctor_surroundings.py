@@ -185,7 +185,10 @@ def test_a_provider_that_says_what_it_has(doctor: Doctor) -> None:
         *(found["check"], found["where"]),
         found["value"],
     )
-    assert "none would fit; of 2 cores and 953.7 MiB, a (2 x 1 core) were promised" in found["mend"]
+    assert (
+        "none would fit; of 2 cores and 953.7 MiB, part is reserved by a (2 x 1 core)"
+        in found["mend"]
+    )
     assert ("room", "2 GiB", "at most 953.7 MiB") == (
         *(second["check"], second["value"]),
         second["expected"],

@@ -143,7 +143,7 @@ def test_the_endpoints_about_server_and_model(net: OnnxFunction) -> None:
         (INFER, {"inputs": [X | {"name": "z"}]}, 400, "input 'z' is not known; the model's inputs"),
         (INFER, {"inputs": [X | {"name": 5}]}, 400, "input 5 is not known"),
         (INFER, {"inputs": [X | {"datatype": "FP64"}]}, 400, "datatype is 'FP64'"),
-        (INFER, {"inputs": [X | {"shape": [1, 5]}]}, 400, "not the shape [1, 5]"),
+        (INFER, {"inputs": [X | {"shape": [1, 5]}]}, 400, "its shape says [1, 5]"),
         (INFER, {"inputs": [X | {"shape": [4]}]}, 400, "shape is [4], the model expects"),
         (INFER, {"inputs": [X | {"shape": [True, 4]}]}, 400, "shape is [True, 4]"),
         (INFER, {"inputs": [X | {"shape": None}]}, 400, "shape is None"),
