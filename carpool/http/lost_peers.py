@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ def end_if_lost(transport: asyncio.BaseTransport) -> None:
     peer = transport.get_extra_info("socket")
     if peer is None or peer.family == socket.AF_UNIX or _is_loopback(transport):
         return
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        (socket.TCP_KEEPIDLE, _IDLE_S),
-        (socket.TCP_KEEPINTVL, _INTERVAL_S),
-        (socket.TCP_KEEPCNT, _PROBES),
-        (socket.TCP_USER_TIMEOUT, _LOST_AFTER_MS),  # of what was sent and not acknowledged
-    ):
-        peer.setsockopt(socket.IPPROTO_TCP, option, value)
+    with suppress(OSError):  # it may have been closed already
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, _IDLE_S),
+            (socket.TCP_KEEPINTVL, _INTERVAL_S),
+            (socket.TCP_KEEPCNT, _PROBES),
+            (socket.TCP_USER_TIMEOUT, _LOST_AFTER_MS),  # of what was sent and not acknowledged
+        ):
+            peer.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def is_lost(error: Exception | None) -> bool:
