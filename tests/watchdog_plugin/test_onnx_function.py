@@ -155,7 +155,7 @@ def test_the_endpoints_about_server_and_model(net: OnnxFunction) -> None:
         ("GET /v2/repository", b"", 404, "is not known"),
         ("POST /", b"\xff\xfe", 400, "not JSON"),
         ("POST /", {"rows": []}, 400, '{"instances": [...]}'),
-        ("POST /", {"instances": []}, 400, "at least one row"),
+        ("POST /", {"instances": []}, 400, "instances is an empty list, expected a list with at"),
         ("POST /", {"instances": 5}, 400, "expected a list"),
         ("POST /", {"instances": [[1, 2]]}, 400, "has the shape [1, 2], the model expects"),
         ("POST /", {"instances": [{"x": ROW}, {"z": ROW}]}, 400, "the same keys"),

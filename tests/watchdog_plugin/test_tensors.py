@@ -37,8 +37,8 @@ def test_rows_are_the_first_dimension() -> None:
     ("arrays", "told"),
     [
         (zeros(ids=(1, 5)), "input 'mask' is missing; .*'ids' INT64 .-1, -1."),
-        (zeros(ids=(1, 5), mask=(1, 6)), r"'mask' has the shape \[1, 6\]"),
-        (zeros(ids=(1, 5), mask=(2, 5)), r"'mask' has the shape \[2, 5\]"),
+        (zeros(ids=(1, 5), mask=(1, 6)), "disagree in the size 'length': 5 in 'ids', 6 in 'mask'"),
+        (zeros(ids=(2, 5), mask=(1, 5)), "disagree in rows: 2 in 'ids', 1 in 'mask'; expected"),
         (zeros(ids=(5,), mask=(1, 5)), r"'ids' has the shape \[5\], the model expects"),
         (zeros(ids=(0, 5), mask=(0, 5)), r"'ids' has the shape \[0, 5\]"),
     ],
@@ -52,8 +52,16 @@ def test_shapes_that_do_not_fit_are_told(arrays: dict[str, Any], told: str) -> N
 def test_inputs_without_a_common_symbol_must_have_as_many_rows() -> None:
     """Where the model does not say that they agree, they agree all the same."""
     two = Signature([TensorSpec("a", "FP32", (None,)), TensorSpec("b", "FP32", (None,))], [])
-    with pytest.raises(BadRequest, match="same number in each"):
+    with pytest.raises(BadRequest, match="rows: 1 in 'a', 2 in 'b'"):
         two.rows(zeros(a=(1,), b=(2,)))
+
+
+def test_a_symbol_of_rows_and_of_another_dimension_is_one_size() -> None:
+    """As in a square matrix."""
+    square = Signature([TensorSpec("x", "FP32", ("n", "n"))], [])
+    assert 3 == square.rows(zeros(x=(3, 3)))
+    with pytest.raises(BadRequest, match="the size 'n': 3 in 'x', 2 in 'x'"):
+        square.rows(zeros(x=(3, 2)))
 
 
 def test_a_preprocessed_value_gets_a_row_and_the_models_type() -> None:

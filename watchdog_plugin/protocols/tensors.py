@@ -19,7 +19,7 @@ from carpool.errors import BadRequest, shown
 from watchdog_plugin.item import ItemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from watchdog_plugin.answers import Answer
 
@@ -39,6 +39,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 Shape = tuple[int, ...]
 
+_ROWS = ""  # no symbol has this name
 _LARGEST_EMPTY = 1 << 20  # the sizes of an empty tensor that are not zero, multiplied
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -117,6 +118,20 @@ class TensorSpec:
     def has_rows(self) -> bool:
         """Whether the first dimension counts rows, as it is free or fixed to one."""
         return self.any_rows or self.shape[:1] == (1,)
+
+    def takes(self, shape: Shape) -> bool:
+        """Return whether an array of this shape fits, whatever its symbols' sizes are elsewhere."""
+        fixed = zip(shape, self.shape, strict=False)
+        fits = all(size == wanted for size, wanted in fixed if isinstance(wanted, int))
+        return fits and len(shape) == len(self.shape) and not (self.any_rows and shape[0] == 0)
+
+    def shared(self, shape: Shape) -> Iterator[tuple[str, int]]:
+        """Yield the sizes of a fitting shape that other inputs share, by symbol; rows first."""
+        if self.any_rows:
+            yield _ROWS, shape[0]
+        for wanted, size in zip(self.shape, shape, strict=True):
+            if isinstance(wanted, str):
+                yield wanted, size
 
     def __str__(self) -> str:
         return f"{self.name!r} {self.datatype} {self.sizes}"
@@ -203,24 +218,27 @@ class Signature:
             return False
 
     def _check_shapes(self, shapes: tuple[Shape, ...]) -> int:
-        symbols: dict[str, int] = {}
-        rows = 1
-        counts = set()
+        """Return the number of rows of inputs with these shapes.
+
+        Raises:
+            BadRequest: A shape does not fit its input, or inputs disagree in a size that they
+                share: a symbol of the model's, or the number of rows.
+        """
+        shared: dict[str, tuple[int, str]] = {}  # size, and the first input that has it
         for spec, shape in zip(self.inputs.values(), shapes, strict=True):
-            fits = len(shape) == len(spec.shape)
-            for size, wanted in zip(shape, spec.shape, strict=False):
-                known = symbols.setdefault(wanted, size) if isinstance(wanted, str) else wanted
-                fits = fits and known in (size, None)
-            if not fits or (spec.any_rows and shape[0] == 0):
+            if not spec.takes(shape):
                 msg = f"input {spec.name!r} has the shape {list(shape)}, the model expects {spec}"
                 raise BadRequest(msg)
-            if spec.any_rows:
-                rows = shape[0]
-                counts.add(rows)
-        if len(counts) > 1:
-            msg = f"the inputs have {sorted(counts)} rows, expected the same number in each"
-            raise BadRequest(msg)
-        return rows
+            for symbol, size in spec.shared(shape):
+                first, name = shared.setdefault(symbol, (size, spec.name))
+                if first != size:
+                    what = "rows" if symbol == _ROWS else f"the size {symbol!r}"
+                    msg = (
+                        f"the inputs disagree in {what}: {first} in {name!r}, "
+                        f"{size} in {spec.name!r}; expected the same in each"
+                    )
+                    raise BadRequest(msg)
+        return shared.get(_ROWS, (1, ""))[0]
 
 
 def _cast(spec: TensorSpec, value: object) -> Array:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from carpool.errors import BadRequest
+from carpool.errors import BadRequest, shown
 from watchdog_plugin import answers
 from watchdog_plugin.protocols.tensors import Call
 from watchdog_plugin.protocols.values import read_data
@@ -72,7 +72,8 @@ class Instances:
         """
         rows = bodies[0]["instances"]
         if not isinstance(rows, list) or not rows:
-            msg = f"instances is {type(rows).__name__}, expected a list with at least one row"
+            given = "an empty list" if rows == [] else shown(rows)
+            msg = f"instances is {given}, expected a list with at least one row"
             raise BadRequest(msg)
         columns = self._columns([body["instances"] for body in bodies])
         inputs = {
