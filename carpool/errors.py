@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -33,6 +34,7 @@ __all__ = [
     "Unfit",
     "answer",
     "body",
+    "body_text",
     "shown",
 ]
 
@@ -153,6 +155,20 @@ def answer(error: CarpoolError) -> Answer:
 def body(error: BaseException | str) -> bytes:
     """Return the JSON body that reports ``error``, in Open Inference Protocol v2 form."""
     return json.dumps({"error": str(error)}, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def body_text(body: bytes | memoryview, limit: int) -> str:
+    """Return the text of a response that reports an error: its ``error`` if it is such JSON.
+
+    Args:
+        body: Body of the response.
+        limit: Maximum number of characters.
+    """
+    text = bytes(body[: 4 * limit]).decode("utf-8", "replace")
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError, LookupError, TypeError):
+            text = str(json.loads(bytes(body))["error"])
+    return text[:limit].strip()
 
 
 def shown(value: object, limit: int = 80) -> str:

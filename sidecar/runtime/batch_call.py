@@ -23,7 +23,7 @@ __all__ = ["AnswerHead", "Answers", "BatchCall"]
 
 log = logging.getLogger(__name__)
 
-_REASON_BYTES = 500
+_REASON_CHARS = 500
 
 
 class AnswerHead(NamedTuple):
@@ -118,7 +118,7 @@ _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 def _answers(response: Response, ids: list[int]) -> Answers:
     if response.status != 200:  # noqa: PLR2004 - the one status of an answered batch
-        reason = response.body[:_REASON_BYTES].decode("utf-8", "replace").strip()
+        reason = errors.body_text(response.body, _REASON_CHARS)
         msg = f"the function failed the batch with status {response.status}: {reason or 'no text'}"
         raise FunctionFault(msg)
     columns = wire.decode_answer(response.body)

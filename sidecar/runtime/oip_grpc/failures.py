@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 from grpc import StatusCode
 
 from carpool import errors
@@ -102,8 +101,5 @@ def _code(status: int) -> StatusCode:
 
 def _text(answer: HttpAnswer) -> str:
     """Return the error of a response in the protocol's form, or else its text."""
-    try:
-        text = msgspec.json.decode(answer.body, type=dict[str, object])["error"]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError):
-        text = bytes(answer.body[: 4 * _TEXT_MAX]).decode("utf-8", "replace")
-    return str(text)[:_TEXT_MAX].strip() or f"the function answered with status {answer.status}"
+    text = errors.body_text(answer.body, _TEXT_MAX)
+    return text or f"the function answered with status {answer.status}"

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
+import pytest
+
+from carpool import errors
+from carpool.errors import FunctionFault
+from carpool.http.client import Response
 from carpool.rate_limited_log import RateLimit
 from sidecar.runtime import batch_call
 
-if TYPE_CHECKING:
-    import pytest
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (errors.body('handle_batch raised KeyError: "k"'), 'handle_batch raised KeyError: "k"'),
+        (b' {"error": {"code": 7}}', "{'code': 7}"),
+        (b"plain text\n", "plain text"),
+        (b'{"detail": "other"}', '{"detail": "other"}'),
+        (b'{"error": "cut', '{"error": "cut'),
+        (b'{"error": ' + b"[" * 100_000, '{"error": ' + "[" * 490),
+        (b"", "no text"),
+    ],
+)
+def test_a_failed_batch_is_reported_with_the_functions_own_text(body: bytes, reason: str) -> None:
+    """An error in the protocol's form is not quoted as JSON inside the caller's JSON."""
+    with pytest.raises(FunctionFault) as caught:
+        batch_call._answers(Response(500, [], body), [1])
+    assert f"the function failed the batch with status 500: {reason}" == str(caught.value)
 
 
 def test_another_fault_is_told_too(
