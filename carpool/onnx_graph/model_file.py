@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from carpool.onnx_graph.parts import Dim
 
-__all__ = ["BATCH", "LARGEST_FILE_BYTES", "read_onnx", "refuse_control_flow"]
+__all__ = ["BATCH", "LARGEST_FILE_BYTES", "check_onnx", "read_onnx", "refuse_control_flow"]
 
 BATCH = "batch"
 _UNNAMED = "?"  # what exporters write that know no name
@@ -55,6 +55,15 @@ def read_onnx(path: Path, sizes: Mapping[str, int] | None = None) -> ModelProto:
     _give_sizes(path, graph, sizes or {})
     _name_nodes(graph)
     return model
+
+
+def check_onnx(path: Path) -> None:
+    """Check that a file is a model, without its weights if they are in separate files.
+
+    Raises:
+        ConfigError: the file is missing or not a model.
+    """
+    _parsed(path)
 
 
 def refuse_control_flow(path: Path, graph: GraphProto) -> None:

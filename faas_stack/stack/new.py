@@ -93,8 +93,8 @@ def _check(args: argparse.Namespace, folder: Path) -> None:
     if folder.exists():
         hint = "choose another name, or remove it"
         problems.add("NAME", str(folder), "a folder that does not exist yet", hint)
-    if args.model and not args.model.is_file():
-        problems.add("--model", str(args.model), "an ONNX file")
+    if args.model:
+        _check_model(args.model, problems)
     if args.model and "onnx" not in args.lang:
         hint = f"use --lang {_LANG}, or load the model in handler.py"
         problems.add("--model", str(args.model), "a template that serves ONNX", hint)
@@ -103,6 +103,22 @@ def _check(args: argparse.Namespace, folder: Path) -> None:
             expected = "a file of weights beside the model, as the model names it"
             problems.add("--model", str(weights), expected, "export it with its weights again")
     problems.raise_if_any()
+
+
+def _check_model(model: Path, problems: Problems) -> None:
+    """Check that a file exists and, as far as it can be read here, that it is an ONNX model."""
+    if not model.is_file():
+        missing = "there is no such file" if not model.exists() else "it is not a file"
+        problems.add("--model", str(model), "an ONNX file", missing)
+        return
+    try:
+        from carpool.onnx_graph.model_file import check_onnx  # noqa: PLC0415  it needs onnx
+    except ImportError:
+        return  # the function's start reports it
+    try:
+        check_onnx(model)
+    except ConfigError as error:
+        problems.extend("--model: ", error)
 
 
 def _weights(model: Path) -> list[Path]:

@@ -47,9 +47,19 @@ def test_every_template_makes_a_function(lang: str) -> None:
 
 def test_a_model_of_ones_own_is_copied(folder: Path) -> None:
     """The file that is named is what the function serves."""
-    (folder / "mine.onnx").write_bytes(b"a model")
+    model = _with_weights(folder, "weights.bin").read_bytes()
+    (folder / "weights.bin").write_bytes(b"weights")
     new.main(["classify", "--model", "mine.onnx"])
-    assert b"a model" == (folder / "classify" / "model.onnx").read_bytes()
+    assert model == (folder / "classify" / "model.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("text", [b"import onnx\n", b"", b"version https://git-lfs.github.com/"])
+def test_a_file_that_is_no_model_is_refused(folder: Path, text: bytes) -> None:
+    """Here, and not when the function is started."""
+    (folder / "two.py").write_bytes(text)
+    with pytest.raises(ConfigError, match=r"--model: two\.py = .*: expected an ONNX model"):
+        new.main(["classify", "--model", "two.py"])
+    assert ["two.py"] == [path.name for path in folder.iterdir()]
 
 
 def test_a_further_function_leaves_the_file_as_it_is(folder: Path) -> None:
@@ -76,7 +86,7 @@ def test_nothing_is_overwritten(folder: Path) -> None:
     ("argv", "said"),
     [
         (["Not_a_name"], "lower-case letters, digits and inner dashes"),
-        (["a", "--model", "gone.onnx"], "an ONNX file"),
+        (["a", "--model", "gone.onnx"], "an ONNX file; there is no such file"),
         (["a", "--lang", "python3-onnx"], "a template"),
         (["a", "--lang", "python3-batch", "--model", "m.onnx"], "a template that serves ONNX"),
     ],
@@ -128,7 +138,7 @@ def test_a_stack_file_that_cannot_be_read_stays(folder: Path) -> None:
 
 def test_weights_beside_a_model_are_copied(folder: Path) -> None:
     """Under their own name, by which the model knows them."""
-    (folder / "mine.onnx").write_bytes(b"a model")
+    _with_weights(folder, "mine.onnx.data")
     (folder / "mine.onnx.data").write_bytes(b"weights")
     new.main(["classify", "--model", "mine.onnx"])
     assert b"weights" == (folder / "classify" / "mine.onnx.data").read_bytes()
