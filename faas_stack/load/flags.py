@@ -129,8 +129,12 @@ def _segments(
 ) -> tuple[list[Segment], float]:
     duration_s = _given(problems, "--duration", _TIME, flags.duration)
     if (flags.rate is None) == (flags.trace is None):
-        given = "neither" if flags.rate is None else "both"
-        problems.add("--rate, --trace", given, "exactly one of the two")
+        if flags.rate is None:
+            problems.add(
+                "--rate", "nothing", "requests per second, or --trace with a CSV file of rates"
+            )
+        else:
+            problems.add("--rate, --trace", "both", "only one of the two")
         return [], 0.0
     if flags.rate is not None:
         rate_rps = _given(problems, "--rate", _RATE, flags.rate) or 1.0

@@ -293,10 +293,16 @@ def test_every_bad_flag_is_reported_together() -> None:
     assert "did you mean 'POST'?" in str(caught.value)
 
 
-@pytest.mark.parametrize("argv", [[], ["--rate", "1", "--trace", "t.csv"]], ids=["neither", "both"])
-def test_rate_and_trace_exclude_each_other(argv: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([], "--rate = 'nothing': expected requests per second, or --trace"),
+        (["--rate", "1", "--trace", "t.csv"], "--rate, --trace = 'both': expected only one"),
+    ],
+)
+def test_rate_and_trace_exclude_each_other(argv: list[str], told: str) -> None:
     """Exactly one of them says how much."""
-    with pytest.raises(ConfigError, match="exactly one of the two"):
+    with pytest.raises(ConfigError, match=told):
         flags.parse(["--url", "http://127.0.0.1:1/", "--duration", "1s", *argv])
 
 
