@@ -132,7 +132,10 @@ def _author_raised(source: Path, doing: str, error: BaseException) -> LoadError:
     text = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
     hint = ""
     if isinstance(error, ModuleNotFoundError):
-        hint = f"; add the package of {error.name!r} to requirements.txt beside it"
+        hint = (
+            f"; under carpool up, install the package of {error.name!r} with"
+            f" {sys.executable} -m pip install; for an image, add it to requirements.txt beside it"
+        )
     return LoadError(f"{source}: {doing} raised {logs.describe(error)}{hint}\n{text}")
 
 

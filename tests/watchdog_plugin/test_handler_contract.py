@@ -79,7 +79,10 @@ def test_load_is_called_and_its_error_told(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("raise ValueError('broken')", "importing it raised ValueError: broken"),
-        ("import nothing_like_it", "add the package of 'nothing_like_it' to requirements.txt"),
+        (
+            "import nothing_like_it",
+            f"'nothing_like_it' with {sys.executable} -m pip install; for an image, add",
+        ),
         ("def handle_batch(items)", "importing it raised SyntaxError"),
         ("import sys; sys.exit(0)", "importing it raised SystemExit: 0"),
         ("handle_batch = 5", "handle_batch is a int, expected a function handle_batch(items)"),
