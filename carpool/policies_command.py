@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--kind",
         choices=kinds,
-        help="list only policies of this kind; with --check: the policy's kind",
+        help="list only policies of this kind; with --check: the policy's kind, batch or scale",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
