@@ -118,13 +118,16 @@ def _document(policy: str, planning_ms: float, planning: PlanningResult) -> dict
 
 def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: PlanningResult) -> str:
     instances = sum(k.replicas for plan in planning.plans.values() for k in plan.classes)
-    lines = [f"{policy}: {instances} instances, planned in {planning_ms:.1f} ms"]
+    counted = f"{instances} instance{'' if instances == 1 else 's'}"
+    lines = [f"{policy}: {counted}, planned in {planning_ms:.1f} ms"]
     for load in snapshot.functions:
         lines += ["", f"{load.name}: {load.rate_rps:.4g} requests/s"]
         plan = planning.plans.get(load.name)
         lines += plan_lines(plan) if plan else ["  no plan"]
         if load.name in planning.unplaced:
             lines.append(f"  unplaced: {planning.unplaced[load.name]:.4g} requests/s")
+        if load.name in planning.reasons:
+            lines.append(f"  {planning.reasons[load.name]}")
     return "\n".join(lines) + "\n"
 
 

@@ -43,9 +43,10 @@ def main(argv: list[str]) -> int:
     policies = {name: chosen_policy(name, scenario.policies) for name in chosen.policies}
     scenarios = {name: executed(name, scenario) for name in chosen.policies}
     results: dict[str, ScenarioResult] = {}
-    for name, policy in policies.items():
+    for number, (name, policy) in enumerate(policies.items(), 1):
         on_trial = ReportingGuard(name, policy)
-        simulation = Simulation(scenarios[name], on_trial, chosen.settings, _progress(name))
+        told = _progress(f"{name} ({number} of {len(policies)})" if len(policies) > 1 else name)
+        simulation = Simulation(scenarios[name], on_trial, chosen.settings, told)
         results[name] = simulation.run()
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
@@ -70,7 +71,10 @@ def tell(
 
 
 def _progress(name: str) -> Callable[[float], None]:
-    """Return a progress callback; on a terminal it rewrites one line."""
+    """Return a progress callback; on a terminal it rewrites one line.
+
+    The time left is of this run alone, by the wall clock.
+    """
     began = shown = time.monotonic()
     terminal = sys.stderr.isatty()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simulator.objective_check import impossible_objective
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from simulator.results import ScenarioResult
 
-__all__ = ["MEANINGS", "ROWS", "aligned", "comparison", "number"]
+__all__ = ["MEANINGS", "ROWS", "aligned", "comparison", "number", "unplaced"]
 
 _FEW_DIGITS, _MANY = 4, 1000
 
@@ -102,9 +104,24 @@ def comparison(
             rows.append([function, *cells])
         text += "\n" + aligned(rows)
     for policy, result in results.items():
-        for function, rate_rps in result.unplaced.items():
-            text += f"\n{policy} had no capacity for up to {number(rate_rps)}/s of {function}"
+        text += "".join(f"\n{policy} {each}" for each in unplaced(result))
     return text.rstrip("\n") + "\n"
+
+
+def unplaced(result: ScenarioResult) -> Iterator[str]:
+    """Yield for each function with an unplaced rate how much it was, and why."""
+    for record in result.functions:
+        function = record.function
+        if function.name in result.unplaced:
+            rate = f"up to {number(result.unplaced[function.name])}/s of {function.name}"
+            tightest_s = min((app.slo_s for app in function.apps), default=function.slo_s)
+            reason = impossible_objective("the objective", function, tightest_s)
+            reason = reason or result.unplaced_reasons.get(function.name)
+            yield (
+                f"planned no instance for {rate}: {reason}"
+                if reason
+                else (f"had no capacity for {rate}")
+            )
 
 
 def aligned(rows: list[list[str]]) -> str:

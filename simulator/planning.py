@@ -79,6 +79,7 @@ class SimulatedPlanning:
         result.planning_ms.append((time.perf_counter() - began) * 1000)
         for name, rate_rps in planning.unplaced.items():
             result.unplaced[name] = max(rate_rps, result.unplaced.get(name, 0.0))
+        result.unplaced_reasons.update(planning.reasons)
         return {
             name: FunctionResult(plan, unplaced_rps=planning.unplaced.get(name, 0.0))
             for name, plan in planning.plans.items()

@@ -72,6 +72,8 @@ class ScenarioResult:
         planning_ms: Duration of each planning round, in real time.
         fragmentation: Unallocated share of the servers in use, after each round.
         unplaced: Largest rate in any round, in requests per second, that could not be placed.
+        unplaced_reasons: Why instances of a function were not proposed at all, where the policy
+            says so.
         simulated: Number of requests simulated one by one.
         priced: Whether costs are known.
     """
@@ -80,5 +82,6 @@ class ScenarioResult:
     planning_ms: list[float] = field(default_factory=list)
     fragmentation: list[float] = field(default_factory=list)
     unplaced: dict[str, float] = field(default_factory=dict)
+    unplaced_reasons: dict[str, str] = field(default_factory=dict)
     simulated: int = 0
     priced: bool = True

@@ -96,7 +96,13 @@ class Guard:
             self._fit(loads, plans, unplaced, snapshot.cluster.copy())
         unplaced = {name: rate for name, rate in unplaced.items() if rate > 0}
         return PlanningResult(
-            {plan.function: plan for plan in self._completed(loads, plans)}, unplaced
+            {plan.function: plan for plan in self._completed(loads, plans)},
+            unplaced,
+            {
+                name: _reason(proposals.get(name))
+                for name in unplaced
+                if _reason(proposals.get(name))
+            },
         )
 
     def _completed(
@@ -185,6 +191,13 @@ class Guard:
 
     def _note(self, load: FunctionLoad, text: str) -> None:
         self.notes.setdefault(load.name, []).append(text)
+
+
+def _reason(proposal: Proposal | None) -> str:
+    """Return why no instance is proposed, unless the policy itself says what it leaves unserved."""
+    if proposal is None or proposal.instances or proposal.unserved_rps:
+        return ""
+    return " ".join(proposal.explain)
 
 
 def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None) -> float:

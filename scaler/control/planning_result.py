@@ -22,10 +22,13 @@ class PlanningResult:
         plans: Plans by function. A function without one keeps its current plan.
         unplaced: Requests per second for which there was no room, or no size that meets the
             objective, by function; functions without any are left out.
+        reasons: Why the policy proposes no instance at all for functions with an unplaced rate,
+            where this is not for want of capacity.
     """
 
     plans: Mapping[str, Plan]
     unplaced: Mapping[str, float] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from carpool.executor_advice import better_executor
 from carpool.scaling import Proposal
-from scaler.policies.common.given_size import given_size
+from scaler.policies.common.given_size import given_size, unknown_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,8 @@ class Fixed:
         params = self._params
         size = given_size(load, params.cpu, params.gpu, params.batch)
         if size is None:
-            return Proposal({})
+            unknown = unknown_size(load, params.cpu, params.gpu, params.batch)
+            return Proposal({}, explain=[unknown])
         left_s = max(load.tightest_s - size.exec_s, 0.0)
         wait_s = left_s if params.wait_s is None else params.wait_s
         explain = list(self._explained(load, size))

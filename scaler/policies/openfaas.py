@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from carpool.scaling import Proposal
-from scaler.policies.common.given_size import given_size
+from scaler.policies.common.given_size import given_size, unknown_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,9 +114,10 @@ class OpenFaas:
         return {load.name: self._proposal(load, with_gpus=with_gpus) for load in loads}
 
     def _proposal(self, load: FunctionLoad, *, with_gpus: bool) -> Proposal:
-        size = given_size(load, *self._size(load, with_gpus=with_gpus), 1)
+        wanted = self._size(load, with_gpus=with_gpus)
+        size = given_size(load, *wanted, 1)
         if size is None:
-            return Proposal({})
+            return Proposal({}, explain=[unknown_size(load, *wanted)])
         replicas = self._bounded(self._replicas(load, size, load.now_s))
         by_rule = f"{load.rate_rps:.4g} requests/s by the rule {self._params.rule}"
         return Proposal(

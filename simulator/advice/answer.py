@@ -173,6 +173,7 @@ class Answer:
         said = list(self.question.notes)
         failed = [each for each in self.found.values() if each.failure]
         said += [f"{each.policy} failed: {each.failure}" for each in failed]
+        said += [f"{each.policy} {each.unplaced}" for each in self.found.values() if each.unplaced]
         if self.unfinished:
             names = ", ".join(self.unfinished)
             said.append(

@@ -99,10 +99,13 @@ def advise(
     """
     for part in spread:
         check_load(question.scenario(part, policies), _INTERVAL_S)
-    began = now()
+    began, began_wall = now(), time.monotonic()
 
     def told(line: str) -> None:
-        tell(f"{now() - began:.0f} s of {budget_s:.0f}: {line}")
+        used_s = now() - began
+        left_s = (time.monotonic() - began_wall) * (budget_s / used_s - 1) if used_s else budget_s
+        left = f"at most about {max(left_s, 0):.0f} s left"
+        tell(f"{used_s:.0f} s of {budget_s:.0f} s of CPU time, {left}: {line}")
 
     until = began + (1 - _SETTINGS_SHARE) * budget_s
     first = Gatherer(question, policies, spread, now, told).gather(list(policies), until)

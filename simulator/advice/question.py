@@ -24,6 +24,7 @@ from scaler.scenarios import shipped
 from scaler.scenarios.scenario import Scenario
 from simulator.advice.parts import cut
 from simulator.matrix.bound import quickest_s
+from simulator.objective_check import impossible_objective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,16 +173,12 @@ def with_objective(function: Function, slo_s: float | None) -> Function:
         expected = f"at most {most:g}, the most that a variant of the model has"
         problems.add("--accuracy", app.accuracy, expected)
         problems.raise_if_any()
-    least_s = quickest_s(function)
     if slo_s is None:
+        least_s = quickest_s(function)
         usual_s = round(_USUAL_TIMES * least_s, 3) if math.isfinite(least_s) else 0.0
         slo_s = max(usual_s, _LEAST_SLO_S)
-    if not least_s < slo_s:
-        quick = durations.format(round(least_s, 6)) if math.isfinite(least_s) else "none"
-        expected = f"more than {quick}, the shortest latency of any size of the model"
-        hint = "no number of instances meets it, but a larger size or a faster model may"
-        problems.add("--slo", durations.format(slo_s), expected, hint)
-        problems.raise_if_any()
+    if impossible := impossible_objective("--slo", function, slo_s):
+        raise ConfigError([impossible])
     apps = (dataclasses.replace(app, slo_s=slo_s),)
     return dataclasses.replace(function, slo_s=slo_s, apps=apps)
 

@@ -39,6 +39,7 @@ class Verdict:
         missed: Share of requests that missed the objective.
         allowed: Share of requests that may miss it.
         failure: Why the policy could not plan; empty if it could.
+        unplaced: Which rates it did not serve and why; empty if there were none.
     """
 
     policy: str
@@ -49,6 +50,7 @@ class Verdict:
     missed: Estimate
     allowed: float
     failure: str = ""
+    unplaced: str = ""
 
     @property
     def meets(self) -> bool:
@@ -116,6 +118,7 @@ def _verdict(policy: str, rows: Sequence[Row], allowed: float) -> Verdict:
         ratio(costs, [row.bound for row in rows]),
         _missed([row.missed * row.requests for row in rows], requests),
         allowed,
+        unplaced=next((row.unplaced for row in rows if row.unplaced), ""),
     )
 
 

@@ -35,6 +35,7 @@ class Row:
         cpu_s: CPU time of the simulation.
         failure: Why the policy failed before anything ran; empty if it did not. Such a row has no
             cost and misses every request.
+        unplaced: Which rates were not served and why, as sentences.
     """
 
     cell: str
@@ -50,6 +51,7 @@ class Row:
     planning_ms: float
     cpu_s: float
     failure: str = ""
+    unplaced: str = ""
 
     @property
     def over_bound(self) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError
 from scaler.command_policy import ReportingGuard
 from scaler.policy_choice import PREWARM, chosen_policy, prewarm_maker
+from simulator.comparison_table import unplaced
 from simulator.matrix.bound import lower_bound
 from simulator.matrix.rows import Row
 from simulator.metrics import measured
@@ -102,10 +103,11 @@ def simulate(
     began = time.process_time()
     where = (cell, scenario.horizon_s, scenario.seed, policy)
     try:
-        found = measured(Simulation(scenario, guard, settings, progress).run())
+        result = Simulation(scenario, guard, settings, progress).run()
     except ConfigError as error:  # of a policy in one cell; the others continue
         took_s = time.process_time() - began
         return Row(*where, 0, 0.0, bound, 1.0, None, None, 0.0, took_s, str(error))
+    found = measured(result)
     return Row(
         *where,
         requests=found["requests"],
@@ -116,4 +118,5 @@ def simulate(
         p99_ms=found["latency_ms"]["p99"],
         planning_ms=found["planning_ms"] or 0.0,
         cpu_s=time.process_time() - began,
+        unplaced="; ".join(unplaced(result)),
     )

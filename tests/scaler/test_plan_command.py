@@ -113,6 +113,24 @@ def test_something_unplaced_is_1(scenario: Path, capsys: Captured) -> None:
     assert planned(capsys, str(scenario), "--policy", "infless")["unplaced"]["classify"] > 1e5
 
 
+def test_a_plan_without_instances_says_why(scenario: Path, capsys: Captured) -> None:
+    """One instance is counted in the singular, and a size that no model has is named."""
+    rows = "cpu_threads,gpu_percent,batch,latency_ms\n1,0,1,25\n2,0,1,25\n"
+    (scenario.parent / "toy.csv").write_text(rows)
+    scenario.write_text("""\
+models: {toy: {table: toy.csv}}
+functions:
+  - {name: f, model: toy, slo_ms: 200, apps: [{name: a, arrivals: {poisson: {rate: 9}}}]}
+""")
+    for cpu in ("1.0", "7.0"):
+        params = ["--policy", "fixed", "--params", f'{{"cpu": {cpu}}}']
+        assert (cpu != "1.0") == command.main(["plan", str(scenario), *params])
+    printed = capsys.readouterr().out
+    assert "fixed: 1 instance, planned" in printed
+    assert "fixed: 0 instances, planned" in printed
+    assert "  The policy asks for a size of 7 cores, which the model does not have" in printed
+
+
 def test_the_rates_of_a_time(scenario: Path, capsys: Captured) -> None:
     """The trace has two requests a second in its second minute, and none in its first."""
     said = []

@@ -127,6 +127,37 @@ def test_the_table_has_a_column_for_each_policy(
     assert "miss their objective" in " ".join(rows[-4:])
 
 
+@pytest.mark.parametrize(
+    ("slo_ms", "policy", "reason"),
+    [
+        (20, "infless", r"the objective = '20ms': expected more than 25ms, the shortest latency"),
+        (200, "big", "The policy asks for a size of 8 cores, which the model does not have"),
+    ],
+)
+def test_a_policy_that_plans_nothing_says_why(
+    tmp_path: Path, slo_ms: int, policy: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An objective or a size that no server could provide is no want of capacity."""
+    (tmp_path / "toy.csv").write_text(
+        "cpu_threads,gpu_percent,batch,latency_ms\n1,0,1,25\n2,0,1,25\n"
+    )
+    path = tmp_path / "scenario.yaml"
+    path.write_text(f"""\
+models: {{toy: {{table: toy.csv, load_s: 1}}}}
+functions:
+  - name: f
+    model: toy
+    slo_ms: {slo_ms}
+    apps: [{{name: a, arrivals: {{poisson: {{rate: 9}}}}}}]
+policies: {{big: {{policy: fixed, cpu: 8.0}}}}
+horizon_s: 10
+""")
+    assert 0 == command.main([str(path), "--policy", policy])
+    printed = capsys.readouterr().out
+    assert re.search(rf"{policy} planned no instance for up to [\d.]+/s of f: {reason}", printed)
+    assert "had no capacity" not in printed
+
+
 def test_the_report_is_one_file_with_plots(
     scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from carpool.scaling import FunctionLoad, Size
 
-__all__ = ["given_size"]
+__all__ = ["given_size", "unknown_size"]
 
+_SHOWN = 8  # sizes in a message
 _KNOWN: Recent[Size | None] = Recent(4096)  # a scaler has fewer functions
 
 
@@ -33,6 +34,28 @@ def given_size(
     """
     asked = (load.percentile, load.slo_s, load.max_batch, load.prices, cpu, gpu, batch)
     return _KNOWN.of((Same(load.model), *asked), lambda: _given_size(load, cpu, gpu, batch))
+
+
+def unknown_size(
+    load: FunctionLoad,
+    cpu: float | None = None,
+    gpu: float | None = None,
+    batch: int | None = None,
+) -> str:
+    """Return sentences on a size that `given_size` has not found: what was asked, what there is."""
+    wanted = _described(cpu, gpu) + ([f"batches of {batch}"] if batch else [])
+    known = sorted({(c.cpu, c.gpu) for c in load.model.configurations(load.max_batch)})
+    there = "; ".join(" and ".join(_described(*size)) for size in known[:_SHOWN]) or "none"
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return (
+        f"The policy asks for a size of {' and '.join(wanted)}, which the model does not have: "
+        f"its sizes are {there}{more}. Set the policy's parameters cpu and gpu to one of them."
+    )
+
+
+def _described(cpu: float | None, gpu: float | None) -> list[str]:
+    cores = [] if cpu is None else [f"{cpu:g} core{'' if cpu == 1 else 's'}"]
+    return cores + ([f"{gpu:g} % of a GPU"] if gpu else [])
 
 
 def _given_size(

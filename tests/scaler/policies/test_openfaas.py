@@ -76,9 +76,13 @@ def test_without_room_the_rest_is_unplaced() -> None:
 
 
 def test_a_size_the_model_does_not_know_is_unplaced() -> None:
-    """There is no plan for it."""
+    """There is no plan for it, and the size asked for and those of the model are named."""
     planning = openfaas(gpu=70.0).plan(snapshot(load(10)))
     assert ({}, {"classify": 10}) == (planning.plans, planning.unplaced)
+    reason = planning.reasons["classify"]
+    assert "a size of 2 cores and 70 % of a GPU, which the model does not have" in reason
+    assert "its sizes are 2 cores; 2 cores and 10 % of a GPU; 4 cores and 20 % of" in reason
+    assert {} == openfaas().plan(snapshot(load(150), cluster=servers(1, 1, 1))).reasons
 
 
 def test_functions_are_remembered_apart() -> None:

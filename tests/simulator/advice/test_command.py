@@ -75,7 +75,10 @@ def test_the_text_ends_with_labels_that_can_be_copied(
     assert (0.25, 0.95) == (settings.slo_s, settings.percentile)
     assert "infaas" in labels["com.carpool.scale.policy"]
     assert "intervals have a confidence of 95 %" in " ".join(printed.out.split())
-    assert re.search(r"\d+ s of 3600: part 1 of 2, infaas: cost", printed.err)
+    assert re.search(
+        r"\d+ s of 3600 s of CPU time, at most about \d+ s left: part 1 of 2, infaas: cost",
+        printed.err,
+    )
 
 
 def test_the_scenario_that_is_written_is_the_one_that_was_asked(
@@ -145,6 +148,21 @@ def test_where_no_policy_meets_the_objective_it_ends_with_1(
     printed = " ".join(capsys.readouterr().out.split())
     assert "No policy meets the objective" in printed
     assert "com.carpool.slo: 40ms" in printed
+
+
+def test_a_policy_that_plans_nothing_is_told_of(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its zero cost and its misses have a reason: its size is none of the model's."""
+    table = tmp_path / "table.csv"
+    rows = "0.5,0,1,8\n0.5,0,8,30\n1,0,1,4\n1,0,8,16\n"
+    table.write_text(f"cpu_threads,gpu_percent,batch,latency_ms\n{rows}")
+    flags = ["--model", str(table), "--policy", "openfaas", "--policy", "infless"]
+    assert 0 == command.main([str(trace), *flags, "--parts", "1", "--json"])
+    (note,) = (n for n in json.loads(capsys.readouterr().out)["notes"] if "openfaas" in n)
+    assert note.startswith("openfaas planned no instance for up to ")
+    assert "asks for a size of 2 cores, which the model does not have" in note
+    assert "its sizes are 0.5 cores; 1 core. Set the policy's parameters cpu and gpu" in note
 
 
 def test_a_policy_that_fails_is_told_of_and_never_chosen(
