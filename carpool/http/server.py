@@ -31,6 +31,7 @@ from __future__ import annotations
 import array
 import asyncio
 import fcntl
+import functools
 import logging
 import math
 import resource
@@ -309,8 +310,14 @@ def _places(wanted: int) -> tuple[int, int]:
     reserve = min(256, files // 2)
     room = min(wanted, files - reserve)
     if room < wanted:
-        log.info("at most %d connections, because the process may open %d files", room, files)
+        _say_fewer(room, files)
     return room, min(_MOST_TURNED_AWAY, reserve // 4)
+
+
+@functools.cache
+def _say_fewer(room: int, files: int) -> None:
+    """Log the limit, once in a process with several servers."""
+    log.info("at most %d connections, because the process may open %d files", room, files)
 
 
 def _remove_socket(path: str) -> None:

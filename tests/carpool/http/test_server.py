@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import Overloaded, QueueFull
+from carpool.http import server as server_module
 from tests.carpool.http.edge import CLOSE, connect, once, serving, spoken
 from tests.waiting import HANG_S, wait_until_async
 
@@ -289,3 +290,14 @@ def test_clients_of_a_server_that_retires_are_told_to_go_elsewhere() -> None:
     assert b"connection: close" not in first
     assert second.endswith(b"connection: close\r\n\r\nGET /2 ")
     assert third.endswith(b"connection: close\r\n\r\nGET /3 ")
+
+
+def test_the_limit_of_connections_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process may have several servers, all with the same limit."""
+    monkeypatch.setattr("carpool.http.server.resource.getrlimit", lambda _: (300, 300))
+    server_module._say_fewer.cache_clear()
+    caplog.set_level("INFO")
+    assert (150, 37) == server_module._places(200) == server_module._places(200)
+    assert ["at most 150 connections, because the process may open 300 files"] == caplog.messages
