@@ -17,7 +17,7 @@ from faas_stack.load.engine import Engine
 from faas_stack.load.results import QUANTILES, Tally, quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from faas_stack.load.flags import LoadPlan
 
@@ -39,7 +39,9 @@ def main(argv: list[str]) -> int:
     tally = Tally(plan.slo_s)
     interrupted = _run(_measure_or_stop(plan, tally))
     report = tally.report()
-    sys.stdout.write(f"{json.dumps(report) if plan.as_json else _text(plan, report)}\n")
+    sys.stdout.write(
+        f"{json.dumps(report) if plan.as_json else _text(plan, report, tally.examples)}\n"
+    )
     for warning in tally.warnings():
         sys.stderr.write(f"carpool load: {warning}\n")
     if interrupted:
@@ -121,7 +123,7 @@ def _show(line: str) -> None:
     sys.stderr.flush()
 
 
-def _text(plan: LoadPlan, report: dict[str, Any]) -> str:
+def _text(plan: LoadPlan, report: dict[str, Any], examples: Mapping[str, str]) -> str:
     latency = report["latency_ms"]
     lines = [
         f"requests    {report['requests']} ({report['ok']} ok)",
@@ -137,4 +139,6 @@ def _text(plan: LoadPlan, report: dict[str, Any]) -> str:
         lines.append(f"mean batch  {report['mean_batch']:.2f}")
     for what, count in report["errors"].items():
         lines.append(f"errors      {count} x {what}")
+        if what in examples:
+            lines.append(f"            such as {examples[what]}")
     return "\n".join(lines)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Target"]
 
 _SWEEP_S = 0.1
+_EXAMPLE_BYTES = 1000
+_EXAMPLE_CHARS = 160
 _BATCH_HEADER = b"x-carpool-batch"
 
 
@@ -54,7 +56,7 @@ class Target:
 class _Connection(asyncio.Protocol):
     """A socket that carries one request at a time."""
 
-    __slots__ = ("_batch", "_engine", "_parser", "due", "transport")
+    __slots__ = ("_batch", "_engine", "_parser", "due", "error_body", "transport")
 
     transport: asyncio.Transport
 
@@ -63,10 +65,12 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._batch = 0
         self.due: float | None = None
+        self.error_body = b""
 
     def send(self, due: float, request: bytes) -> None:
         self.due = due
         self._batch = 0
+        self.error_body = b""
         self.transport.write(request)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -84,6 +88,10 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(name) == len(_BATCH_HEADER) and name.lower() == _BATCH_HEADER and value.isdigit():
             self._batch = int(value)
+
+    def on_body(self, piece: bytes) -> None:
+        if self._parser.get_status_code() >= 300 and len(self.error_body) < _EXAMPLE_BYTES:  # noqa: PLR2004
+            self.error_body += piece[:_EXAMPLE_BYTES]
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -246,6 +254,8 @@ class Engine:
         self._busy.discard(connection)
         if due is not None and due >= self._counted_from:
             self._tally.answered(status, now - due, batch)
+            if connection.error_body:
+                self._tally.examples.setdefault(str(status), _one_line(connection.error_body))
             self._last_answer = now
         if reusable:
             self._take(connection)
@@ -287,3 +297,10 @@ class Engine:
     def _finish_if_done(self) -> None:
         if self._next_due is None and not self._busy and not self._line:
             self._done.set()
+
+
+def _one_line(body: bytes) -> str:
+    """Return the beginning of a response as text that a terminal shows as it is."""
+    text = " ".join(body.decode("utf-8", "replace").split())
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown if len(shown) <= _EXAMPLE_CHARS else f"{shown[: _EXAMPLE_CHARS - 3]}..."

@@ -34,6 +34,7 @@ class Tally:
         slo_s: Latency objective, if any.
         latencies_s: Latencies of good responses.
         errors: Other outcomes, by status or as ``timeout`` or ``connection``.
+        examples: One response for each status in ``errors``, as shortened text.
         batches: Sum of 1/size over responses with a batch size: the number of batches.
         told: Number of responses with a batch size.
         lags_s: Delay of each request caused by the generator and not by the target.
@@ -43,6 +44,7 @@ class Tally:
     slo_s: float | None = None
     latencies_s: array[float] = field(default_factory=lambda: array("d"))
     errors: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
     batches: float = 0.0
     told: int = 0
     misses: int = 0

@@ -226,6 +226,26 @@ def test_errors_are_counted_by_status_and_kind(capsys: pytest.CaptureFixture[str
     assert report["slo_miss_ratio"] == 0.75
 
 
+def test_an_error_is_shown_with_an_example_of_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """One for each status, on one line that a terminal can show."""
+    turn = 0
+
+    def app(exchange: Exchange) -> None:
+        nonlocal turn
+        turn += 1
+        status, text = (400, b"no \x1b[2J\n rows\xff") if turn % 2 else (503, b"x" * 5000)
+        exchange.reply(status, text if turn < 3 else b"another")
+
+    with running(app) as url:
+        flags = ["--rate", "100", "--duration", "100ms", "--arrivals", "uniform"]
+        assert 1 == command.main(["--url", url, *flags, "--connections", "1"])
+    at, *lines = capsys.readouterr().out.splitlines()[-4:]
+    assert at.endswith(" x 400")
+    assert "            such as no ?[2J rows\ufffd" == lines[0]
+    assert lines[1].endswith(" x 503")
+    assert f"            such as {'x' * 157}..." == lines[2]
+
+
 def test_a_server_that_closes_after_each_answer_is_served_by_new_connections(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
