@@ -115,8 +115,8 @@ def unplaced(result: ScenarioResult) -> Iterator[str]:
         if function.name in result.unplaced:
             rate = f"up to {number(result.unplaced[function.name])}/s of {function.name}"
             tightest_s = min((app.slo_s for app in function.apps), default=function.slo_s)
-            reason = impossible_objective("the objective", function, tightest_s)
-            reason = reason or result.unplaced_reasons.get(function.name)
+            impossible = impossible_objective("the objective", function, tightest_s)
+            reason = impossible or result.unplaced_reasons.get(function.name)
             yield (
                 f"planned no instance for {rate}: {reason}"
                 if reason
