@@ -23,7 +23,7 @@ class PlanningResult:
         unplaced: Requests per second for which there was no room, or no size that meets the
             objective, by function; functions without any are left out.
         reasons: Why the policy proposes no instance at all for functions with an unplaced rate,
-            where this is not for want of capacity.
+            where this is not because of missing capacity.
     """
 
     plans: Mapping[str, Plan]

@@ -137,7 +137,7 @@ def test_the_table_has_a_column_for_each_policy(
 def test_a_policy_that_plans_nothing_says_why(
     tmp_path: Path, slo_ms: int, policy: str, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An objective or a size that no server could provide is no want of capacity."""
+    """An objective or a size that no server could provide is no lack of capacity."""
     (tmp_path / "toy.csv").write_text(
         "cpu_threads,gpu_percent,batch,latency_ms\n1,0,1,25\n2,0,1,25\n"
     )
