@@ -38,7 +38,7 @@ help: ## list the targets
 demo: $(RUN) ## serve real models and compare batching policies, in about a minute
 	$(PY) -m carpool demo
 
-test: $(DEV) ## run the tests that take seconds, on all cores
+test: $(DEV) ## run all tests but the slow ones, in minutes, on all cores
 	$(PYTEST)
 
 test-all: $(DEV) ## run every test, the slow end-to-end ones too
@@ -81,6 +81,7 @@ docs: $(DEV) ## write the generated parts of the documentation
 
 site: $(DEV) ## build the site of the documentation into build/site; needs no network to be read
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "the site is in build/site: open build/site/index.html"
 
 pictures: $(DEV) ## take pictures of reports and of the scaler's page, as they are seen, into build/pictures; needs Chromium
 	mkdir -p build/pictures

@@ -65,6 +65,11 @@ def _local(path: Path, target: str) -> tuple[Path, str]:
     return (path.parent / unquote(parts.path)).resolve() if parts.path else path, parts.fragment
 
 
+def test_no_bytecode_is_published(site: Path) -> None:
+    """Importing the hooks leaves some beside the pages."""
+    assert [] == [*site.rglob("*.py[co]"), *site.rglob("__pycache__")]
+
+
 def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, _Page]) -> None:
     """Scripts, styles, fonts and images are files of the site."""
     loaded = [(path, target) for path, page in pages.items() for target in page.loaded if target]
