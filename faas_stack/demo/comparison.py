@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Contest", "PolicyResult", "calibrate", "choose_rate", "run_rounds", "table", "verdict"]
+__all__ = ["Contest", "PolicyResult", "calibrate", "choose_rate", "described", "run_rounds"]
+__all__ += ["table", "verdict"]
 
 _CALLERS = 96
 _WORTHWHILE = 1.3  # a smaller gain is within the variation between runs
@@ -105,6 +106,11 @@ def table(results: Sequence[PolicyResult], slo: str) -> str:
     return "\n".join(lines)
 
 
+def described(policy: str) -> str:
+    """Return how a policy's name is said in a sentence, where `none` would be misread."""
+    return "without batching (none)" if policy == "none" else f"with {policy}"
+
+
 def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
     """Return the results as a sentence, without ratios.
 
@@ -115,8 +121,9 @@ def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
     for result in results:
         report = result.tally.report()
         said.append(
-            f"{result.policy} answered {report['rps']:.0f}, {_in_time(result.tally):.0f} of them"
-            f" within {slo} (p99 {_ms(report['latency_ms']['p99'])})"
+            f"{report['rps']:.0f} were answered {described(result.policy)}, "
+            f"{_in_time(result.tally):.0f} of them within {slo} "
+            f"(p99 {_ms(report['latency_ms']['p99'])})"
         )
     return f"of {rate_rps:.0f} requests a second, {' and '.join(said)}"
 

@@ -46,15 +46,16 @@ def test_table_and_verdict_say_what_was_measured() -> None:
     assert none.split() == ["none", "10/s", "900", "ms", "900", "ms", "80.0", "%", "1.0"]
     assert deadline.split() == ["deadline", "10/s", "50", "ms", "50", "ms", "0.0", "%", "5.0"]
     assert verdict(results, "200ms", 12) == (
-        "of 12 requests a second, none answered 10, 2 of them within 200ms (p99 900 ms)"
-        " and deadline answered 10, 10 of them within 200ms (p99 50 ms)"
+        "of 12 requests a second, 10 were answered without batching (none), 2 of them within 200ms"
+        " (p99 900 ms) and 10 were answered with deadline, 10 of them within 200ms (p99 50 ms)"
     )
 
 
 def test_a_policy_that_answered_nothing_in_time_is_no_division_by_zero() -> None:
     """Complete collapse is said in words."""
     results = [result("none", [], 1), result("deadline", [0.05], 1)]
-    assert "none answered 0, 0 of them within 200ms (p99 -)" in verdict(results, "200ms", 1)
+    words = "0 were answered without batching (none), 0 of them within 200ms (p99 -)"
+    assert words in verdict(results, "200ms", 1)
     assert "-" in table(results, "200ms").splitlines()[1].split()
 
 
