@@ -13,10 +13,18 @@ from watchdog_plugin.settings import HandlerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
-    from faas_stack.doctor.context import FunctionContext
+    from faas_stack.doctor.context import Case, FunctionContext
 
-__all__ = ["cold_first_batch", "nearly_ours", "overruled", "refused_batches", "wrong_options"]
+__all__ = [
+    "cold_first_batch",
+    "model_missing",
+    "nearly_ours",
+    "overruled",
+    "refused_batches",
+    "wrong_options",
+]
 
 _PIPELINED = 2  # a fast handler may get a second batch while it executes one
 _SPARE = 2  # with the executor lazy, half a batch more waits to join
@@ -32,6 +40,7 @@ _WATCHDOG = (
     *("exec_timeout", "read_timeout", "write_timeout", "healthcheck_interval", "max_inflight"),
     *("log_buffer_size", "prefix_logs", "suppress_lock", "http_buffer_req_body"),
 )
+_NEED_NO_MODEL = ("handle_batch", "stream")
 _PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
 _ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's, not of this machine
 
@@ -150,6 +159,37 @@ def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
             "add example = b'...' to handler.py; otherwise the first request after a start is slow"
         )
         yield Problem(f"functions.{function.name}: {source.name}: example", "", expected, fix)
+
+
+def model_missing(case: Case) -> Iterator[Problem]:
+    """Each handler that defines neither `handle_batch` nor `stream` has a model."""
+    if any(_has_model(case.stack.folder / path) for path in case.stack.copy):
+        return  # copied beside each handler
+    for function in (each.function for each in case.contexts):
+        ours = function.template is not None and function.fprocess.endswith("-m watchdog_plugin")
+        folder = function.handler
+        if not ours or folder is None or "model_path" in function.environment:
+            continue
+        if not _has_model(folder) and _needs_model(folder / "handler.py"):
+            expected = "a model, or a handler.py that defines handle_batch or stream"
+            fix = "copy your model there; to try the template, copy its example.onnx to model.onnx"
+            where = f"functions.{function.name}: {folder / 'model.onnx'}"
+            yield Problem(where, "no file", expected, fix)
+
+
+def _has_model(path: Path) -> bool:
+    return any(each.suffix == ".onnx" for each in (path, *path.rglob("*.onnx")))
+
+
+def _needs_model(source: Path) -> bool:
+    """Return whether a handler cannot do without a model; a faulty one is reported elsewhere."""
+    if not source.is_file():
+        return True
+    try:
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return False
+    return {name for node in tree.body for name in _names(node)}.isdisjoint(_NEED_NO_MODEL)
 
 
 def _names(node: ast.stmt) -> Iterator[str]:

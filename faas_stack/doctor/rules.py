@@ -58,6 +58,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "alertmanager": scaling.another_scaler,
     "replicas": scaling.replicas_over,
     "functions": scaling.functions_over,
+    "model": process.model_missing,
     "canary": canaries.canary_missing,
     "gpu": scaling.gpus_missing,
     "room": capacity.too_little_room,

@@ -329,7 +329,41 @@ def test_a_handler_without_an_example_is_cold(doctor: Doctor, code: str, found: 
         "provider: {name: openfaas}\nfunctions: {fn: {lang: python3-batch, handler: ./fn, "
         "image: fn, labels: {com.carpool.slo: 1s}}}\n"
     )
-    assert ["warm-up"] * found == [each["check"] for each in doctor.says_of_text(text)]
+    checks = [each["check"] for each in doctor.says_of_text(text)]
+    assert found == checks.count("warm-up")
+
+
+@pytest.mark.parametrize(
+    ("files", "environment", "found"),
+    [
+        ({}, "", 1),
+        ({"handler.py": "def preprocess(item):\n    return item\n"}, "", 1),
+        ({"handler.py": "def preprocess(item):\n    return item\n"}, "model_path: /m.onnx", 0),
+        ({"handler.py": "def handle_batch(items):\n    return items\n"}, "", 0),
+        ({"handler.py": "async def stream(item):\n    yield b''\n"}, "", 0),
+        ({"handler.py": "this is no Python"}, "", 0),
+        ({"model.onnx": ""}, "", 0),
+        ({"models/one/model.onnx": ""}, "", 0),
+    ],
+)
+def test_a_function_without_its_model_is_found(
+    doctor: Doctor, files: dict[str, str], environment: str, found: int
+) -> None:
+    """Before `carpool up` waits for what cannot start."""
+    for name, text in {".keep": "", **files}.items():
+        path = doctor.folder / "fn" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    text = (
+        "provider: {name: openfaas}\nfunctions: {fn: {lang: python3-onnx-batch, handler: ./fn, "
+        f"image: fn, environment: {{{environment}}}}}}}\n"
+    )
+    findings = doctor.says_of_text(text)
+    (doctor.folder / "shared").mkdir()
+    (doctor.folder / "shared" / "model.onnx").touch()
+    assert [] == doctor.says_of_text(f"{text}configuration: {{copy: [./shared]}}\n")
+    assert ["model"] * found == [each["check"] for each in findings]
+    assert all(each["where"].endswith("fn/model.onnx") for each in findings)
 
 
 def test_everything_is_said_at_once(doctor: Doctor) -> None:
