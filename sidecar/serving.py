@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool import wire
@@ -76,6 +78,8 @@ async def serve_function(
         metrics.policy_failures += 1
         log.error("policy %s failed and is replaced by fixed: %s", settings.batch_policy, reason)
 
+    if ":" in settings.batch_policy:
+        _import_beside_handler(env)
     fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
     batcher = Batcher(
         PolicyGuard(build_policy(settings), fallback, policy_replaced),
@@ -226,3 +230,8 @@ def _start_upstreams(
     local.restart_with(handler.kill_hung, options.silence_max_s, lambda: handler.pid != 0)
     batch_loop.readiness.failing = lambda: handler.failing
     handler.observe(ended, local.probe_soon)
+
+
+def _import_beside_handler(env: Mapping[str, str]) -> None:
+    """Let a policy be a file in the function's folder, searched last."""
+    sys.path.append(str(Path(env.get("function_dir") or "function").resolve()))

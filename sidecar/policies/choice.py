@@ -6,6 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations, plugins
+from carpool.errors import ConfigError
+from carpool.settings import LABEL_PREFIX
 from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["build_policy"]
 
+_LABEL = LABEL_PREFIX + "batch.policy"
+
 
 def build_policy(settings: FunctionSettings) -> BatchPolicy:
     """Return the batch policy that ``settings`` name, with their parameters.
@@ -24,7 +28,7 @@ def build_policy(settings: FunctionSettings) -> BatchPolicy:
         ConfigError: unknown policy, parameters that it does not take, a window given twice or to a
             policy without one, or a batch larger than ``batch.max``.
     """
-    policy_class = plugins.resolve("batch", settings.batch_policy)
+    policy_class = _policy_class(settings.batch_policy)
     policy: BatchPolicy = plugins.build(policy_class, _params(policy_class, settings))
     largest = getattr(policy, "largest", 0)
     if largest > settings.batch_max:
@@ -35,6 +39,18 @@ def build_policy(settings: FunctionSettings) -> BatchPolicy:
         )
         problems.raise_if_any()
     return policy
+
+
+def _policy_class(name: str) -> type[Any]:
+    try:
+        return plugins.resolve("batch", name)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, ModuleNotFoundError):
+            raise
+        (problem,) = error.problems
+        fix = "put its file into the function's folder or on PYTHONPATH, or install its package"
+        found = dataclasses.replace(problem, name=_LABEL, hint=f"{problem.hint}; {fix}")
+        raise ConfigError([found]) from error.__cause__
 
 
 def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str, Any]:

@@ -181,3 +181,15 @@ def test_the_command_lists_the_names_it_takes(capsys: pytest.CaptureFixture[str]
     """`carpool policies` shows foreign names with the parameter that each is."""
     assert 0 == policies_command.main([])
     assert "batch_timeout_micros (wait_s)" in capsys.readouterr().out
+
+
+def test_a_policy_that_cannot_be_imported_is_told_with_its_label_and_the_fix() -> None:
+    """The label names it, and its file may be in the function's folder."""
+    with pytest.raises(ConfigError) as raised:
+        build_policy(FunctionSettings(batch_policy="no_such_module:Pairs"))
+    said = "com.carpool.batch.policy = 'no_such_module:Pairs': expected an importable pkg.module:"
+    fix = "No module named 'no_such_module'; put its file into the function's folder or on PYTHON"
+    assert str(raised.value).startswith(said)
+    assert fix in str(raised.value)
+    with pytest.raises(ConfigError, match=r"has no attribute 'Pairs'$"):
+        build_policy(FunctionSettings(batch_policy="json:Pairs"))

@@ -57,6 +57,23 @@ def test_deadlines_are_kept(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
+def test_a_policy_may_be_a_file_in_the_functions_folder(
+    sidecar: Start, gate: Gate, tmp_path: Path
+) -> None:
+    """Where it is in an image, too; no PYTHONPATH is needed."""
+    (tmp_path / "pairs_beside.py").write_text(
+        "from sidecar.policies.fixed import FixedWindow\n\n\nclass Pairs(FixedWindow):\n    pass\n"
+    )
+
+    async def run() -> None:
+        policy = {"carpool_batch_policy": "pairs_beside:Pairs", "function_dir": str(tmp_path)}
+        async with sidecar(**policy, carpool_batch_params='{"size": 2, "wait_s": 60}') as running:
+            answers = await running.together(gate, running.ask("a"), running.ask("b"))
+            assert [200, 200] == [answer.status for answer in answers]
+
+    asyncio.run(run())
+
+
 def test_a_caller_that_leaves_makes_room(sidecar: Start, gate: Gate) -> None:
     """A cancelled request is not sent; the counters say so."""
 
