@@ -151,10 +151,10 @@ class Guard:
     def _bounded(self, load: FunctionLoad, plan: Plan) -> Plan:
         total = plan_size.instances(plan)
         if total > load.instance_limit:
-            self._note(load, f"{total} instances are more than its {load.instance_limit}")
+            self._note(load, f"{_wanted(total)}, and its maximum is {load.instance_limit}")
             return plan_size.without(plan, total - int(load.instance_limit))
         if total < load.min_instances:
-            self._note(load, f"{total} instances are fewer than its {load.min_instances}")
+            self._note(load, f"{_wanted(total)}, and its minimum is {load.min_instances}")
             first = plan.classes[0]
             more = replace(first, replicas=first.replicas + load.min_instances - total)
             return replace(plan, classes=(more, *plan.classes[1:]))
@@ -191,6 +191,10 @@ class Guard:
 
     def _note(self, load: FunctionLoad, text: str) -> None:
         self.notes.setdefault(load.name, []).append(text)
+
+
+def _wanted(instances: int) -> str:
+    return f"the policy wants {instances} instance{'' if instances == 1 else 's'} of the function"
 
 
 def _reason(proposal: Proposal | None) -> str:

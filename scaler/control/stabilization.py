@@ -127,11 +127,17 @@ class Stabilization:
             note("instances are removed at once, to free capacity for those that requests wait for")
             return plan
         if chosen is not plan:
-            note("fewer instances have not been proposed for long enough")
+            note(
+                "the policy wants fewer instances, which are removed only when it has wanted so "
+                f"for {self._limits.window_s:g} s"
+            )
         if before is None or not plan_size.reduces(chosen, before):
             return chosen
         if now_s < history.reduced_s + self._limits.cool_down_s:
-            note("the last reduction was too recent")
+            note(
+                "the policy wants fewer instances, but the last ones were removed less than "
+                f"{self._limits.cool_down_s:g} s ago"
+            )
             return before
         return chosen
 

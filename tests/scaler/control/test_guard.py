@@ -244,6 +244,10 @@ def test_bounds() -> None:
     few = dataclasses.replace(load(50), min_instances=5)
     assert {"b4-c4-g20": 2, "b1-c2": 1} == counts(made(wanted(9, large=2), many))
     assert {"b4-c4-g20": 4, "b1-c2": 1} == counts(made(wanted(1), few))
+    guard = Guard(Wishes(classify=wanted(1)), FREE)
+    guard.plan(snapshot(few))
+    said = "the policy wants 1 instance of the function, and its minimum is 5"
+    assert [said] == guard.notes["classify"]
 
 
 def test_what_instances_cannot_take_is_unplaced() -> None:

@@ -45,7 +45,9 @@ def test_a_restart_stops_nothing() -> None:
     restraint, notes = Stabilization(Limits(window_s=60, shrink=1.0)), list[str]()
     plan = restraint.follow(in_force(wanted(10)), wanted(4), 0.0, notes.append)
     assert 10 == counts(plan).total()
-    assert ["fewer instances have not been proposed for long enough"] == notes
+    assert notes == [
+        "the policy wants fewer instances, which are removed only when it has wanted so for 60 s"
+    ]
 
 
 def test_the_same_instances_are_no_reduction() -> None:
@@ -71,6 +73,10 @@ def test_between_two_reductions_there_is_time() -> None:
         plan = followed(restraint, wanted(wish), in_force(plan), now_s)
         totals.append(counts(plan).total())
     assert [8, 8, 8, 4] == totals
+    notes = list[str]()
+    restraint.follow(in_force(plan), wanted(3), 59.0, notes.append)
+    said = "the policy wants fewer instances, but the last ones were removed less than 30 s ago"
+    assert [said] == notes
 
 
 def test_a_rise_goes_in_steps() -> None:
