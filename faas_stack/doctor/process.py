@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
@@ -13,7 +14,6 @@ from watchdog_plugin.settings import HandlerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from faas_stack.doctor.context import Case, FunctionContext
 
@@ -40,6 +40,7 @@ _WATCHDOG = (
     *("exec_timeout", "read_timeout", "write_timeout", "healthcheck_interval", "max_inflight"),
     *("log_buffer_size", "prefix_logs", "suppress_lock", "http_buffer_req_body"),
 )
+_MODELS = (("model.onnx",), ("models",), ("variants",))  # where the handler looks for them
 _NEED_NO_MODEL = ("handle_batch", "stream")
 _PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
 _ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's, not of this machine
@@ -163,8 +164,8 @@ def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
 
 def model_missing(case: Case) -> Iterator[Problem]:
     """Each handler that defines neither `handle_batch` nor `stream` has a model."""
-    if any(_has_model(case.stack.folder / path) for path in case.stack.copy):
-        return  # copied beside each handler
+    if any(Path(path).parts[:1] in _MODELS for path in case.stack.copy):
+        return  # copied into each handler's folder
     for function in (each.function for each in case.contexts):
         ours = function.template is not None and function.fprocess.endswith("-m watchdog_plugin")
         folder = function.handler
@@ -177,8 +178,12 @@ def model_missing(case: Case) -> Iterator[Problem]:
             yield Problem(where, "no file", expected, fix)
 
 
-def _has_model(path: Path) -> bool:
-    return any(each.suffix == ".onnx" for each in (path, *path.rglob("*.onnx")))
+def _has_model(folder: Path) -> bool:
+    """Return whether the handler finds a model: its own, one of several, or variants."""
+    several = folder.glob("models/*/model.onnx")
+    return (folder / "model.onnx").is_file() or any(
+        (*several, *folder.glob("variants/**/variants.json"))
+    )
 
 
 def _needs_model(source: Path) -> bool:

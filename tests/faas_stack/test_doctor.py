@@ -342,7 +342,9 @@ def test_a_handler_without_an_example_is_cold(doctor: Doctor, code: str, found: 
         ({"handler.py": "def handle_batch(items):\n    return items\n"}, "", 0),
         ({"handler.py": "async def stream(item):\n    yield b''\n"}, "", 0),
         ({"handler.py": "this is no Python"}, "", 0),
+        ({"example.onnx": ""}, "", 1),
         ({"model.onnx": ""}, "", 0),
+        ({"variants/web/variants.json": "{}"}, "", 0),
         ({"models/one/model.onnx": ""}, "", 0),
     ],
 )
@@ -359,9 +361,8 @@ def test_a_function_without_its_model_is_found(
         f"image: fn, environment: {{{environment}}}}}}}\n"
     )
     findings = doctor.says_of_text(text)
-    (doctor.folder / "shared").mkdir()
-    (doctor.folder / "shared" / "model.onnx").touch()
-    assert [] == doctor.says_of_text(f"{text}configuration: {{copy: [./shared]}}\n")
+    (doctor.folder / "model.onnx").touch()
+    assert [] == doctor.says_of_text(f"{text}configuration: {{copy: [./model.onnx]}}\n")
     assert ["model"] * found == [each["check"] for each in findings]
     assert all(each["where"].endswith("fn/model.onnx") for each in findings)
 
