@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from carpool.process import forks
 from carpool.process.parent_death import tell_on_parent_death
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     ReadOutput = Callable[[asyncio.StreamReader], Coroutine[Any, Any, None]]
 
 __all__ = ["ChildProcess", "Command", "end"]
+
+forks.keep_garbage()
 
 _DRAIN_S = 1.0  # for its last output, if a process that cannot be found holds the pipe open
 
