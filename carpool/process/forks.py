@@ -1,8 +1,8 @@
 """Keeps garbage of this process from being collected in its forked children.
 
-uvloop, and ``subprocess`` with a ``preexec_fn``, run Python code in the child before its program. If
-the collector runs there, so do finalizers of the parent's garbage. Those of gRPC wait for a thread,
-which a child does not have: the child never ends, and the parent waits for it.
+uvloop, and ``subprocess`` with a ``preexec_fn``, run Python code in the child before its program.
+If the collector runs there, so do finalizers of the parent's garbage. Those of gRPC wait for a
+thread, which a child does not have: the child never ends, and the parent waits for it.
 """
 
 from __future__ import annotations

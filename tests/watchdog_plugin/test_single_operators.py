@@ -164,6 +164,7 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     assert ["the time budget is spent: 3 operators remain"] == said
 
 
+@pytest.mark.timing
 def test_a_run_costs_more_than_nothing() -> None:
     """Besides its operators; each of them may cost less than when it is timed."""
     assert 0 < measure_overhead(1).per_run_s < 1
