@@ -102,7 +102,7 @@ def chart(drawn: HeatMap) -> str:
     ]
     if drawn.best:
         legend.append(f'<span><b style="border:2px solid #1f77b4"></b>{escape(drawn.best)}</span>')
-    return svg.framed(_parts(drawn), legend, size=drawn.size)
+    return svg.framed(_parts(drawn), legend, ' class="heat"', drawn.size)
 
 
 def picture(charts: Sequence[tuple[str, HeatMap]]) -> str:

@@ -37,7 +37,7 @@ figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
 .axis { fill: none; stroke: var(--line); } .grid { fill: none; stroke: var(--faint); }
 .legend { margin: 0; font-size: 13px; } .legend span { margin-right: 1.2em; display: inline-block; }
-@media (max-width: 600px) { svg text { font-size: 16px; } }
+@media (max-width: 600px) { svg text { font-size: 16px; } svg.heat text { font-size: 14px; } }
 .legend i { display: inline-block; width: 1.4em; margin-right: .4em; vertical-align: middle; }
 #tip { position: fixed; z-index: 1; pointer-events: none; white-space: pre-line; font-size: 13px;
   padding: .3em .6em; border: 1px solid var(--line); border-radius: .3em; background: Canvas; }

@@ -76,7 +76,8 @@ def test_two_clusters_run_at_once_and_a_killed_one_leaves_nothing() -> None:
         for _ in range(2)
     ]
     folders = [Path(_line(run)).parents[1] for run in runs]
-    assert 2 == len(links() - before)
+    own = links() - before  # other clusters on this machine may come and go
+    assert len(own) >= len(runs)
     assert all(marked(f"TMPDIR={folder}") for folder in folders)
     assert kept == settings()
     for run in runs:
@@ -87,7 +88,7 @@ def test_two_clusters_run_at_once_and_a_killed_one_leaves_nothing() -> None:
         assert [] == marked(f"TMPDIR={folder}")
         assert [] == [group for group in control_groups(folder.name) if group.exists()]
         assert folder.name not in Path("/proc/mounts").read_text()
-    wait_until(lambda: before == links(), what="the networks gone")
+    wait_until(lambda: not own & links(), what="the networks gone")
     assert kept == settings()
 
 

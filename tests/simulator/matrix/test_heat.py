@@ -125,7 +125,7 @@ def test_heat_maps_can_be_read_on_a_phone_and_in_the_dark(kept: Path, tmp_path: 
             tab.open(f"file://{report}", dark=dark, width=width)
             wait_until(lambda: tab.value("document.readyState") == "complete", what="the page")
             assert tab.value("document.documentElement.scrollWidth") <= width
-            assert [] == tab.value(cut)
+            assert [] == tab.value(cut), name
             assert "rgb(255, 255, 255) on rgb(140, 35, 24)" == tab.value(ink)
             tab.picture(pictures / f"matrix-{name}.png")
         assert [] == tab.complaints
