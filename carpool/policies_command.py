@@ -88,8 +88,8 @@ def _lacking(kind: plugins.Kind, policy_class: type) -> list[str]:
 
 def _check(kind: plugins.Kind, policy: str, params: dict[str, Any], *, as_json: bool) -> int:
     if kind not in _SUITES:
-        expected = f"a kind that can be checked: {', '.join(_SUITES)}"
-        raise ConfigError([Problem("--kind", kind, expected)])
+        expected, hint = f"a {' or '.join(_SUITES)} policy", f"{kind} policies cannot be checked"
+        raise ConfigError([Problem("--check", policy, expected, hint)])
     lacking = _lacking(kind, plugins.resolve(kind, policy))
     if lacking:
         expected = f"a {kind} policy, which has the methods {', '.join(_METHODS[kind])}"

@@ -14,6 +14,7 @@ from scaler.scenarios.scenario_file import read_scenario
 from simulator import comparison_table, flags, report
 from simulator.arrivals import check_load
 from simulator.metrics import measured
+from simulator.objective_check import impossible_objectives
 from simulator.simulation import Simulation
 from simulator.summary import summary
 
@@ -60,7 +61,8 @@ def tell(
 ) -> None:
     """Print the results under each policy, and write a report if requested."""
     metrics = {name: measured(result) for name, result in results.items()}
-    came = summary(metrics, {each.name: 1 - each.percentile for each in scenario.functions})
+    allowed = {each.name: 1 - each.percentile for each in scenario.functions}
+    came = summary(metrics, allowed, impossible_objectives(scenario.functions))
     if chosen.report:
         chosen.report.write_text(report.page(scenario, results, metrics), encoding="utf-8")
     if chosen.as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simulator.objective_check import impossible_objective
+from simulator.objective_check import impossible_objectives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -110,18 +110,14 @@ def comparison(
 
 def unplaced(result: ScenarioResult) -> Iterator[str]:
     """Yield for each function with an unplaced rate how much it was, and why."""
-    for record in result.functions:
-        function = record.function
-        if function.name in result.unplaced:
-            rate = f"up to {number(result.unplaced[function.name])}/s of {function.name}"
-            tightest_s = min((app.slo_s for app in function.apps), default=function.slo_s)
-            impossible = impossible_objective("the objective", function, tightest_s)
-            reason = impossible or result.unplaced_reasons.get(function.name)
-            yield (
-                f"planned no instance for {rate}: {reason}"
-                if reason
-                else (f"had no capacity for {rate}")
-            )
+    functions = {each.function.name: each.function for each in result.functions}
+    impossible = impossible_objectives(functions.values())
+    for name in [each for each in functions if each in result.unplaced]:
+        rate = f"up to {number(result.unplaced[name])}/s of {name}"
+        reason = impossible.get(name) or result.unplaced_reasons.get(name)
+        yield (
+            f"planned no instance for {rate}: {reason}" if reason else f"had no capacity for {rate}"
+        )
 
 
 def aligned(rows: list[list[str]]) -> str:

@@ -10,9 +10,11 @@ from carpool.errors import Problem
 from simulator.matrix.bound import quickest_s
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scaler.scenarios.scenario import Function
 
-__all__ = ["impossible_objective"]
+__all__ = ["impossible_objective", "impossible_objectives"]
 
 
 def impossible_objective(name: str, function: Function, slo_s: float) -> Problem | None:
@@ -30,3 +32,13 @@ def impossible_objective(name: str, function: Function, slo_s: float) -> Problem
     expected = f"more than {quick}, the shortest latency of any size of the model"
     hint = "no number of instances meets it, but a larger size or a faster model may"
     return Problem(name, durations.format(slo_s), expected, hint)
+
+
+def impossible_objectives(functions: Iterable[Function]) -> dict[str, Problem]:
+    """Return by function why its tightest objective cannot be met, where it cannot."""
+    found = {}
+    for function in functions:
+        tightest_s = min((app.slo_s for app in function.apps), default=function.slo_s)
+        if problem := impossible_objective("the objective", function, tightest_s):
+            found[function.name] = problem
+    return found

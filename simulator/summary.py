@@ -9,31 +9,41 @@ from simulator.comparison_table import number
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from carpool.errors import Problem
+
 __all__ = ["summary"]
 
 _AS_MUCH = 0.005  # part of a cost that is no difference
 
 
 def summary(
-    metrics: Mapping[str, Mapping[str, Any]], allowed: Mapping[str, float]
+    metrics: Mapping[str, Mapping[str, Any]],
+    allowed: Mapping[str, float],
+    impossible: Mapping[str, Problem],
 ) -> dict[str, Any]:
     """Return the summary of a comparison.
 
     Args:
         metrics: Metrics by policy, as in `simulator.metrics`.
         allowed: Share of each function's requests that may miss the objective.
+        impossible: Why an objective cannot be met, by function.
 
     Returns:
         ``meets_objectives``, the policies under which no function misses more than allowed;
         ``cheapest`` of all and ``best``, the cheapest of those, None if there is none or nothing
-            has a
-        price; and ``text``, the same in sentences.
+        has a price; ``impossible``, the functions whose objective no policy can meet; and ``text``,
+        the same in sentences.
     """
     costs = {name: each["cost_per_1k"] for name, each in metrics.items()}
     meets = [name for name, each in metrics.items() if _meets(each, allowed)]
     best = _least({name: costs[name] for name in meets})
     found = {"meets_objectives": meets, "cheapest": _least(costs), "best": best}
-    return {**found, "text": _text(metrics, meets, best)}
+    said = [
+        f"No policy can meet the objective of {name}, {problem.value}: expected {problem.expected}."
+        for name, problem in impossible.items()
+    ]
+    text = " ".join([_text(metrics, meets, best), *said])
+    return {**found, "impossible": list(impossible), "text": text}
 
 
 def _meets(metrics: Mapping[str, Any], allowed: Mapping[str, float]) -> bool:

@@ -254,8 +254,8 @@ class Engine:
         self._busy.discard(connection)
         if due is not None and due >= self._counted_from:
             self._tally.answered(status, now - due, batch)
-            if connection.error_body:
-                self._tally.examples.setdefault(str(status), _one_line(connection.error_body))
+            if connection.error_body and (name := str(status)) not in self._tally.examples:
+                self._tally.examples[name] = _one_line(connection.error_body)
             self._last_answer = now
         if reusable:
             self._take(connection)

@@ -8,6 +8,7 @@ no harm: sidecars continue with their last plan, and it restarts from its store.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import sys
@@ -168,7 +169,8 @@ class ScalerProcess:
         argv = (
             *(sys.executable, "-m", "carpool", "scaler", "run"),
             *("--gateway", options.gateway, "--token-file", str(options.token.resolve())),
-            *("--listen", self.address, "--listen", f"127.0.0.1:{self._port}"),
+            *("--listen", self.address),
+            *([] if _has_address(options.flags) else ["--listen", f"127.0.0.1:{self._port}"]),
             *("--store", str(options.folder.resolve() / STORE_FILE)),
             *options.flags,
         )
@@ -192,3 +194,10 @@ class ScalerProcess:
         except OSError as error:
             say(f"scaler: {known} cannot be written ({error.strerror}); status needs --url")
         self._listens.set()
+
+
+def _has_address(flags: Sequence[str]) -> bool:
+    """Return whether options for the scaler name an address for users, in place of the port."""
+    words = [word for flag in flags for word in flag.split("=", 1)]
+    pairs = itertools.pairwise(words)
+    return any(name == "--listen" and not value.startswith("unix:") for name, value in pairs)

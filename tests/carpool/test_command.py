@@ -203,6 +203,17 @@ def test_policies_of_every_kind(capsys: Captured) -> None:
     assert [] == [entry for entry in entries if "error" in entry]
 
 
+@pytest.mark.parametrize("flags", [(), ("--kind", "prewarm")])
+def test_prewarm_policies_cannot_be_checked(flags: tuple[str, ...], capsys: Captured) -> None:
+    """The message is about the policy, whether or not its kind was given."""
+    name = min(plugins.BUILT_IN["prewarm"].keys() - plugins.BUILT_IN["batch"].keys())
+    assert 2 == command.main(["policies", "--check", name, *flags])
+    assert (
+        f"--check = {name!r}: expected a batch or scale policy; prewarm policies cannot be checked"
+        in capsys.readouterr().err
+    )
+
+
 def test_policies_as_text(capsys: Captured) -> None:
     """The table names each policy and its parameters."""
     assert 0 == command.main(["policies"])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.errors import ConfigError
-from faas_stack.load import command, flags
+from faas_stack.load import command, engine, flags
 from faas_stack.load.engine import Engine, Target
 from faas_stack.load.results import Tally
 from tests.faas_stack.load_target import delayed, running
@@ -244,6 +244,21 @@ def test_an_error_is_shown_with_an_example_of_its_text(capsys: pytest.CaptureFix
     assert "            such as no ?[2J rows\ufffd" == lines[0]
     assert lines[1].endswith(" x 503")
     assert f"            such as {'x' * 157}..." == lines[2]
+
+
+def test_an_example_is_made_once_for_each_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many errors would otherwise take the time that the requests need."""
+    made: list[bytes] = []
+
+    def one_line(body: bytes) -> str:
+        made.append(body)
+        return str(body)
+
+    monkeypatch.setattr(engine, "_one_line", one_line)
+    with running(lambda exchange: exchange.reply(503, b"busy")) as url:
+        flags = ["--rate", "100", "--duration", "200ms", "--arrivals", "uniform"]
+        assert 1 == command.main(["--url", url, *flags])
+    assert [b"busy"] == made
 
 
 def test_a_server_that_closes_after_each_answer_is_served_by_new_connections(

@@ -77,6 +77,30 @@ def test_its_log_may_be_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert f"listening on {address}" in {line["message"] for line in lines}
 
 
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [(("--listen", "127.0.0.1:0"), 1), (("--listen=[::1]:0",), 1), (("--listen", "unix:s"), 2)],
+)
+def test_an_address_among_its_options_replaces_the_port(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], given: tuple[str, ...], count: int
+) -> None:
+    """Unless it is a socket, which users cannot open in a browser."""
+    options = options_in(tmp_path)
+
+    async def run() -> str:
+        scaler = ScalerProcess(replace(options, flags=(*options.flags, *given)))
+        try:
+            await scaler.start()
+            return scaler.url
+        finally:
+            await scaler.stop()
+
+    url = uvloop.run(run())
+    said = capfd.readouterr().err
+    assert f"listening on {url[7:]}" in said
+    assert 1 + count == said.count("listening on ")
+
+
 def test_it_must_start_once(tmp_path: Path) -> None:
     """If it cannot at first, the user is told why, and waits for nothing."""
     options = options_in(tmp_path)

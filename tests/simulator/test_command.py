@@ -156,6 +156,9 @@ horizon_s: 10
     printed = capsys.readouterr().out
     assert re.search(rf"{policy} planned no instance for up to [\d.]+/s of f: {reason}", printed)
     assert "had no capacity" not in printed
+    last = " ".join(printed.split()).partition("more than allowed.")[2].strip()
+    never = "No policy can meet the objective of f, 20ms: expected more than 25ms, the shortest"
+    assert (f"{never} latency of any size of the model." if slo_ms == 20 else "") == last
 
 
 def test_the_report_is_one_file_with_plots(

@@ -17,7 +17,7 @@ def policy(cost: float | None, missed: float, requests: int = 1000) -> dict[str,
 
 def came(**metrics: dict[str, Any]) -> dict[str, Any]:
     """Where one in a hundred may miss its objective."""
-    return summary(metrics, {"f": 0.01})
+    return summary(metrics, {"f": 0.01}, {})
 
 
 def test_the_cheapest_that_will_do_is_named() -> None:

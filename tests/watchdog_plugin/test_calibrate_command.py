@@ -21,6 +21,7 @@ from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 from carpool.predictor.profile_file import default_database
 from carpool.processor import runtime
 from watchdog_plugin.profiling import calibrate_command, predict_command
+from watchdog_plugin.profiling.calibrating import calibrate
 from watchdog_plugin.profiling.profiler import origin
 from watchdog_plugin.profiling.reference_operators import LARGE, SMALL, reference_model
 
@@ -47,6 +48,13 @@ def _plain(path: Path) -> Path:
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     return path
+
+
+def test_a_spent_budget_is_said_once() -> None:
+    """Not for each model of reference operators, none of which is measured then."""
+    said: list[str] = []
+    assert () == calibrate((1,), 0.0, said.append).rows
+    assert ["the time budget is spent: no more operators are measured"] == said
 
 
 @pytest.mark.slow

@@ -37,11 +37,12 @@ def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None
     """
     end_s = time.monotonic() + budget_s
     overheads = {count: measure_overhead(count) for count in threads}
-    rows = [
-        row
-        for references, batches in _MODELS
-        for row in _timed(references, batches, threads, end_s, say)
-    ]
+    rows: list[Alone] = []
+    for references, batches in _MODELS:
+        if time.monotonic() > end_s:
+            say("the time budget is spent: no more operators are measured")
+            break
+        rows += _timed(references, batches, threads, end_s, say)
     return Calibration(origin(), tuple(rows), overheads)
 
 
@@ -62,9 +63,6 @@ def _timed(
     end_s: float,
     say: Callable[[str], None],
 ) -> Iterator[Alone]:
-    if time.monotonic() > end_s:
-        say("the time budget is spent: no more operators are measured")
-        return
     best = optimised(Path("references.onnx"), reference_model(references))
     settings = [Setting(batch, count) for count in threads for batch in batches]
     wanted = [Wanted(at, settings) for at in _few_of_each(best.graph.operators)]
