@@ -23,6 +23,7 @@ __all__ = ["AnswerTooLarge", "ClientConnection", "ConnectionFailed"]
 
 _HIGH_WATER_BYTES = 256 * 1024
 _JOIN_BELOW_BYTES = 64 * 1024
+_CRASHED = 500
 _HEAD_BYTES = 64 * 1024  # of an answer's head, and of all that is neither head nor body
 
 
@@ -206,7 +207,8 @@ class ClientConnection(asyncio.Protocol):
             return
         self.head_complete = True
         self._overhead = 0
-        self.reusable = self._parser.should_keep_alive()
+        # Some servers (uvicorn) close without notice after a 500: the next request would be lost.
+        self.reusable = self._parser.should_keep_alive() and self.status != _CRASHED
         if self._headless:  # the parser would wait for a body that HEAD does not have
             self.complete = True
             self.reusable = False

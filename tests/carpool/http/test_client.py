@@ -93,6 +93,27 @@ def test_a_connection_that_was_used_before_may_be_stale() -> None:
     assert (False, True) == asyncio.run(run())
 
 
+def test_a_server_may_close_after_an_internal_error() -> None:
+    """As uvicorn does, without notice: the next request gets another connection."""
+
+    async def crash(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 4\r\n\r\noops")
+        writer.close()
+
+    async def run() -> list[int]:
+        server = await asyncio.start_server(crash, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        pool = Pool(f"{host}:{port}")
+        answers = [await pool.request("GET", "/") for _ in range(3)]
+        pool.close()
+        server.close()
+        await server.wait_closed()
+        return [answer.status for answer in answers]
+
+    assert [500, 500, 500] == asyncio.run(run())
+
+
 def test_who_does_not_answer_at_all_is_not_waited_for() -> None:
     """As a machine that is gone: no connection is made, and so nothing was sent."""
 
