@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from carpool.errors import BadRequest, FunctionFault
+from carpool.errors import FunctionFault
 from carpool.http import call_frames
 from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange, encoded
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from carpool.errors import CarpoolError
-    from carpool.http.exchange import Headers
+    from carpool.http.exchange import Body, Headers
     from carpool.http.owner import Owner
 
 __all__ = ["ServedCalls", "accept"]
@@ -216,15 +216,19 @@ class ServedCalls(Connection):
 class _Call(Exchange):
     """One call; a response in several parts is collected before it is sent."""
 
-    __slots__ = ("_pieces", "_pieces_bytes", "_started", "call_id", "calls")
+    __slots__ = ("_collected_bytes", "_started", "call_id", "calls")
 
     def __init__(self, calls: ServedCalls, call_id: int) -> None:
-        super().__init__(calls, "", "", ())
+        super().__init__("", "", ())
         self.calls = calls
         self.call_id = call_id
-        self._pieces: list[bytes] = []
-        self._pieces_bytes = 0
+        self._collected_bytes = 0
         self._started = (0, b"")
+
+    @property
+    def peer(self) -> str:
+        """``ip:port`` of the provider; empty on a Unix socket."""
+        return self.calls.peer
 
     def read(self, head: bytes, content: memoryview) -> None:
         """Set the request from ``head`` and ``content``.
@@ -236,28 +240,16 @@ class _Call(Exchange):
         own, self.body = call_frames.split(content)
         self.method, self.target, self.headers = shared.method, shared.target, shared.headers + own
 
-    def reply(
-        self,
-        status: int,
-        body: bytes | memoryview = b"",
-        content_type: str = "application/json",
-        headers: Headers = (),
-        *,
-        length: int | None = None,
+    def _respond(
+        self, status: int, body: Body, content_type: str, headers: Headers, length: int | None
     ) -> None:
-        """Send a whole response, as `Exchange.reply` does; HEAD is never sent in a bundle."""
-        del length
-        if not (self.answered or self._streaming):
-            first = f"\ncontent-type: {content_type}\n" if content_type else "\n"
-            lines = encoded(headers) + encoded(self.added) if headers or self.added else b""
-            head = first.encode("latin-1", "replace") + lines.replace(b"\r\n", b"\n")
-            self._answer(status, head, body)
-
-    def switch(self, answer: bytes, protocol: object) -> None:
-        """Raise `BadRequest`, as a call has no connection of its own."""
-        del answer, protocol
-        msg = "a bundled call cannot upgrade its connection"
-        raise BadRequest(msg)
+        del length  # HEAD is never sent in a bundle
+        lines = headers if type(headers) is bytes else encoded(headers)
+        if self.added:
+            lines += encoded(self.added)
+        first = f"\ncontent-type: {content_type}\n" if content_type else "\n"
+        head = first.encode("latin-1", "replace") + lines.replace(b"\r\n", b"\n")
+        self._answer(status, head, body)
 
     def start(self, status: int, headers: Headers = ()) -> None:
         """Start a response, which is sent as a whole at its end."""
@@ -269,15 +261,16 @@ class _Call(Exchange):
         """Add to the response; if it becomes too large, the caller gets an error instead."""
         if self.answered or self.gone:
             return
-        self._pieces.append(chunk)
-        self._pieces_bytes += len(chunk)
-        self._count(len(chunk))
-        if self._pieces_bytes > _COLLECTED_BYTES:
+        self._held.append(chunk)
+        self._collected_bytes += len(chunk)
+        self.held_bytes += len(chunk)
+        self.calls.server.held_bytes += len(chunk)
+        if self._collected_bytes > _COLLECTED_BYTES:
             self.calls.refuse_large(self)
 
     def end(self) -> None:
         """Send the collected response."""
-        self._answer(*self._started, b"".join(self._pieces))
+        self._answer(*self._started, b"".join(self._held))
 
     def fail_instead(self, error: CarpoolError) -> None:
         """Report ``error`` instead of the response that was started, of which nothing was sent."""
@@ -288,14 +281,11 @@ class _Call(Exchange):
         """Report to the caller that the call was aborted without a response."""
         self._answer(call_frames.BROKEN_OFF, b"\n", b"")
 
-    async def drained(self) -> None:
-        """Return at once, as nothing is sent before the end."""
-
     def _answer(self, status: int, head: bytes, body: bytes | memoryview) -> None:
         if self.answered:
             return
         self.answered = True
         self.on_gone = None
-        self._pieces = []
+        self._held = []
         if not self.gone:
             self.calls.answer_call(self, status, head, body)

@@ -25,7 +25,8 @@ from carpool.http.limits import (
 from carpool.http.reader import Reader
 
 if TYPE_CHECKING:
-    from carpool.http.exchange import Exchange, Successor
+    from carpool.http.exchange import Successor
+    from carpool.http.http_exchange import HttpExchange
     from carpool.http.owner import Owner
 
 __all__ = ["Connection"]
@@ -69,7 +70,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: Owner[Connection]) -> None:
         self.server = server
-        self.exchanges: deque[Exchange] = deque()
+        self.exchanges: deque[HttpExchange] = deque()
         self._limits = server.limits
         self._reader = Reader(self, server.limits, server.heads)
         self._closing = False  # no further request is read
@@ -165,7 +166,7 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             await self._backlog.taken()
 
-    def switch(self, exchange: Exchange, answer: bytes, protocol: Successor) -> None:
+    def switch(self, exchange: HttpExchange, answer: bytes, protocol: Successor) -> None:
         """Respond to the only exchange and pass the socket to another protocol.
 
         Raises:
@@ -206,7 +207,7 @@ class Connection(asyncio.Protocol):
 
     # -- requests ---------------------------------------------------------------------------
 
-    def accept(self, exchange: Exchange) -> None:
+    def accept(self, exchange: HttpExchange) -> None:
         """Take a whole request, and pass it to the application at once if its turn has come.
 
         Raises:

@@ -7,8 +7,14 @@ from typing import Self
 
 from carpool import wire
 
-__all__ = ["CALL_BYTES_HELD", "HEADER_BYTES_HELD", "STALLED_S", "TOO_MUCH_HELD"]
-__all__ += ["Limits", "Refused"]
+__all__ = [
+    "CALL_BYTES_HELD",
+    "HEADER_BYTES_HELD",
+    "STALLED_S",
+    "TOO_MUCH_HELD",
+    "Limits",
+    "Refused",
+]
 
 CALL_BYTES_HELD = 1024  # the objects of one request, about
 HEADER_BYTES_HELD = 128  # and of one header

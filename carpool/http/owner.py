@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from carpool.http.backlog import Memory
-from carpool.http.exchange import ServerState
+from carpool.http.http_exchange import ServerState
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from carpool.http.exchange import Exchange
+from carpool.http.http_exchange import HttpExchange
 from carpool.http.limits import Refused
 
 if TYPE_CHECKING:
-    from carpool.http.exchange import Link
+    from carpool.http.http_exchange import Link
     from carpool.http.known_heads import KnownHeads
     from carpool.http.limits import Limits
 
@@ -66,10 +66,10 @@ class Reader:
         self._connection = connection
         self._heads = heads
         self._tries = _TRIES
-        self._whole: tuple[Exchange, int] | None = None  # the last request, and its body's size
+        self._whole: tuple[HttpExchange, int] | None = None  # the last request, and its body's size
         self._limits = limits
         self._parser = httptools.HttpRequestParser(self)
-        self._exchange: Exchange | None = None
+        self._exchange: HttpExchange | None = None
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes | bytearray] = []
@@ -117,14 +117,16 @@ class Reader:
             self._tries -= 1
             return False
         self._tries = _TRIES
-        exchange = Exchange(self._connection, known.method, known.target, known.headers)
+        exchange = HttpExchange(known.method, known.target, known.headers)
+        exchange.connection = self._connection
         exchange.body = data[end:]
         self._connection.accept(exchange)
         return True
 
-    def take(self) -> Exchange:
+    def take(self) -> HttpExchange:
         """Return the request being read, to be refused; its body is dropped."""
-        exchange = self._exchange or Exchange(self._connection, "GET", "", ())
+        exchange = self._exchange or HttpExchange("GET", "", ())
+        exchange.connection = self._connection
         self._exchange = None
         self._body = []
         self.partial = False
@@ -220,7 +222,8 @@ class Reader:
         if len(headers) > limits.headers:
             raise Refused(431, f"{len(headers)} headers: expected at most {limits.headers}")
         method, target = parser.get_method().decode("latin-1"), self._target.decode("latin-1")
-        exchange = self._exchange = Exchange(self._connection, method, target, tuple(headers))
+        exchange = self._exchange = HttpExchange(method, target, tuple(headers))
+        exchange.connection = self._connection
         exchange.keep_alive = parser.should_keep_alive()
         if target[:1] != "/" or method == "CONNECT":
             exchange.target = _origin_form(method, target)
@@ -259,7 +262,7 @@ class Reader:
 
     # -- framing ----------------------------------------------------------------------------
 
-    def _check(self, exchange: Exchange) -> None:
+    def _check(self, exchange: HttpExchange) -> None:
         hosts = 0
         for name, value in exchange.headers:
             if name not in _DECISIVE:
@@ -276,7 +279,7 @@ class Reader:
         if not exchange.keep_alive:
             self._check_version(exchange)
 
-    def _check_rarer(self, name: bytes, value: bytes, exchange: Exchange) -> None:
+    def _check_rarer(self, name: bytes, value: bytes, exchange: HttpExchange) -> None:
         if name == b"upgrade":
             self._upgrade = self._parser.should_upgrade()
             return
@@ -291,7 +294,7 @@ class Reader:
         elif name == b"expect":
             self._expects = exchange.chunked and value.lower() == b"100-continue"
 
-    def _check_version(self, exchange: Exchange) -> None:
+    def _check_version(self, exchange: HttpExchange) -> None:
         """Refuse unknown versions; close HTTP/1.0 connections after the response."""
         version = self._parser.get_http_version()
         if version == "1.0":  # its persistence is an extension that proxies get wrong

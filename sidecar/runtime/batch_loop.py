@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from carpool import errors, wire
 from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
-from carpool.http.exchange import encode_answer
+from carpool.http.http_exchange import encode_answer
 from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
 from sidecar.core.request import RETURN_SHARE

@@ -41,9 +41,8 @@ _CODES = {
 }
 _FAULTS_OF_CALLERS = range(400, 500)
 _FAILED = range(500, 600)
-_TEXT_MAX = (
-    1000  # characters; clients take 8 KiB of metadata, in which others than ASCII are 3 each
-)
+# Characters: clients take 8 KiB of metadata, in which each byte beyond ASCII takes three.
+_TEXT_MAX = 1000
 _METADATA_MAX = 32
 _NAME = re.compile(r"x-[-_.0-9a-z]{1,100}").fullmatch
 _VALUE = re.compile(r"[ -~]{0,400}").fullmatch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from carpool import errors
 from carpool.errors import Overloaded
@@ -14,7 +14,7 @@ from sidecar.runtime.oip_grpc.answers import HttpAnswer
 if TYPE_CHECKING:
     import asyncio
 
-    from carpool.http.exchange import Headers, Link
+    from carpool.http.exchange import Body, Headers
     from carpool.http.server import Server
     from sidecar.runtime.oip_grpc.requests import HttpRequest
 
@@ -93,10 +93,9 @@ class _Exchange(Exchange):
 
     Attributes:
         answer: The response.
-        timeout_s: Time until the caller's deadline, from its arrival on.
     """
 
-    __slots__ = ("answer", "timeout_s")
+    __slots__ = ("answer",)
 
     def __init__(
         self,
@@ -105,29 +104,20 @@ class _Exchange(Exchange):
         headers: tuple[tuple[bytes, bytes], ...],
         timeout_s: float,
     ) -> None:
-        nothing = cast("Link", None)  # nothing is written but what `reply` is given
-        super().__init__(nothing, request.method, request.target, request.headers + headers)
+        super().__init__(request.method, request.target, request.headers + headers)
         self.body = request.body
         self.received = server.now()
         self.timeout_s = timeout_s
         self.answer: asyncio.Future[HttpAnswer] = server.loop.create_future()
 
-    def reply(
-        self,
-        status: int,
-        body: bytes | memoryview = b"",
-        content_type: str = "application/json",
-        headers: Headers = (),
-        *,
-        length: int | None = None,
+    def _respond(
+        self, status: int, body: Body, content_type: str, headers: Headers, length: int | None
     ) -> None:
-        """Answer; do nothing if the caller has left or a response was given."""
         del content_type, length
-        if self.answered or self.gone:
-            return
-        self.answered = True
-        self.on_gone = None
-        self.answer.set_result(HttpAnswer(status, body, _pairs(headers)))
+        if not self.gone:
+            self.answered = True
+            self.on_gone = None
+            self.answer.set_result(HttpAnswer(status, body, _pairs(headers)))
 
     def leave(self) -> None:
         """Note that the caller awaits no response any more."""
@@ -152,9 +142,6 @@ class _Exchange(Exchange):
     def abort(self) -> None:
         """Report that there will be no response."""
         self.reply(502, errors.body(_BROKEN_OFF))
-
-    async def drained(self) -> None:
-        """Return at once, as pieces are dropped."""
 
 
 def _pairs(headers: Headers) -> tuple[tuple[str, str], ...]:

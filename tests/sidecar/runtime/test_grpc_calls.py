@@ -10,6 +10,7 @@ import numpy as np
 from grpc import StatusCode, aio
 
 from carpool.errors import NotFound
+from carpool.http.call_server import ServedCalls
 from carpool.http.server import Exchange, Limits, serve
 from sidecar import serving
 from sidecar.options import Options
@@ -96,12 +97,15 @@ async def test_what_an_application_raises_is_a_status(tmp_path: Path) -> None:
             raise NotFound(msg)
         if what == "unknown":
             raise ZeroDivisionError(what)
+        if what == "upgrades":
+            exchange.switch(b"", ServedCalls)
         exchange.abort()
 
     async with calling(app, tmp_path) as (_, caller):
         for model, code, text in (
             ("known", StatusCode.NOT_FOUND, "there is none"),
             ("unknown", StatusCode.INTERNAL, "internal error"),
+            ("upgrades", StatusCode.INVALID_ARGUMENT, "a call cannot upgrade its connection"),
             ("aborts", StatusCode.INTERNAL, "the answer broke off"),
         ):
             error = await inferred(caller, raw(rows(1), model=model))

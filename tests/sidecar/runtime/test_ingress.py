@@ -6,7 +6,7 @@ import gzip
 import json
 import tracemalloc
 import zlib
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,16 +17,13 @@ from sidecar.runtime import body_parameters
 from sidecar.runtime.ingress import Ingress
 from sidecar.runtime.scaler_client import membership
 
-if TYPE_CHECKING:
-    from carpool.http.connection import Connection
-
 TARGET = "/v2/models/m/infer"
 
 
 def exchange(headers: dict[str, str], **parameters: object) -> Exchange:
     """An inference request, as a connection has read it."""
     pairs = tuple((name.encode(), text.encode()) for name, text in headers.items())
-    found = Exchange(cast("Connection", None), "POST", TARGET, pairs)
+    found = Exchange("POST", TARGET, pairs)
     found.body = json.dumps({"inputs": [], "parameters": parameters}).encode()
     return found
 
@@ -118,13 +115,10 @@ def test_large_heads_are_not_hoarded(name: str) -> None:
 
 def test_a_limit_of_the_protocols_own_counts() -> None:
     """The shortest of the objective, the caller's X-Timeout and the deadline of a gRPC call."""
-
-    class Call(Exchange):
-        timeout_s = 0.5
-
     ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "1s"}), lambda: 0.0)
     for headers, budget_s in (((), 0.5), (((b"x-timeout", b"250ms"),), 0.25)):
-        call = Call(cast("Connection", None), "POST", TARGET, headers)
+        call = Exchange("POST", TARGET, headers)
+        call.timeout_s = 0.5
         request = ingress.read(call)
         assert budget_s == request.due
         assert budget_s == membership._timeout_s(request)  # while there is no instance, too

@@ -16,6 +16,7 @@ import pytest
 
 from carpool import wire
 from carpool.http.client import Pool
+from carpool.http.http_exchange import HttpExchange
 from carpool.http.server import serve
 from carpool.plan import InstanceClass, Plan, Route
 from carpool.sync import (
@@ -347,7 +348,8 @@ async def test_a_scaler_that_is_silent_is_left(tmp_path: Path) -> None:
     came: list[tuple[object, bytes]] = []
 
     def silent(exchange: Exchange) -> None:
-        came.append((exchange._connection, exchange.body))  # an id might come again
+        assert isinstance(exchange, HttpExchange)
+        came.append((exchange.connection, exchange.body))  # an id might come again
 
     server = await serve(silent, listen=f"unix:{tmp_path}/scaler")
     with patch.object(sync, "_TIMEOUT_S", 0.05):
