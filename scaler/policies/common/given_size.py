@@ -44,7 +44,11 @@ def unknown_size(
 ) -> str:
     """Return sentences on a size that `given_size` has not found: what was asked, what there is."""
     wanted = _described(cpu, gpu) + ([f"batches of {batch}"] if batch else [])
-    known = sorted({(c.cpu, c.gpu) for c in load.model.configurations(load.max_batch)})
+    configurations = list(load.model.configurations(max(load.max_batch, batch or 1)))
+    known = sorted({(c.cpu, c.gpu) for c in configurations})
+    largest = max([c.batch for c in configurations], default=0)
+    if batch and batch > largest:
+        return f"The policy asks for batches of {batch}, expected at most {largest} for this model."
     there = "; ".join(" and ".join(_described(*size)) for size in known[:_SHOWN]) or "none"
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     return (
@@ -55,6 +59,8 @@ def unknown_size(
 
 def _described(cpu: float | None, gpu: float | None) -> list[str]:
     cores = [] if cpu is None else [f"{cpu:g} core{'' if cpu == 1 else 's'}"]
+    if gpu == 0 and not cores:
+        return ["no GPU"]
     return cores + ([f"{gpu:g} % of a GPU"] if gpu else [])
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
+from carpool.latency import Configuration
 from carpool.latency.linear import Linear
+from carpool.latency.table import Table
 from carpool.plugins import build, resolve
 from scaler.policies.common.given_size import given_size
 from scaler.testing import Rounds
@@ -56,6 +58,20 @@ def test_a_late_batch_is_planned_and_told() -> None:
     plan = fixed(cpu=2.0, gpu=0.0, batch=2).plan(snapshot(load(1))).plans["classify"]
     assert "A batch takes 230 ms, the objective is 200." in plan.explain
     assert 0 == plan.routes[0].max_wait_s
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"batch": 999}, "The policy asks for batches of 999, expected at most 4 for this model."),
+        ({"gpu": 0.0}, "The policy asks for a size of no GPU, which the model does not have"),
+    ],
+)
+def test_the_parameter_that_asks_too_much_is_told(params: dict[str, float], reason: str) -> None:
+    """A batch is not said to be a matter of cores."""
+    model = Table({Configuration(1, 2.0, 10.0): 0.05, Configuration(4, 2.0, 10.0): 0.09})
+    planning = fixed(**params).plan(snapshot(load(7, model=model)))
+    assert reason in planning.reasons["classify"]
 
 
 def test_the_wait_is_what_the_objective_leaves() -> None:
