@@ -181,11 +181,8 @@ class Guard:
             if load.name in lacking:
                 self._note(load, f"no capacity for {dict(lacking[load.name])}")
                 plan, short = plans[load.name], lacking[load.name]
-                plan = replace(
-                    plan,
-                    classes=plan_size.less(plan.classes, short),
-                    explain=(*plan.explain, f"There is no capacity for {short.total()} more."),
-                )
+                lack = f"There is no capacity for {short.total()} more."
+                plan = replace(plan_size.less(plan, short), explain=(*plan.explain, lack))
                 plans[load.name] = plan
                 unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _taken(plan))
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from carpool.plan import InstanceClass, Plan
+    from carpool.plan import InstanceClass, Plan, Route
 
 __all__ = ["instances", "less", "reduces", "taken", "without"]
 
@@ -21,10 +21,7 @@ def instances(plan: Plan) -> int:
 
 def taken(plan: Plan) -> float:
     """Return a plan's requests per second, counting batch sizes for classes without a rate."""
-    return sum(
-        each.replicas * (each.batch_size if each.rate_high is None else each.rate_high)
-        for each in plan.classes
-    )
+    return sum(map(_capacity, plan.classes))
 
 
 def reduces(plan: Plan, before: Plan) -> bool:
@@ -43,11 +40,35 @@ def without(plan: Plan, count: int) -> Plan:
     fewer: Counter[str] = Counter()
     for each in sorted(plan.classes, key=lambda each: each.rate_high or each.batch_size):
         fewer[each.name] = min(each.replicas, count - fewer.total())
-    return replace(plan, classes=less(plan.classes, fewer))
+    return less(plan, fewer)
 
 
-def less(classes: Sequence[InstanceClass], fewer: Mapping[str, int]) -> tuple[InstanceClass, ...]:
-    """Return the classes with fewer instances, by name of the class."""
-    return tuple(
-        replace(each, replicas=each.replicas - fewer.get(each.name, 0)) for each in classes
+def less(plan: Plan, fewer: Mapping[str, int]) -> Plan:
+    """Return the plan with fewer instances, by name of the class.
+
+    A route all of whose instances are removed leads to the remaining ones that are accurate enough,
+    as nothing would answer its requests otherwise.
+    """
+    classes = tuple(
+        replace(each, replicas=each.replicas - fewer.get(each.name, 0)) for each in plan.classes
     )
+    left = {each.name for each in classes if each.replicas}
+    accuracies = {offer.variant: offer.accuracy for offer in plan.variants}
+
+    def led(route: Route) -> Route:
+        if left.intersection(route.weights):
+            return route
+        suiting = {
+            each.name: _capacity(each)
+            for each in classes
+            if each.replicas and accuracies.get(each.variant, 0.0) >= route.accuracy
+        }
+        total = sum(suiting.values())
+        weights = {name: part / total for name, part in suiting.items()}
+        return replace(route, weights=weights) if weights else route
+
+    return replace(plan, classes=classes, routes=tuple(map(led, plan.routes)))
+
+
+def _capacity(each: InstanceClass) -> float:
+    return each.replicas * (each.batch_size if each.rate_high is None else each.rate_high)

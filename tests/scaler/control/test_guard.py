@@ -250,6 +250,16 @@ def test_bounds() -> None:
     assert [said] == guard.notes["classify"]
 
 
+def test_every_application_keeps_instances_within_the_maximum() -> None:
+    """Those of one are removed as the least efficient; its requests go to the others."""
+    shares = {"web": {SMALL: 1.0}, "batch": {LARGE: 1.0}}
+    apps = (Application("web", 5.0, 0.2), Application("batch", 45.0, 0.2))
+    there = dataclasses.replace(load(50), apps=apps, max_instances=1)
+    plan = made(Proposal({SMALL: 1, LARGE: 1}, shares=shares), there)
+    assert {"b4-c4-g20": 1} == counts(plan)
+    assert [{"b4-c4-g20": 1.0}] * len(plan.routes) == [route.weights for route in plan.routes]
+
+
 def test_what_instances_cannot_take_is_unplaced() -> None:
     """Whatever the policy says of it."""
     planning = Guard(Wishes(classify=wanted(2)), FREE).plan(snapshot(load(50)))
