@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from carpool import address as addresses
 from carpool.http.client_connection import AnswerTooLarge, ClientConnection, ConnectionFailed
 from carpool.http.exchange import UNKNOWN_LENGTH
+from carpool.task_set import TaskSet
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from carpool.http.exchange import Headers
     from carpool.wire import Buffer
@@ -81,40 +82,114 @@ class StreamedResponse:
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
+class _Collector:
+    """Collects the body of a response as it arrives."""
+
+    __slots__ = ("_body", "_largest_bytes", "_pieces", "_room")
+
+    def __init__(self, largest_bytes: int) -> None:
+        self._largest_bytes = self._room = largest_bytes
+        self._body = b""
+        self._pieces: io.BytesIO | None = None  # unlike a list to join, it holds nothing twice
+
+    def take(self, connection: ClientConnection) -> Response | None:
+        """Take what has arrived; return the response once it is whole.
+
+        Raises:
+            AnswerTooLarge: it is larger than allowed.
+        """
+        while connection.chunks:
+            self._add(connection.next_chunk())
+        if self._room < 0:
+            msg = f"the answer is larger than {self._largest_bytes} bytes"
+            raise AnswerTooLarge(msg)
+        if not connection.complete:
+            return None
+        body = self._pieces.getvalue() if self._pieces else self._body
+        return Response(connection.status, connection.headers, body)
+
+    def _add(self, chunk: bytes) -> None:
+        self._room -= len(chunk)
+        if self._pieces is None and not self._body:
+            self._body = chunk
+            return
+        if self._pieces is None:
+            self._pieces = io.BytesIO()
+            self._pieces.write(self._body)
+        self._pieces.write(chunk)
+
+
 async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
     """Wait for the whole response and return it."""
-    body, pieces = b"", None
-    room = answer_bytes
-    while True:
-        while connection.chunks:
-            chunk = connection.next_chunk()
-            room -= len(chunk)
-            if pieces is None and not body:
-                body = chunk
-                continue
-            if pieces is None:
-                pieces = io.BytesIO()  # unlike a list to join, it never holds everything twice
-                pieces.write(body)
-            pieces.write(chunk)
-        if room < 0:
-            msg = f"the answer is larger than {answer_bytes} bytes"
-            raise AnswerTooLarge(msg)
-        if connection.complete:
-            break
+    collector = _Collector(answer_bytes)
+    while (response := collector.take(connection)) is None:
         await connection.progress()
-    if pieces is not None:
-        body = pieces.getvalue()
-    return Response(connection.status, connection.headers, body)
+    return response
 
 
 class PendingRequest:
-    """A request whose response is pending; created by `Pool.begin`."""
+    """A request whose response is pending; created by `Pool.begin`.
 
-    __slots__ = ("_pool", "_sent")
+    The response is awaited (`response`), or reported (`then`), which takes no task.
+    """
+
+    __slots__ = ("_collector", "_done", "_pool", "_sent", "_task")
 
     def __init__(self, pool: Pool, sent: ClientConnection | Request) -> None:
         self._pool = pool
         self._sent = sent  # on which connection, or what has still to be sent
+        self._done: Callable[[Response | Exception], object] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def then(self, done: Callable[[Response | Exception], object]) -> None:
+        """Call ``done`` with the response, or with an error as of `Pool.request`.
+
+        It is called once, in a later iteration of the event loop; with `TimeoutError` after
+        `give_up`.
+        """
+        self._done = done
+        if isinstance(self._sent, tuple):
+            self._task = self._pool.tasks.start(self._request(*self._sent))
+        else:
+            self._collector = _Collector(self._pool.answer_bytes)
+            self._sent.on_progress = self._progress
+            self._progress()
+
+    def give_up(self) -> None:
+        """Stop waiting, and close the connection."""
+        if self._task:
+            self._task.cancel()
+        self._tell(TimeoutError())
+
+    async def _request(self, method: str, target: str, headers: Headers, body: Buffer) -> None:
+        try:
+            response = await self._pool.request(method, target, headers, body)
+        except Exception as error:  # noqa: BLE001 - the sender's to judge
+            self._tell(error)
+        else:
+            self._tell(response)
+
+    def _progress(self) -> None:
+        """Take what has arrived of the response, or why no more will."""
+        assert isinstance(self._sent, ClientConnection)  # noqa: S101 - it calls this
+        outcome: Response | Exception | None = self._sent.failure
+        if outcome is None:
+            try:
+                outcome = self._collector.take(self._sent)
+            except AnswerTooLarge as error:
+                self._tell(error)
+                return
+        if outcome is not None:
+            self._tell(outcome)
+
+    def _tell(self, outcome: Response | Exception) -> None:
+        done, self._done = self._done, None
+        if done is None:
+            return
+        if isinstance(self._sent, ClientConnection):
+            self._sent.on_progress = None
+            self._pool.give_back(self._sent)
+        asyncio.get_running_loop().call_soon(done, outcome)
 
     async def response(self, timeout_s: float | None = None) -> Response:
         """Wait for the whole response; raises as `Pool.request` does."""
@@ -159,6 +234,7 @@ class Pool:
         self._idle: list[ClientConnection] = []
         self._busy: set[ClientConnection] = set()
         self._slots = asyncio.Semaphore(max_connections)
+        self.tasks = TaskSet()  # of requests that wait for a connection
 
     async def request(
         self,

@@ -17,6 +17,8 @@ from carpool.errors import FunctionFault
 from carpool.http.lost_peers import end_if_lost, is_lost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from carpool.wire import Buffer
 
 __all__ = ["AnswerTooLarge", "ClientConnection", "ConnectionFailed"]
@@ -59,6 +61,9 @@ class ClientConnection(asyncio.Protocol):
         head_complete: Whether status and headers have been received.
         complete: Whether the response is whole, or none is expected.
         reusable: Whether another request may follow.
+        failure: Why no more of the response will arrive; None while it may.
+        on_progress: Called when more of the response has arrived, or never will; None if that is
+            awaited (`progress`).
     """
 
     transport: asyncio.Transport
@@ -67,7 +72,8 @@ class ClientConnection(asyncio.Protocol):
         self._loop = loop
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
-        self._failure: ConnectionFailed | None = None
+        self.failure: ConnectionFailed | None = None
+        self.on_progress: Callable[[], None] | None = None
         self._paused = False
         self._buffered = 0
         self.open = False
@@ -96,8 +102,8 @@ class ClientConnection(asyncio.Protocol):
 
     async def progress(self) -> None:
         """Wait until more of the response has arrived; raise if it never will."""
-        if self._failure:
-            raise self._failure
+        if self.failure:
+            raise self.failure
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
@@ -120,7 +126,7 @@ class ClientConnection(asyncio.Protocol):
 
     def forget(self) -> None:
         """Drop the failure, as its traceback refers to the waiting task and back to this."""
-        self._failure = None
+        self.failure = None
 
     def _reset(self) -> None:
         self.status = 0
@@ -177,12 +183,18 @@ class ClientConnection(asyncio.Protocol):
 
     def _fail(self, message: str, *, lost: bool = False) -> None:
         stale = (self._requests > 1 or lost) and not self._heard
-        self._failure = ConnectionFailed(message, sent=True, stale=stale)
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_exception(self._failure)
+        self.failure = ConnectionFailed(message, sent=True, stale=stale)
+        if self.on_progress:
+            self.on_progress()
+        elif self._waiter and not self._waiter.done():
+            self._waiter.set_exception(self.failure)
 
     def _wake(self) -> None:
-        if self._waiter and not self._waiter.done() and self.head_complete:
+        if not self.head_complete:
+            return
+        if self.on_progress:
+            self.on_progress()
+        elif self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
 
     # -- httptools --------------------------------------------------------------------------

@@ -59,6 +59,9 @@ class BatchCall:
         batch: as the batcher closed it.
         instance: the instance that takes it.
         context: headers for tracing.
+
+    Attributes:
+        pending: the response.
     """
 
     repeatable = True  # even if the connection breaks after it was sent
@@ -77,20 +80,20 @@ class BatchCall:
         )
         lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in context]
         headers = b"".join((instance.headers, *lines))
-        self._pending = instance.pool.begin("POST", "/", headers, message)
+        self.pending = instance.pool.begin("POST", "/", headers, message)
 
-    async def answers(self, timeout_s: float) -> Answers:
-        """Wait for the responses.
+    def answers(self, outcome: Response | Exception, timeout_s: float) -> Answers:
+        """Read the responses.
 
         Args:
+            outcome: of ``pending``.
             timeout_s: time limit of the function.
 
         Raises:
             FunctionFault: no response, or not one for each member.
             DeadlineMissed: no response within ``timeout_s``.
         """
-        response = await answered(self._pending, timeout_s, "the function")
-        return _answers(response, self._ids)
+        return _answers(answered(outcome, timeout_s, "the function"), self._ids)
 
 
 @SmallCache

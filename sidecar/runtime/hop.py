@@ -1,26 +1,25 @@
-"""Waits for the response of an instance to one request, or raises why there is none."""
+"""Returns the response of an instance to one request, or raises why there is none."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from carpool.errors import DeadlineMissed
 from carpool.http.client import AnswerTooLarge, ConnectionFailed
 
 if TYPE_CHECKING:
-    from carpool.http.client import PendingRequest, Response
+    from carpool.http.client import Response
 
 __all__ = ["answered", "says_handler_hung"]
 
 _GATEWAY_TIMEOUT = 504
 
 
-async def answered(pending: PendingRequest, timeout_s: float, who: str) -> Response:
-    """Wait for the response.
+def answered(outcome: Response | Exception, timeout_s: float, who: str) -> Response:
+    """Return the response.
 
     Args:
-        pending: the request that was sent.
+        outcome: of the request, as `PendingRequest.then` reports it.
         timeout_s: time limit of the instance; ``inf`` if none.
         who: name of the responder, for messages.
 
@@ -29,21 +28,24 @@ async def answered(pending: PendingRequest, timeout_s: float, who: str) -> Respo
         AnswerTooLarge: it is larger than the instance's pool accepts.
         ConnectionFailed: no response, or the watchdog's, as the handler died or was not running.
     """
-    try:
-        response = await pending.response(timeout_s if timeout_s < math.inf else None)
-    except TimeoutError as error:
+    if isinstance(outcome, TimeoutError):
         msg = f"{who} did not answer within {timeout_s:g} s"
-        raise DeadlineMissed(msg) from error
-    except AnswerTooLarge as error:
-        msg = f"{who}: {error}; sidecar_answer_max_bytes raises the limit"
-        raise AnswerTooLarge(msg) from error
-    if says_handler_hung(response):
+        raise DeadlineMissed(msg)
+    if isinstance(outcome, AnswerTooLarge):
+        msg = f"{who}: {outcome}; sidecar_answer_max_bytes raises the limit"
+        raise AnswerTooLarge(msg)
+    if isinstance(outcome, Exception):
+        try:
+            raise outcome
+        finally:
+            del outcome  # its traceback knows this frame: no ring may stay
+    if says_handler_hung(outcome):
         msg = f"{who} did not answer within exec_timeout"
         raise DeadlineMissed(msg)
-    if response.header(b"x-openfaas-internal") == b"of-watchdog":
+    if outcome.header(b"x-openfaas-internal") == b"of-watchdog":
         msg = "the handler behind the watchdog died while executing the batch, or was not running"
         raise ConnectionFailed(msg, sent=True)
-    return response
+    return outcome
 
 
 def says_handler_hung(response: Response) -> bool:

@@ -45,6 +45,7 @@ class MergedCall:
         context: headers for tracing.
 
     Attributes:
+        pending: the response.
         repeatable: whether it presumably has no side effects, and may be sent again.
     """
 
@@ -66,11 +67,11 @@ class MergedCall:
         head = payloads[0].head if self._alone else payloads[0].template.agreed
         own = () if self._alone else context  # a request sent alone has its own context
         headers = (*wire.parse_head(head).headers, *_json_length(message), *own)
-        self._pending = instance.pool.begin(exchange.method, exchange.target, headers, message.body)
+        self.pending = instance.pool.begin(exchange.method, exchange.target, headers, message.body)
 
-    async def answers(self, timeout_s: float) -> Answers:
-        """Wait for the responses, as `BatchCall.answers` does."""
-        response = await answered(self._pending, timeout_s, "the server")
+    def answers(self, outcome: Response | Exception, timeout_s: float) -> Answers:
+        """Read the responses, as `BatchCall.answers` does."""
+        response = answered(outcome, timeout_s, "the server")
         return self._as_it_is(response) if self._alone else self._divided(response)
 
     def _as_it_is(self, response: Response) -> Answers:

@@ -1,20 +1,20 @@
 """Sends batches to their instances, and answers each request in them.
 
-There is one task for each batch, and none for a request. The core decides when batches leave, and
-what a failed batch means for its requests.
+There is no task for a batch or a request. The core decides when batches leave, and what a failed
+batch means for its requests.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from carpool import errors, wire
 from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault
 from carpool.http.client import ConnectionFailed
-from carpool.task_set import TaskSet
+from carpool.http.time_limits import TimeLimits
 from sidecar.core.batch import Fault
 from sidecar.runtime import batch_call
 from sidecar.runtime.merged_call import MergedCall
@@ -23,6 +23,7 @@ from sidecar.runtime.variant_headers import VARIANT_HEADER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from carpool.http.client import Response
     from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
     from sidecar.core.load import Load
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from sidecar.runtime.recent_batches import RecentBatches
     from sidecar.runtime.tracing import Tracing
     from sidecar.runtime.upstreams import FunctionUpstreams
+
+    _Call = batch_call.BatchCall | MergedCall
 
 __all__ = ["Driver", "Sender"]
 
@@ -89,21 +92,26 @@ class Sender:
         self._metrics = metrics
         self._recent = recent
         self._exec_timeout_s = exec_timeout_s
-        self._loop = asyncio.get_running_loop()
+        self._time_limits = TimeLimits(exec_timeout_s)
         self._now = time.monotonic
-        self._tasks = TaskSet()
 
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered once the instance has responded."""
         instance = self._upstreams.of(batch.upstream)
         form, tracing = self._upstreams.form, self._driver.tracing
         context = tracing.sent(batch) if tracing else ()
-        call: batch_call.BatchCall | MergedCall
+        call: _Call
         if form:
             call = MergedCall(batch, instance, form, context)
         else:
             call = batch_call.BatchCall(batch, instance, context)
-        self._tasks.start(self._send(batch, instance, call))
+        metrics = self._metrics
+        metrics.batch_closed(batch.close_reason.value)
+        metrics.size.observe(batch.item_count)
+        for request in batch.requests:
+            metrics.wait.observe(batch.sent - request.arrived)
+        self._time_limits.begin(call.pending)
+        call.pending.then(partial(self._returned, batch, instance, call))
 
     def end(
         self,
@@ -119,16 +127,13 @@ class Sender:
             request.payload.exchange.reply(status, body, headers=own)
             self._metrics.unanswered(request, state, status, now)
 
-    async def _send(
-        self, batch: Batch, instance: ProbedInstance, call: batch_call.BatchCall | MergedCall
+    def _returned(
+        self, batch: Batch, instance: ProbedInstance, call: _Call, outcome: Response | Exception
     ) -> None:
-        metrics = self._metrics
-        metrics.batch_closed(batch.close_reason.value)
-        metrics.size.observe(batch.item_count)
-        for request in batch.requests:
-            metrics.wait.observe(batch.sent - request.arrived)
+        """Answer the members of ``batch``, whose ``call`` has come to its end."""
+        self._time_limits.end(call.pending)
         try:
-            answers = await call.answers(self._exec_timeout_s)
+            answers = call.answers(outcome, self._exec_timeout_s)
         except CarpoolError as error:
             self._broken(batch, instance, error, repeatable=call.repeatable)
         except Exception:
@@ -137,6 +142,8 @@ class Sender:
         else:
             self._answered(batch, answers)
             instance.answered(batch.exec_s)
+        finally:
+            del outcome  # an error's traceback knows this frame: no ring may stay
         self._upstreams.close_departed()
         self._driver.step_soon()
 
