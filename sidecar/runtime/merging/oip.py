@@ -217,7 +217,9 @@ def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: boo
     expected = found = math.prod(tensor.shape)
     if b'"' not in text and b"{" not in text:
         # Lists within lists, too, have a comma less than values, where none of them is empty.
-        found = 0 if _EMPTY.search(text) else text.count(b",") + 1
+        nested = text.find(b"[", 1) > 0  # a search that is slow, and rarely needed
+        is_empty = _EMPTY.search(text) if nested else _EMPTY.match(text)
+        found = 0 if is_empty else text.count(b",") + 1
     elif counts_texts:
         found = len(first_entries(text, ENTRIES_MAX, str))  # none is a nested list
     if not depth or found != expected:
@@ -288,21 +290,31 @@ def _parts(column: _Column, ends: Sequence[int]) -> list[Buffer]:
 def _parts_of_numbers(text: bytes, ends: Sequence[int]) -> list[Buffer]:
     """Divide one list of numbers, which may be long, without cutting it into pieces."""
     view, at = memoryview(text), 0
+    value_bytes = (len(text) + 1) // ends[-1]  # mean, with the comma
     parts: list[Buffer] = []
     for a, b in pairwise(ends):
-        after = len(text) + 1 if b == ends[-1] else _behind(text, at, b - a)
+        after = len(text) + 1 if b == ends[-1] else _behind(text, at, b - a, value_bytes)
         parts.append(view[at : after - 1])
         at = after
     return parts
 
 
-def _behind(text: bytes, at: int, commas: int) -> int:
-    """Return the position in ``text`` behind the next ``commas`` commas."""
-    while commas:
-        window = at + 2 * commas  # a number and its comma have at least two bytes
-        commas -= text.count(b",", at, window)
-        at = window
-    return text.rindex(b",", 0, at) + 1
+def _behind(text: bytes, at: int, commas: int, value_bytes: int) -> int:
+    """Return the position in ``text`` behind the next ``commas`` commas.
+
+    Args:
+        text: numbers; at least as many commas follow.
+        at: where to begin.
+        commas: how many; at least one.
+        value_bytes: about how many bytes a number has with its comma.
+    """
+    end = at + commas * value_bytes
+    found = text.count(b",", at, end)
+    for _ in range(found, commas):
+        end = text.index(b",", end) + 1
+    for _ in range(commas, found):
+        end = text.rindex(b",", at, end)
+    return text.rindex(b",", at, end) + 1
 
 
 # -- writing ------------------------------------------------------------------------------------
