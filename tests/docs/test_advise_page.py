@@ -11,10 +11,19 @@ import pytest
 from carpool.__main__ import main
 from scaler.arrivals.processes import read_trace
 from scaler.scenarios.scenario_file import read_scenario
+from tests.docs.snippets import take, take_one
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "advise.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^    (carpool advise (?:.*\\\n)*.*)$", PAGE, re.MULTILINE)
+PAGE = "docs/advise.md"
+CODE = take_one(PAGE, language="python")
+TRACE = take_one(PAGE, "^start_s")
+COMMANDS = [
+    line
+    for block in take(PAGE, "^carpool advise")
+    for line in block.text.replace("\\\n", "").splitlines()
+    if line.startswith("carpool advise")
+]
+SIMULATE = take_one(PAGE, "^carpool simulate")
 QUICK = ["--parts", "1", "--budget", "1h", "--policy", "openfaas"]
 
 
@@ -22,10 +31,7 @@ QUICK = ["--parts", "1", "--budget", "1h", "--policy", "openfaas"]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A reader's, with the files that the page speaks of."""
     monkeypatch.chdir(tmp_path)
-    lines = re.search(r"^    start_s,requests_per_minute\n(?:    .*\n)+", PAGE, re.MULTILINE)
-    assert lines is not None
-    rows = "".join(line.strip() + "\n" for line in lines[0].splitlines())
-    (tmp_path / "trace.csv").write_text(rows)
+    (tmp_path / "trace.csv").write_text(TRACE)
     table = (ROOT / "examples" / "scenarios" / "resnet-50.csv").read_text()
     (tmp_path / "latencies.csv").write_text(table)
     return tmp_path
@@ -34,8 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_code_makes_a_trace_of_a_log(folder: Path) -> None:
     """Of as many requests as there are lines, with steps of ten seconds."""
     (folder / "times.txt").write_text("".join(f"{1000 + n % 35}.5\n" for n in range(700)))
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(code, "advise.md", "exec"), {"__name__": __name__})
+    exec(compile(CODE, "advise.md", "exec"), {"__name__": __name__})
     trace = read_trace(folder / "trace.csv")
     assert (0.0, 10.0, 20.0, 30.0) == trace.starts_s
     assert trace.mean_rate * trace.end_s == pytest.approx(700)
@@ -47,14 +52,13 @@ def test_the_commands_give_advice(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Here of one policy and one part; a scenario that is written can be read."""
-    name, *argv = shlex.split(re.sub(r"--policy \w+|\\\n", "", command))
+    name, *argv = shlex.split(re.sub(r"--policy \w+", "", command))
     assert "carpool" == name
     assert main([*argv, *QUICK]) in {0, 1}
     assert "com.carpool.scale.policy: openfaas" in capsys.readouterr().out
     if "--out" in argv:
         assert read_scenario(folder / argv[argv.index("--out") + 1])
-        (simulated,) = re.findall(r"^    carpool (simulate .*)$", PAGE, re.MULTILINE)
-        assert 0 == main(simulated.split())
+        assert 0 == main(SIMULATE.split()[1:])
         assert (folder / "out.html").exists()
 
 

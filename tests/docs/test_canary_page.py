@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from faas_stack.provider.canary import VERSION_HEADER, Division
+from tests.docs.snippets import take_one
 from tests.faas_stack.doctor_case import Doctor
 
 if TYPE_CHECKING:
     import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "canary.md").read_text(encoding="utf-8")
+STACK = take_one("docs/canary.md", language="yaml")
 
 
 def test_the_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The doctor has nothing to say of its canary, and of one that does not exist it has."""
-    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    functions = yaml.safe_load(block)["functions"]
+    functions = yaml.safe_load(STACK)["functions"]
     doctor = Doctor(tmp_path, capsys)
     assert [] == [f for f in doctor.says_of(functions) if f["check"] == "canary"]
     del functions["classify-v2"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.docs.snippets import take
 from tests.faas_stack.test_up import carpool, system
 from tests.tools import require_tool
 from tests.waiting import HANG_S
@@ -21,11 +22,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clients page")]
 
 CONNECTIONS = 8  # of each load generator
 PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")
+_TAKEN = {block.text for block in take("docs/clients.md") if block.language}
 BLOCKS = {
     name: (language, text)
     for name, language, text in re.findall(
         r"^## (\w+)\n\n```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
     )
+    if text in _TAKEN
 }
 
 

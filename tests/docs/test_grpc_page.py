@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.docs.snippets import take
 from tests.ports import free_port
 from tests.waiting import HANG_S, wait_until
 from tests.watchdog_plugin import models
 
-PAGE = (Path(__file__).parents[2] / "docs" / "grpc.md").read_text(encoding="utf-8")
-BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+BLOCKS = {
+    block.language: block.text
+    for language in ("bash", "python", "text")
+    for block in take("docs/grpc.md", language=language)
+}
 READY = "import sys, tritonclient.grpc as t; sys.exit(not t.InferenceServerClient({!r}).{})"
 
 

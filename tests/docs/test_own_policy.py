@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-policy.md").read_text(encoding="utf-8")
+from tests.docs.snippets import take
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE, CHECK = (block.text for block in take("docs/own-policy.md", language="python"))
 
 
 @pytest.mark.usefixtures("quick_checks")
@@ -15,9 +19,8 @@ def test_the_policy_example_and_its_check_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reader who writes the one into its file and runs the other has a policy that holds."""
-    file, check = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert file.startswith("# halves.py\n")
-    (tmp_path / "halves.py").write_text(file, encoding="utf-8")
+    assert FILE.startswith("# halves.py\n")
+    (tmp_path / "halves.py").write_text(FILE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    exec(compile(check, "own-policy.md", "exec"), {"__name__": __name__})
+    exec(compile(CHECK, "own-policy.md", "exec"), {"__name__": __name__})
     assert "Halves keeps every promise" in capsys.readouterr().out

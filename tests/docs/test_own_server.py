@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -11,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.snippets import take
 from tests.waiting import HANG_S
 
-pytest.importorskip("gunicorn", reason="the extra scaler has it")
-PAGE = (Path(__file__).parents[2] / "docs" / "own-server.md").read_text(encoding="utf-8")
 BLOCKS = dict.fromkeys(("python", "bash", "json"), "")
-_FLASK, _, _ = PAGE.partition("## MLServer")  # what follows needs a server of another kind
-for _language, _text in re.findall(r"^```(\w+)\n(.*?)^```", _FLASK, re.DOTALL | re.MULTILINE):
-    BLOCKS[_language] += _text
+for _block in take("docs/own-server.md", "^(?!carpool_wire=oip)"):
+    BLOCKS[_block.language] += _block.text
+pytest.importorskip("gunicorn", reason="the extra scaler has it")
 
 
 def _free_port() -> str:

@@ -15,8 +15,11 @@ from sidecar.conformance.promises import PROMISES
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
 from sidecar.policies.knobs import KNOBS
+from tests.docs.snippets import take
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+CODE = take("docs/policies.md", language="python")
+PARAMETERS = [*take("docs/policies.md", "^functions:"), *take("docs/policies.md", "batch.params")]
 
 
 def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it() -> None:
@@ -42,7 +45,11 @@ def test_every_promise_is_listed() -> None:
 
 def test_the_parameters_shown_are_accepted() -> None:
     """What the page says to write in batch.params, `fixed` takes."""
-    shown = re.findall(r"com\.carpool\.batch\.params: '(.*)'", PAGE)
+    shown = [
+        text
+        for block in PARAMETERS
+        for text in re.findall(r"com\.carpool\.batch\.params: '(.*)'", block.text)
+    ]
     assert 3 == len(shown)
     for text in shown:
         settings = FunctionSettings(
@@ -57,8 +64,8 @@ def test_the_policy_of_ones_own_is_written_checked_and_driven(
 ) -> None:
     """The blocks of Python run one after the other as they are printed."""
     names: dict[str, Any] = {"__name__": __name__}
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-        exec(compile(block, "policies.md", "exec"), names)
+    for block in CODE:
+        exec(compile(block.text, "policies.md", "exec"), names)
     assert "Patient keeps every promise" in str(names["report"])
     assert 1000 == len(names["ends"])
     assert 0 == names["late"]

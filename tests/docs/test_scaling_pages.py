@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from carpool import plugins
 from carpool.prewarm_windows import Windows
 from carpool.testing import check_policy
+from tests.docs.snippets import take
 
 DOCS = Path(__file__).parents[2] / "docs"
+CODE = [block.text for block in take("docs/scaling.md", language="python")]
+ENTRY_POINTS = take("docs/scaling.md", language="toml")
 
 
 @pytest.mark.parametrize(("page", "kind"), [("scaling.md", "scale"), ("prewarm.md", "prewarm")])
@@ -33,9 +37,8 @@ def printed(
     """What the blocks of Python define, run one after the other as they are printed."""
     del quick_checks
     monkeypatch.syspath_prepend(DOCS.parent / "examples" / "policy")
-    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": __name__}
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+    for block in CODE:
         exec(compile(block, "scaling.md", "exec"), names)
     assert "Headroom keeps every promise" in capsys.readouterr().out
     return names
@@ -52,15 +55,13 @@ def test_the_policies_of_ones_own_work(printed: dict[str, Any]) -> None:
 
 def test_every_point_has_its_entry_point_on_the_page() -> None:
     """The groups that are looked in are the groups that are written there."""
-    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
-    groups = re.findall(r'^\[project\.entry-points\."(.+)"\]$', page, re.MULTILINE)
-    assert sorted(plugins.GROUPS.values()) == sorted(groups)
+    tables = [tomllib.loads(block.text)["project"]["entry-points"] for block in ENTRY_POINTS]
+    assert sorted(plugins.GROUPS.values()) == sorted(group for table in tables for group in table)
 
 
 def test_the_policy_on_the_page_is_the_example_and_short() -> None:
     """What is read is what is installed, and its lines can be counted."""
-    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
-    block, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    block, *_ = CODE
     example = (DOCS.parent / "examples" / "policy" / "headroom.py").read_text(encoding="utf-8")
     assert example.endswith(f"\n\n{block}")
     assert 15 >= sum(bool(line.strip()) for line in block.splitlines())

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool import settings
+from tests.docs.snippets import take_one
 
 if TYPE_CHECKING:
     from carpool.setting_spec import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "settings.md"
+EXAMPLE = take_one("docs/settings.md")
 
 
 def test_the_table_is_what_the_code_would_write() -> None:
@@ -37,7 +39,6 @@ def test_every_setting_has_its_line(row: Row) -> None:
 def test_the_example_parses() -> None:
     """The stack file shown is one that the settings accept."""
     yaml = pytest.importorskip("yaml")
-    example = PAGE.read_text().split("```yaml\n")[1].split("```")[0]
-    function = yaml.safe_load(example)["functions"]["classify"]
+    function = yaml.safe_load(EXAMPLE)["functions"]["classify"]
     read = settings.FunctionSettings.from_labels(function["labels"], function["annotations"])
     assert (0.2, 16, 2) == (read.slo_s, read.batch_max, len(read.apps))

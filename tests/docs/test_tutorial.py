@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.docs.snippets import take
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+INSTALL, *STEPS = (
+    (block.language, block.text) for block in take("docs/tutorial.md") if block.language
+)
 if any(not find_spec(name) for name in ("sklearn", "skl2onnx", "onnxruntime")):
     pytest.skip(
         "the extras dev and onnx have scikit-learn and its converter", allow_module_level=True
     )
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(bash|json)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-INSTALL, *STEPS = BLOCKS
 
 
 class _Reader:

@@ -1,0 +1,72 @@
+"""The blocks of code in the pages, and which of them tests run.
+
+A test gets the blocks that it runs by ``take``, when its module is imported. The others are in
+``not_run.yaml``, each with its reason; ``test_snippets.py`` fails if one is in neither.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    page.relative_to(ROOT).as_posix()
+    for folder in ("docs", "examples", "templates", "charts", ".", "benchmarks")
+    for page in sorted((ROOT / folder).glob("**/*.md" if folder.isalpha() else "*.md"))
+    if "results" not in page.parts
+]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code: ``language`` is that of its fence, and empty if it is indented."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def first(self) -> str:
+        """Its first line that is no comment, by which it is known; backslashes continue it."""
+        text = re.sub(r"\\\n *", "", self.text)
+        lines = [line for line in text.strip().splitlines() if not line.startswith("#")]
+        return lines[0].strip()
+
+
+TAKEN: set[Block] = set()
+
+
+def blocks(page: str) -> list[Block]:
+    """The blocks of a page in order, without fences and indentation."""
+    tokens = MarkdownIt().parse((ROOT / page).read_text(encoding="utf-8"))
+    return [
+        Block(page, token.map[0] + 1, token.info, token.content)
+        for token in tokens
+        if token.type in {"fence", "code_block"} and token.map
+    ]
+
+
+def take(page: str, first: str = "", *, language: str | None = None) -> list[Block]:
+    """Return the blocks of ``page`` in whose ``Block.first`` the pattern ``first`` is found.
+
+    The caller runs each of them in a test. With ``language``, only those of that language.
+    """
+    found = [
+        block
+        for block in blocks(page)
+        if re.search(first, block.first) and language in {None, block.language}
+    ]
+    assert found, f"{page} has no such block"
+    TAKEN.update(found)
+    return found
+
+
+def take_one(page: str, first: str = "", *, language: str | None = None) -> str:
+    """Return the text of the only such block."""
+    (block,) = take(page, first, language=language)
+    return block.text

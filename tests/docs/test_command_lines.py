@@ -1,0 +1,75 @@
+"""Command lines of `carpool` in blocks of code have arguments that the commands accept.
+
+All of them, also those that no test runs: they need a cluster, say, or take hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS
+from carpool.__main__ import COMMANDS
+from tests.docs.snippets import PAGES, blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SET = r"(?:\w+=(?:'[^']*'|\S+) +)*"
+_LINE = re.compile(rf"(?:^|[;&] ){_SET}((?:carpool|python -m benchmarks) [a-z].*)$", re.MULTILINE)
+LINES = sorted(
+    {
+        f"{page}: {line}"
+        for page in PAGES
+        for block in blocks(page)
+        for line in _LINE.findall(re.sub(r"\\\n *", "", block.text))
+    }
+)
+
+
+class _Accepted(Exception):
+    """A command has read its arguments, and would now begin."""
+
+
+def _words(line: str) -> list[str]:
+    """The words of a command up to what is the shell's; dots stand for further ones."""
+    shell = shlex.shlex(line, posix=True, punctuation_chars=True)
+    shell.whitespace_split = True
+    words = list(shell)
+    ends = [n for n, word in enumerate(words) if set(word) <= set("|&;<>")]
+    return [word for word in words[: min(ends, default=None)] if word != "..."]
+
+
+def _main(words: list[str]) -> tuple[Callable[[list[str]], int], list[str]]:
+    """The function that a command runs, and its arguments."""
+    if words[0] == "python":
+        return BENCHMARKS[words[3]], words[4:]
+    module, _, function = COMMANDS[words[1]][0].partition(":")
+    return getattr(importlib.import_module(module), function), words[2:]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_arguments_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser of the command takes them as they are printed, none abbreviated."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def stop(parser: argparse.ArgumentParser, args: list[str] | None = None) -> None:
+        parser.allow_abbrev = False
+        parse(parser, args)
+        raise _Accepted
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    main, argv = _main(_words(line.partition(": ")[2]))
+    with pytest.raises(_Accepted):
+        main(argv)
+
+
+def test_lines_are_found_at_all() -> None:
+    """With variables before them, and behind another command."""
+    names = {_words(line.partition(": ")[2])[1] for line in LINES}
+    assert {"sidecar", "up", "scaler", "simulate", "-m"} <= names

@@ -1,0 +1,116 @@
+"""The handlers in docs/handler.md answer as the page says."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+
+from carpool.wire import build_head
+from tests.docs.snippets import take, take_one
+from tests.watchdog_plugin.test_batch_function import answered
+from watchdog_plugin import handler_contract
+from watchdog_plugin.handler_contract import HandlerModule
+from watchdog_plugin.item import Item
+from watchdog_plugin.streaming import Streaming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.docs.snippets import Block
+
+PAGE = "docs/handler.md"
+SKLEARN, FLASK = (block.text for block in take(PAGE, "^import joblib"))
+EXAMPLE = take_one(PAGE, "^example = ")
+ERRORS = take_one(PAGE, "^from watchdog_plugin import ItemError")
+STREAM, STREAMED = take_one(PAGE, "^def stream"), take_one(PAGE, r"^\$ curl -N")
+FLASK_ANSWER = take_one(PAGE, r"^\$ curl \$URL --json")
+DECLARED = [*take(PAGE, "^batch_axis"), *take(PAGE, "^ragged")]
+
+
+def defined(text: str, **names: Any) -> dict[str, Any]:
+    """What a handler of this text defines beside ``names``."""
+    names["__name__"] = __name__
+    exec(compile(text, "handler.py", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogisticRegression:
+    """A model of three flowers, stored where the handlers load it."""
+    monkeypatch.chdir(tmp_path)
+    x, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=1000).fit(x, y)
+    Path("function").mkdir()
+    for name in ("model.joblib", "function/model.joblib"):
+        joblib.dump(model, name)
+    return model
+
+
+def test_a_handler_of_batches(classifier: LogisticRegression) -> None:
+    """Of the features of each item it makes the label of each."""
+    names = defined(SKLEARN)
+    names["load"]()
+    bodies = [
+        json.dumps({"features": row}).encode() for row in ([5.1, 3.5, 1.4, 0.2], [6, 3, 5, 2])
+    ]
+    labels = classifier.predict([[5.1, 3.5, 1.4, 0.2], [6, 3, 5, 2]])
+    answers = [(200, b'{"label":%d}' % label) for label in labels]
+    assert answers == answered(names["handle_batch"], *bodies)
+
+
+def test_the_example_is_a_body() -> None:
+    """Of JSON, as the handler above reads it."""
+    assert [1, 2, 3] == json.loads(defined(EXAMPLE)["example"])["features"]
+
+
+def test_an_error_among_results() -> None:
+    """The empty body is the only one refused."""
+    answers = answered(defined(ERRORS)["handle_batch"], b"a", b"")
+    assert [(200, b"A"), 422] == [answers[0], answers[1][0]]
+
+
+class _Model:
+    """Continues what the page asks for as the page shows."""
+
+    def generate(self, prompt: str) -> Iterator[str]:
+        yield from {"the fox": ["saw", "the"]}[prompt]
+
+
+def test_an_answer_in_pieces() -> None:
+    """The events are those that are shown."""
+    module = HandlerModule(Path("handler.py"), stream=defined(STREAM, model=_Model())["stream"])
+    item = Item(memoryview(b'{"prompt": "the fox"}'), build_head("POST /", []), math.inf)
+    answer = Streaming(module, everything=True).answer(item)
+    pieces = b"".join([answer.body, *(answer.pieces or ())])
+    assert STREAMED.partition("\n")[2].strip() == pieces.decode().strip()
+
+
+@pytest.mark.usefixtures("classifier")
+def test_the_flask_app() -> None:
+    """It answers what is shown, and 400 to what has no instances."""
+    pytest.importorskip("flask", reason="the extra scaler has it")
+    client = defined(FLASK)["app"].test_client()
+    _, _, asked = FLASK_ANSWER.partition("--json '")
+    body, _, shown = asked.partition("'\n")
+    assert json.loads(shown) == client.post("/", json=json.loads(body)).get_json()
+    assert 400 == client.post("/", json={}).status_code
+
+
+@pytest.mark.parametrize("block", DECLARED, ids=lambda block: str(block.first))
+def test_declared_axes(block: Block, tmp_path: Path) -> None:
+    """A handler of nothing else is read, and all that it declares."""
+    (tmp_path / "handler.py").write_text(block.text)
+    module = handler_contract.read(tmp_path, tmp_path.name)
+    found = {**module.lengths, "batch_axis": module.batch_axis}
+    assert [] == [
+        name
+        for name, value in defined(block.text).items()
+        if not name.startswith("__") and found.get(name) != value
+    ]
