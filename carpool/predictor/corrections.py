@@ -133,6 +133,9 @@ class Corrections:
     def _logs(
         self, unit: ThreadsAndGpu, predicted: Sequence[Sequence[Array]], times: Times
     ) -> list[Array]:
+        if not times:
+            shapes = [(len(predicted), len(group.operators)) for group in self._groups.all]
+            return [np.full(shape, math.nan) for shape in shapes]
         found = []
         for number in range(len(self._groups.all)):
             rows = []
@@ -162,11 +165,9 @@ class Corrections:
 
 def _filled(logs: Array) -> Array:
     """Interpolate unknown ratios between an operator's known batch sizes; 0 if none is known."""
-    found = logs.copy()
-    for column in found.T:
-        there = np.flatnonzero(~np.isnan(column))
-        if len(there):
-            column[:] = np.interp(range(len(column)), there, column[there])
-        else:
-            column[:] = 0.0
+    unknown = np.isnan(logs)
+    found = np.where(unknown.all(axis=0), 0.0, logs)
+    for at in np.flatnonzero(np.isnan(found).any(axis=0)):
+        there = np.flatnonzero(~unknown[:, at])
+        found[:, at] = np.interp(range(len(logs)), there, logs[there, at])
     return found

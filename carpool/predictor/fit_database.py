@@ -106,8 +106,8 @@ def read_model(
         origin, fit = _best_fit(connection, path, hardware)
         target = Origin(hardware or origin.hardware, runtime or origin.runtime)
         overheads = read_overheads(connection, target)
-        cases = _cases(graph, {*fit.batches, *measured_batches(connection, target)})
-        numbers = case_ids(connection, cases)
+        batches = {*fit.batches, *measured_batches(connection, target)}
+        numbers = _case_ids(connection, graph, batches)
         rows = list(read_alone(connection, target, numbers))
         refused = frozenset(
             (row.case, ThreadsAndGpu(*row.setting[1:]))
@@ -183,11 +183,10 @@ def _complete(fit: Fit, groups: Groups, path: Path) -> Fit:
     return fit.with_laws_of(other)
 
 
-def _cases(graph: Graph, batches: Iterable[int]) -> dict[Case, int]:
-    """Return each operator of a graph at each batch size that the graph admits."""
+def _case_ids(connection: sqlite3.Connection, graph: Graph, batches: Iterable[int]) -> Numbers:
+    """Return the operators of a graph in a database, at each batch size that the graph admits."""
     every = [way for operator, _ in graph.alike for way in operator.ways]
-    admitted = [batch for batch in sorted(batches) if graph.admits(batch)]
-    return {operator.at(batch): batch for batch in admitted for operator in every}
+    return case_ids(connection, every, [batch for batch in sorted(batches) if graph.admits(batch)])
 
 
 def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tuple[Origin, Fit]:

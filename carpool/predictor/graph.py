@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -93,16 +93,21 @@ class Case:
     attributes: str
     inputs: tuple[TensorShape, ...]
     outputs: tuple[TensorShape, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Compute the hash once, because tables of times are keyed by cases."""
+        own = hash((self.kind, self.attributes, self.inputs, self.outputs))
+        object.__setattr__(self, "_hash", own)
 
     def __hash__(self) -> int:
-        """Return a hash of strings, which cache their own hashes."""
-        return hash((self.kind, self.attributes, self.shapes))
+        """Return the hash of the fields."""
+        return self._hash
 
-    @cached_property
+    @property
     def given(self) -> Mapping[str, Any]:
         """Attributes by name."""
-        found: Mapping[str, Any] = json.loads(self.attributes)
-        return found
+        return _attributes(self.attributes)
 
     @cached_property
     def shapes(self) -> str:
@@ -183,12 +188,17 @@ class Graph:
     @cached_property
     def alike(self) -> list[tuple[Operator, int]]:
         """One of each set of operators that are equal except for their places, with its size."""
-        first: dict[object, Operator] = {}
-        counts: Counter[object] = Counter()
-        for operator in self.operators:
-            first.setdefault(operator.key, operator)
-            counts[operator.key] += 1
-        return [(operator, counts[key]) for key, operator in first.items()]
+        counts = Counter(self.numbers)
+        first: dict[int, Operator] = {}
+        for number, operator in zip(self.numbers, self.operators, strict=True):
+            first.setdefault(number, operator)
+        return [(operator, counts[number]) for number, operator in first.items()]
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """For each operator, the position in `alike` of the one that is equal to it."""
+        known: dict[object, int] = {}
+        return [known.setdefault(operator.key, len(known)) for operator in self.operators]
 
     @property
     def fingerprint(self) -> str:
@@ -202,6 +212,12 @@ class Graph:
     def admits(self, batch: int) -> bool:
         """Return whether the model accepts batches of this size."""
         return batch >= 1 and self.fixed_batch in (None, batch)
+
+
+@lru_cache(maxsize=1024)
+def _attributes(text: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(text)
+    return found
 
 
 def _at(form: tuple[str, SymbolicShape, bool], batch: int) -> TensorShape:

@@ -128,14 +128,15 @@ class OperatorLatencyModel:
         groups = known or Groups(self.graph)
         learnt = self.learnt or self.fit
         corrections = Corrections(groups, self.fit, self.elsewhere, self.known, learnt)
-        cached, seconds = (
+        cached, seconds, told = (
             lru_cache(maxsize=size)(of)
-            for size, of in ((1024, self._uncalibrated), (64, self._timed))
+            for size, of in ((1024, self._uncalibrated), (64, self._timed), (64, self._settled))
         )
         object.__setattr__(self, "_groups", groups)
         object.__setattr__(self, "_corrections", corrections)
         object.__setattr__(self, "_plain_s", cached)
         object.__setattr__(self, "_seconds", seconds)
+        object.__setattr__(self, "_told", told)
 
     _groups: Groups = field(init=False, repr=False, compare=False)
     _corrections: Corrections = field(init=False, repr=False, compare=False)
@@ -143,6 +144,9 @@ class OperatorLatencyModel:
         init=False, repr=False, compare=False
     )
     _seconds: Callable[[ThreadsAndGpu, int], list[Array]] = field(
+        init=False, repr=False, compare=False
+    )
+    _told: Callable[[ThreadsAndGpu, int, float], tuple[float, Bounds]] = field(
         init=False, repr=False, compare=False
     )
 
@@ -215,15 +219,15 @@ class OperatorLatencyModel:
         Equal operators appear once. Those predicted to take longest come first.
         """
         found: dict[tuple[int, int], tuple[float, int, list[Setting]]] = {}
-        seconds = {s: self._seconds(ThreadsAndGpu(*s[1:]), s.batch) for s in settings}
+        units = {s: ThreadsAndGpu(*s[1:]) for s in settings}
+        seconds = {s: self._seconds(unit, s.batch) for s, unit in units.items()}
         for position, operator in enumerate(self.graph.operators):
             place = self._groups.place(position)
             if place in found:
                 continue
             missing = [
                 s
-                for s in settings
-                for unit in [ThreadsAndGpu(*s[1:])]
+                for s, unit in units.items()
                 if any(self._is_open((way.at(s.batch), unit)) for way in operator.ways)
             ]
             spent_s = sum(float(seconds[s][place[0]][place[1]]) for s in missing)
@@ -324,7 +328,7 @@ class OperatorLatencyModel:
         low, high = self._bounds(unit, batch, plain_s)
         return error - min(max(error, low), high)
 
-    def _told(self, unit: ThreadsAndGpu, batch: int, plain_s: float) -> tuple[float, Bounds]:
+    def _settled(self, unit: ThreadsAndGpu, batch: int, plain_s: float) -> tuple[float, Bounds]:
         """Return the model's correction by its own runs, as a logarithm, and the remaining bounds.
 
         Runs on the same threads are used, interpolated between batch sizes, or else all runs.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "Groups"]
 
-_Key = tuple[object, ...]
 _UNTOLD_S = 1e-6
 _PROBES = (2, 8)  # batch sizes that a size's line is drawn through
 
@@ -56,30 +55,26 @@ class Groups:
         self.graph = graph
         probes = _PROBES if graph.fixed_batch is None else (graph.fixed_batch,)
         self._some_batch = probes[0]
-        first: dict[_Key, Operator] = {operator.key: operator for operator, _ in graph.alike}
-        counts: dict[_Key, int] = {operator.key: count for operator, count in graph.alike}
-        self._key: list[_Key] = [operator.key for operator in graph.operators]
-        together: defaultdict[tuple[str, str], list[_Key]] = defaultdict(list)
-        lines: dict[_Key, tuple[Array, Array]] = {}
-        for key, operator in first.items():
+        together: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        sizes: list[list[tuple[float, ...]]] = []
+        for position, (operator, _) in enumerate(graph.alike):
             found = [sized(operator.at(batch)) for batch in probes]
-            together[found[0].family, found[0].kind].append(key)
-            lines[key] = _line([np.array(f.sizes) for f in found], probes)
+            together[found[0].family, found[0].kind].append(position)
+            sizes.append([each.sizes for each in found])
         self.all = [
             Group(
                 family,
                 kind,
-                tuple(first[key] for key in keys),
-                np.array([counts[key] for key in keys], float),
-                np.stack([lines[key][0] for key in keys]),
-                np.stack([lines[key][1] for key in keys]),
+                tuple(graph.alike[position][0] for position in some),
+                np.array([graph.alike[position][1] for position in some], float),
+                *_line(np.array([sizes[position] for position in some], float), probes),
             )
-            for (family, kind), keys in together.items()
+            for (family, kind), some in together.items()
         ]
-        self._place = {
-            key: (number, at)
-            for number, keys in enumerate(together.values())
-            for at, key in enumerate(keys)
+        self._places = {
+            position: (number, at)
+            for number, some in enumerate(together.values())
+            for at, position in enumerate(some)
         }
         moved = [self._moved_bytes(batch) for batch in probes]
         slope = (moved[1] - moved[0]) / (probes[1] - probes[0]) if len(probes) > 1 else 0.0
@@ -99,8 +94,8 @@ class Groups:
     def longest_path_s(self, seconds: list[Array]) -> float:
         """Return the end of the last operator if each starts as soon as its inputs are ready."""
         ends: list[float] = []
-        for key, operator in zip(self._key, self.graph.operators, strict=True):
-            number, at = self._place[key]
+        for position, operator in enumerate(self.graph.operators):
+            number, at = self.place(position)
             begin = max((ends[before] for before in operator.after), default=0.0)
             ends.append(begin + float(seconds[number][at]))
         return max(ends, default=0.0)
@@ -122,7 +117,7 @@ class Groups:
 
     def place(self, position: int) -> tuple[int, int]:
         """Return the group of an operator of the graph, and its position in the group."""
-        return self._place[self._key[position]]
+        return self._places[self.graph.numbers[position]]
 
     def _moved_bytes(self, batch: int) -> float:
         """Return the bytes of weights and results, as profiles count them."""
@@ -134,8 +129,8 @@ class Groups:
         return moved
 
 
-def _line(sizes: list[Array], probes: tuple[int, ...]) -> tuple[Array, Array]:
-    if len(probes) == 1:
-        return sizes[0], np.zeros_like(sizes[0])
-    each = (sizes[1] - sizes[0]) / (probes[1] - probes[0])
-    return sizes[0] - each * probes[0], each
+def _line(sizes: Array, probes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return sizes at batch size 0 and the increase per item, of operators by probes by sizes."""
+    first, last = sizes[:, 0], sizes[:, -1]
+    each = (last - first) / max(1, probes[-1] - probes[0])
+    return first - each * probes[0], each

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+    from carpool.predictor.graph import Operator, SymbolicShape
 
 __all__ = [
     "Numbers",
@@ -111,7 +114,9 @@ def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | Non
     return None if row is None else int(row[0])
 
 
-def case_ids(connection: sqlite3.Connection, cases: Mapping[Case, int]) -> Numbers:
+def case_ids(
+    connection: sqlite3.Connection, operators: Iterable[Operator], batches: Sequence[int]
+) -> Numbers:
     """Return the cases that a database contains, by their numbers and batch sizes."""
     query = (
         "SELECT j.key, c.id FROM json_each(?) j"
@@ -119,10 +124,33 @@ def case_ids(connection: sqlite3.Connection, cases: Mapping[Case, int]) -> Numbe
         " AND k.attributes = json_extract(j.value, '$[1]')"
         " CROSS JOIN cases c ON c.kind = k.id AND c.shapes = json_extract(j.value, '$[2]')"
     )
-    known = list(cases.items())
-    wanted = [(c.kind, c.attributes, _any_batch(c.shapes, batch)) for c, batch in known]
-    found = connection.execute(query, (json.dumps(wanted),))
-    return {(number, known[at][1]): known[at][0] for at, number in found}
+    wanted: defaultdict[tuple[str, str, str], dict[int, Case]] = defaultdict(dict)
+    for operator in operators:
+        for batch, shapes in _stored_shapes(operator, batches):
+            wanted[operator.kind, operator.attributes, shapes][batch] = operator.at(batch)
+    cases = list(wanted.values())
+    found = connection.execute(query, (json.dumps(list(wanted)),))
+    return {(number, batch): case for at, number in found for batch, case in cases[at].items()}
+
+
+def _stored_shapes(operator: Operator, batches: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield the shapes as they are stored, for each batch size.
+
+    They are mostly the same for all sizes, and then need to be written only once.
+    """
+    is_same = all(map(_is_multiple, (*operator.inputs, *operator.outputs)))
+    once = _any_batch(operator.at(batches[0]).shapes, batches[0]) if batches else ""
+    for batch in batches:
+        yield batch, once if is_same else _any_batch(operator.at(batch).shapes, batch)
+
+
+def _is_multiple(form: tuple[str, SymbolicShape, bool]) -> bool:
+    """Return whether a tensor's first size is a multiple of the batch, and the others are fixed."""
+    _, shape, is_constant = form
+    if not shape or is_constant:
+        return not any(each for _, each in shape)
+    (fixed, each), *others = shape
+    return not fixed and each > 0 and not any(each for _, each in others)
 
 
 def rows_of(

@@ -64,9 +64,8 @@ def test_what_was_measured_alone_is_read_again(database: Path) -> None:
     rows, overheads = _alone(NET), {1: COST}
     write_alone(database, HERE, rows, overheads)
     write_alone(database, HERE, rows, overheads)
-    cases = {row.case: row.setting.batch for row in rows}
     with opened(database) as connection:
-        numbers = case_ids(connection, cases)
+        numbers = case_ids(connection, NET.operators, sorted({row.setting.batch for row in rows}))
         found = list(read_alone(connection, HERE, numbers))
         assert overheads == read_overheads(connection, HERE)
         assert not list(read_alone(connection, ORIGIN, numbers))

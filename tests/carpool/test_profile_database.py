@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 from carpool.errors import ConfigError
 from carpool.predictor.fit_database import read_fit, read_model, write_fit
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.graph import Case, TensorShape
+from carpool.predictor.graph import Case, Operator, TensorShape
 from carpool.predictor.profile import OperatorRow, Profile, Setting
-from carpool.predictor.profile_database import read_profiles, write_profile
+from carpool.predictor.profile_database import (
+    case_id,
+    case_ids,
+    read_profiles,
+    write_profile,
+)
 from carpool.predictor.profile_file import default_database, opened
 from tests.carpool.profiles import BATCHES, ORIGIN, graph, profile, profiles, run_s
 
@@ -35,6 +40,20 @@ cases = st.builds(
     st.sampled_from(["{}", json.dumps({"pads": [1, 1]})]),
     st.lists(forms, max_size=3).map(tuple),
     st.lists(forms, max_size=2).map(tuple),
+)
+
+symbolic_forms = st.tuples(
+    st.sampled_from(["f32", "i64"]),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), max_size=3).map(tuple),
+    st.booleans(),
+)
+operators = st.builds(
+    Operator,
+    st.just("operator"),
+    st.sampled_from(["Conv", "Gemm"]),
+    st.just("{}"),
+    st.lists(symbolic_forms, max_size=3).map(tuple),
+    st.lists(symbolic_forms, max_size=2).map(tuple),
 )
 
 
@@ -72,6 +91,28 @@ def test_whatever_shapes_there_are_come_back(found: list[tuple[Case, int]]) -> N
         (again,) = read_profiles(path)
     expected = {(row.case, row.setting) for row in rows}
     assert expected == {(row.case, row.setting) for row in again.operators}
+
+
+@given(drawn=st.lists(operators, max_size=4, unique_by=lambda each: each.key))
+def test_operators_are_found_at_every_batch_size(drawn: list[Operator]) -> None:
+    """Also where a first size does not grow with the batch, or another one does."""
+    rows = {
+        (operator.at(batch), Setting(batch, 1)): OperatorRow(
+            operator.at(batch), Setting(batch, 1), 1, 1e-6, 0.0
+        )
+        for operator in drawn
+        for batch in BATCHES
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "profiles.sqlite"
+        write_profile(path, Profile("net", ORIGIN, (), tuple(rows.values())))
+        with opened(path) as connection:
+            found = case_ids(connection, drawn, BATCHES)
+            one_by_one = {
+                (case_id(connection, case, setting.batch), setting.batch): case
+                for case, setting in rows
+            }
+    assert one_by_one == found
 
 
 def test_a_model_that_is_measured_again_replaces_itself(tmp_path: Path) -> None:
