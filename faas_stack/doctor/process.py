@@ -41,7 +41,7 @@ _WATCHDOG = (
     *("log_buffer_size", "prefix_logs", "suppress_lock", "http_buffer_req_body"),
 )
 _MODELS = (("model.onnx",), ("models",), ("variants",))  # where the handler looks for them
-_NEED_NO_MODEL = ("handle_batch", "stream")
+_NEED_NO_MODEL = ("handle_batch", "stream", "*")  # a star may import one of them
 _PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
 _ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's, not of this machine
 
@@ -194,7 +194,8 @@ def _needs_model(source: Path) -> bool:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
         return False
-    return {name for node in tree.body for name in _names(node)}.isdisjoint(_NEED_NO_MODEL)
+    names = {name for node in ast.walk(tree) if isinstance(node, ast.stmt) for name in _names(node)}
+    return names.isdisjoint(_NEED_NO_MODEL)
 
 
 def _names(node: ast.stmt) -> Iterator[str]:

@@ -341,6 +341,8 @@ def test_a_handler_without_an_example_is_cold(doctor: Doctor, code: str, found: 
         ({"handler.py": "def preprocess(item):\n    return item\n"}, "model_path: /m.onnx", 0),
         ({"handler.py": "def handle_batch(items):\n    return items\n"}, "", 0),
         ({"handler.py": "async def stream(item):\n    yield b''\n"}, "", 0),
+        ({"handler.py": "if True:\n    def handle_batch(items):\n        return items\n"}, "", 0),
+        ({"handler.py": "from own import *\n"}, "", 0),
         ({"handler.py": "this is no Python"}, "", 0),
         ({"example.onnx": ""}, "", 1),
         ({"model.onnx": ""}, "", 0),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -140,6 +141,17 @@ def closed(folder: Path) -> list[str]:
     """How many pieces each generator had made when its ``finally`` ran."""
     file = folder / "function" / "closed"
     return file.read_text().split() if file.exists() else []
+
+
+@asynccontextmanager
+async def loading(
+    sidecar: Start, gate: Gate, env: dict[str, str], folder: Path
+) -> AsyncIterator[Sidecar]:
+    """A sidecar that listens, and whose function loads until the gate opens."""
+    (folder / "function" / "loading").symlink_to(gate.path)
+    async with sidecar(ready=False, **env) as running:
+        await wait_until_async(running.listening, what="a listening sidecar")
+        yield running
 
 
 async def is_streamed(running: Sidecar, gate: Gate) -> None:
@@ -320,9 +332,7 @@ async def test_what_comes_before_the_function_is_ready_is_streamed_too(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
     """It waits among the requests for batches, as nothing is known of the function yet."""
-    (tmp_path / "function" / "loading").symlink_to(gate.path)
-    async with sidecar(ready=False, **env) as running:
-        await wait_until_async(running.listening, what="a listening sidecar")
+    async with loading(sidecar, gate, env, tmp_path) as running:
         early = [asyncio.create_task(running.ask(f"first:{gate.path}", ACCEPT)) for _ in range(3)]
         plain = asyncio.create_task(running.ask("x"))
         await running.until_metric("batch_queue_requests", 4)
@@ -336,9 +346,7 @@ async def test_a_batch_whose_requests_are_to_be_streamed_is_no_execution(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
     """Its time, which is nearly none, is not learned as that of a batch."""
-    (tmp_path / "function" / "loading").symlink_to(gate.path)
-    async with sidecar(ready=False, **env) as running:
-        await wait_until_async(running.listening, what="a listening sidecar")
+    async with loading(sidecar, gate, env, tmp_path) as running:
         early = asyncio.create_task(running.ask(f"first:{gate.path}", ACCEPT))
         await running.until_metric("batch_queue_requests", 1)
         gate.open()
