@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from typing import TYPE_CHECKING, Any
+from math import nan
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.machine import machine
 from simulator.metrics import measured
@@ -16,10 +18,19 @@ if TYPE_CHECKING:
     from benchmarks.records import Records
     from simulator.results import FunctionRecord, ScenarioResult
 
-__all__ = ["EXECUTION", "SPREAD_OVER", "changes", "compared", "execution_ms", "markdown"]
+__all__ = [
+    "AT_SPEED",
+    "EXECUTION",
+    "SPREAD_OVER",
+    "changes",
+    "compared",
+    "execution_ms",
+    "markdown",
+]
 
 _AGREE = 0.10
 _MS = 1000
+_VERDICT = "| apart | agree |"
 _POINTS = 0.5  # of a percentage: one request in two hundred
 _COMPARED = (
     "latency mean, ms",
@@ -29,6 +40,7 @@ _COMPARED = (
     "mean instances",
     "SLO missed, %",
 )
+AT_SPEED = "simulated at speed"  # kind of the records with executions as in the runs
 EXECUTION = "execution mean, ms"  # shown beside: the simulation is given it, and machines drift
 SPREAD_OVER = _COMPARED[:-1]  # of a few misses, one more is a lot
 
@@ -79,22 +91,23 @@ def markdown(
         f"generator, the stack and all instances share. Instances of {size.cpu:g} cores, batches "
         f"of up to {size.batch}, objective {size.slo_ms:g} ms. A number agrees where the two are "
         f"within {_AGREE:.0%} of each other; misses also where they are within {_POINTS:g} "
-        "percentage points. Every number of every run is here; where there are several runs of a "
-        "policy, those that count are of the medians.\n"
+        "percentage points. Each run is simulated twice: with the execution times measured before, "
+        "and with these times a factor, such that batches take as long in the mean as in that run; "
+        "policies plan with the times measured before in both. Every number of every run is here; "
+        "where there are several runs of a policy, those that count are of the medians.\n"
     )
     parts = ["# Live and simulated\n", where]
     for case, model in models.items():
         rows, judged = _rows(records, case)
-        near = sum(row.endswith("| yes |") for row in judged)
         steps = ", ".join(f"{rate:.0f}/s from {at_s} s" for at_s, rate in rates[case])
         parts += [
             f"## {case.capitalize()}\n",
             f"Measured on the stack before: {model.said}. Trace: {steps}.\n",
             f"{_chosen(records, case)}\n",
-            f"{near} of {len(judged)} numbers agree.\n",
-            "| policy | run | | live | simulated | apart | agree |",
-            "|---|---|---|---:|---:|---:|---|",
-            *rows,
+            f"{_agreeing(judged)}\n",
+            f"| policy | run | | live | simulated {_VERDICT} at the run's speed {_VERDICT}",
+            "|---|---|---|---:|---:|---:|---|---:|---:|---|",
+            *map(str, rows),
             "",
         ]
     return "\n".join(parts)
@@ -107,12 +120,55 @@ def _chosen(records: Records, case: str) -> str:
     )
 
 
-def _rows(records: Records, case: str) -> tuple[list[str], list[str]]:
+class _Row(NamedTuple):
+    """One number of a run, and the same number of two simulations; NaN if there is none."""
+
+    said: str
+    name: str
+    live: float
+    simulated: float
+    at_speed: float
+
+    def __str__(self) -> str:
+        cells = [self.said, self.name, f"{self.live:.4g}"]
+        for value in (self.simulated, self.at_speed):
+            if math.isnan(value):
+                cells += ["", "", ""]
+                continue
+            verdict = "yes" if self.agrees(value) else "**no**"
+            cells += [f"{value:.4g}", f"{self._apart(value):.0%}"]
+            cells.append("" if self.name == EXECUTION else verdict)
+        return f"| {' | '.join(cells)} |"
+
+    def agrees(self, value: float) -> bool:
+        """Return whether the live number is near a simulated one."""
+        near = "%" in self.name and abs(self.live - value) <= _POINTS
+        return near or self._apart(value) <= _AGREE
+
+    def _apart(self, value: float) -> float:
+        return abs(self.live - value) / value if value else float(self.live > 0)
+
+
+def _agreeing(judged: Sequence[_Row]) -> str:
+    """Return how many numbers agree with each of the two simulations."""
+    before = sum(row.agrees(row.simulated) for row in judged)
+    line = f"{before} of {len(judged)} numbers agree with the times measured before"
+    known = [row for row in judged if not math.isnan(row.at_speed)]
+    if not known:
+        return f"{line}."
+    near = sum(row.agrees(row.at_speed) for row in known)
+    return f"{line}, {near} of {len(known)} at the speed of the run."
+
+
+def _rows(records: Records, case: str) -> tuple[list[_Row], list[_Row]]:
     """Return all rows of a case, and those by which it is judged."""
-    rows, judged = [], []
+    rows: list[_Row] = []
+    judged: list[_Row] = []
     runs = records.find("live", case=case)
     for policy in dict.fromkeys(run["policy"] for run in runs):
-        simulated = records.last("simulated", case=case, policy=policy) or {}
+        simulated, at_speed = (
+            records.last(kind, case=case, policy=policy) or {} for kind in ("simulated", AT_SPEED)
+        )
         own = [run for run in runs if run["policy"] == policy]
         shown = {
             f"{policy} | {number}: {run['commit']}, load before {run['load_before']}": run
@@ -122,27 +178,13 @@ def _rows(records: Records, case: str) -> tuple[list[str], list[str]]:
             names = [name for name in (*_COMPARED, EXECUTION) if all(name in run for run in own)]
             median = {name: statistics.median(run[name] for run in own) for name in names}
             shown[f"{policy} | median of {len(own)}"] = median
-        last: list[str] = []
+        last: list[_Row] = []
         for said, run in shown.items():
-            last = _agreement(said, run, simulated)
+            last = [
+                _Row(said, name, run[name], simulated.get(name, nan), at_speed.get(name, nan))
+                for name in (*_COMPARED, EXECUTION)
+                if name in run
+            ]
             rows += last
-            if EXECUTION in run:
-                rows.append(_execution(said, run, simulated))
-        judged += last
+        judged += [row for row in last if row.name != EXECUTION]
     return rows, judged
-
-
-def _agreement(said: str, run: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[str]:
-    rows = []
-    for name in _COMPARED:
-        one, other = run[name], simulated[name]
-        apart = abs(one - other) / other if other else float(one > 0)
-        near = apart <= _AGREE or ("%" in name and abs(one - other) <= _POINTS)
-        verdict = "yes" if near else "**no**"
-        rows.append(f"| {said} | {name} | {one:.4g} | {other:.4g} | {apart:.0%} | {verdict} |")
-    return rows
-
-
-def _execution(said: str, run: Mapping[str, Any], simulated: Mapping[str, Any]) -> str:
-    one, other = run[EXECUTION], simulated[EXECUTION]
-    return f"| {said} | {EXECUTION} | {one:.4g} | {other:.4g} | {abs(one - other) / other:.0%} | |"

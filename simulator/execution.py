@@ -48,6 +48,9 @@ class Executions:
         seed: Seed of the random numbers.
         stages: Stages per model, at which requests can join a running batch; 0 if they cannot.
         quota: How shares of a core are scheduled; None for an even rate.
+
+    Attributes:
+        factor: Factor on all execution times of the model; set before anything runs.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Executions:
         self.billing = billing
         self.noise = noise
         self.quota = quota
+        self.factor = 1.0
         self.draw = random.Random(seed)  # noqa: S311  a simulation's, not a secret's
         self._known: dict[InstanceClass, Execution] = {}
 
@@ -156,4 +160,4 @@ class Execution:
     def _seconds(self, batch: int, quantile: float) -> float:
         seconds = self._model.predict(batch, self._class.cpu, self._class.gpu, quantile)
         assert seconds is not None  # noqa: S101  the size is one of those it knows
-        return seconds
+        return self._function.factor * seconds

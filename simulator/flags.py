@@ -31,6 +31,7 @@ _RATE_LEVEL_INTERVAL = "10s"  # what one interval leaves over must matter little
 _NO_PREWARM = "none"
 _TIME = setting_types.duration("a duration above 0 such as 10s or 1m30s", lambda v: v > 0)
 _NOISE = setting_types.decimal("a number of at least 0 such as 0.1", lambda v: v >= 0)
+_FACTOR = setting_types.decimal("a number above 0 such as 1.1", lambda v: v > 0)
 _COUNT = setting_types.integer("a number of at least 1", lambda v: v >= 1)
 _SEED = setting_types.integer("a whole number of at least 0", lambda v: v >= 0)
 
@@ -85,6 +86,7 @@ def parse(argv: Sequence[str]) -> SimulateArguments:
     period_s = _given(problems, "--quota", _TIME, flags.quota)
     way_s = _given(problems, "--way", _TIME, flags.way)
     loading_slows = read_value(_NOISE, "--loading-slows", flags.loading_slows, problems)
+    exec_factor = read_value(_FACTOR, "--exec-factor", flags.exec_factor, problems)
     prewarm = problems.attempt(lambda: _prewarm(flags.prewarm, flags.prewarm_params))
     problems.raise_if_any()
     settings = Settings(
@@ -98,6 +100,7 @@ def parse(argv: Sequence[str]) -> SimulateArguments:
         quota=Quota(period_s) if period_s else None,
         way_s=way_s or 0.0,
         loading_slows=loading_slows,
+        exec_factor=exec_factor,
         prewarm=prewarm,
     )
     return SimulateArguments(
@@ -144,6 +147,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--way", help="time that a request spends on the network (none)")
     expected = "slowdown of executions per instance loading on the same server, as a share (0)"
     add("--loading-slows", default="0", metavar="SHARE", help=expected)
+    expected = "factor on execution times that policies learn only by measuring (1)"
+    add("--exec-factor", default="1", metavar="FACTOR", help=expected)
     add("--horizon", help="how long to simulate (default: the scenario's)")
     add("--seed", help="seed of random numbers (default: the scenario's)")
     return parser

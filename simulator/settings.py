@@ -31,6 +31,8 @@ class Settings:
         way_s: Time of a request outside waiting and execution: connections, the gateway.
         loading_slows: Relative increase of execution times for each instance that is loading on the
             same server.
+        exec_factor: Factor on all execution times, which policies and sidecars learn only by
+            measuring; not 1 if the machine is not as fast as when the model was measured.
         prewarm: Creates a prewarm policy per function; None to follow the plans alone.
     """
 
@@ -44,4 +46,5 @@ class Settings:
     quota: Quota | None = None
     way_s: float = 0.0
     loading_slows: float = 0.0
+    exec_factor: float = 1.0
     prewarm: Callable[[], PrewarmPolicy] | None = None

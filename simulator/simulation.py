@@ -221,6 +221,7 @@ class Simulation:
             stages,
             settings.quota,
         )
+        executions.factor = settings.exec_factor
         controller = self._functions.find(function.name)
         assert controller is not None  # noqa: S101  it has just been declared
         run = FunctionRun(

@@ -191,10 +191,12 @@ def test_bad_flags_are_reported_together(scenario: str, tmp_path: Path) -> None:
     """Each with what was expected."""
     nowhere = str(tmp_path / "nowhere" / "out.html")
     bad = ["--interval", "10", "--noise", "-1", "--seed", "x", "--queue-max", "0", "--quota", "no"]
+    bad += ["--exec-factor", "0"]
     with pytest.raises(ConfigError) as caught:
         command.main([scenario, "--policy", POLICY, *bad, "--report", nowhere])
     names = {problem.name for problem in caught.value.problems}
-    assert {"--interval", "--noise", "--seed", "--queue-max", "--report", "--quota"} == names
+    own = {"--exec-factor", "--interval", "--noise", "--queue-max", "--quota", "--report", "--seed"}
+    assert own == names
 
 
 def test_an_unknown_policy_is_a_usage_error(

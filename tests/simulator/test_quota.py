@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,10 @@ from scaler.arrivals.processes import Poisson
 from scaler.planning.cost import Prices
 from simulator.quota import Budget, Quota
 from tests.simulator.load import Constant, Every, function, run, scenario
+
+if TYPE_CHECKING:
+    from scaler.control.planning_result import PlanningResult
+    from scaler.planning.snapshot import Snapshot
 
 EXACT = Quota(0.01, 0.0)
 
@@ -102,3 +107,27 @@ def test_the_way_is_part_of_every_latency_and_of_nothing_else() -> None:
     assert 110.0 == pytest.approx(far["latency_ms"]["mean"])
     assert (0.0, 1.0) == (near["slo_miss_ratio"], far["slo_miss_ratio"])
     assert near["cost"] == far["cost"]
+
+
+def test_a_slower_machine_takes_longer_than_policies_plan_with() -> None:
+    """Executions take the factor, with and without a quota; policies learn it by measuring."""
+    planned_s: list[float] = []
+
+    class Watching(Constant):
+        def plan(self, snapshot: Snapshot) -> PlanningResult:
+            planned_s.extend(load.model.predict(1, 1.0, 0.0) or 0.0 for load in snapshot.functions)
+            return super().plan(snapshot)
+
+    calls = function(Every(1.0, 10.0), Linear(0.1, 0.0), slo_s=1.0)
+    slow = run(scenario(calls, horizon_s=20.0), Watching(Constant.Params()), exec_factor=1.5)
+    assert 150.0 == pytest.approx(slow["latency_ms"]["mean"])
+    assert 0.1 == planned_s[0] < planned_s[-1] <= 0.15
+    part = function(Every(1.0, 10.0), Linear(0.1, 0.0, cpu=0.25), slo_s=1.0)
+    quarter = Constant(Constant.Params(), cpu=0.25)
+    even, shared = (
+        run(scenario(part, horizon_s=20.0), quarter, exec_factor=1.5, quota=quota)
+        for quota in (None, EXACT)
+    )
+    assert 150.0 == pytest.approx(even["latency_ms"]["mean"])
+    period_ms, share_ms = 10.0, 2.5  # of which one may be left when a request comes
+    assert 150.0 == pytest.approx(shared["latency_ms"]["mean"], abs=period_ms + share_ms)

@@ -1,0 +1,56 @@
+"""The live benchmark: runs on a machine that is slower than when it was measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.live import Case, exec_factor, simulated
+from benchmarks.live_measuring import Model
+from benchmarks.live_report import AT_SPEED, EXECUTION, compared, execution_ms, markdown
+from benchmarks.live_scenario import Size, written_scenario
+from benchmarks.records import Records
+from scaler.scenarios.scenario_file import read_scenario
+from simulator.quota import Quota
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZE = Size(batch=2, cpu=0.25, slo_ms=300.0)
+MODEL = Model(0.052, 0.01, 2.0, {}, 0.05, 0.002, Quota())
+POLICY = "infless"
+SLOWER = 1.1
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    """A small model under 20 and 30 requests a second."""
+    path = written_scenario(tmp_path, MODEL, [(0, 20.0), (10, 30.0)], 20, SIZE)
+    return Case("model", MODEL, read_scenario(path), path)
+
+
+def test_the_speed_of_a_run_follows_from_what_executions_took(case: Case) -> None:
+    """Although parts of a core, and batches that are larger, make it no proportion."""
+    exec_ms = execution_ms(simulated(case, POLICY, factor=SLOWER), SIZE.cpu)
+    as_measured_ms = execution_ms(simulated(case, POLICY), SIZE.cpu)
+    assert exec_ms > 1.05 * as_measured_ms
+    assert pytest.approx(SLOWER, rel=0.01) == exec_factor(case, POLICY, exec_ms)
+
+
+def test_the_page_compares_a_run_with_both_simulations(case: Case, tmp_path: Path) -> None:
+    """A slower run agrees with the simulation at its speed, and not with the other."""
+    slow, usual = simulated(case, POLICY, factor=1.3), simulated(case, POLICY)
+    records = Records(tmp_path / "live.jsonl", resume=False)
+    run = {**compared(slow), EXECUTION: execution_ms(slow, SIZE.cpu)}
+    about = {"case": "model", "policy": POLICY, "commit": "abc"}
+    records.add("live", **about, load_before=0.5, **run)
+    records.add("simulated", **about, **compared(usual))
+    only_usual = markdown(records, {"model": MODEL}, {"model": [(0, 20.0)]}, SIZE)
+    assert " of 6 numbers agree with the times measured before.\n" in only_usual
+    records.add(AT_SPEED, **about, factor=1.3, **run)
+    page = markdown(records, {"model": MODEL}, {"model": [(0, 20.0)]}, SIZE)
+    assert "6 of 6 at the speed of the run." in page
+    assert "6 of 6 numbers agree with the times measured before" not in page
+    (mean,) = (line for line in page.splitlines() if "| latency mean, ms |" in line)
+    assert ["**no**", "yes"] == [mean.split(" | ")[6], mean.split(" | ")[9].rstrip(" |")]
