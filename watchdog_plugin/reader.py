@@ -172,6 +172,9 @@ def _read_chunks(stream: BufferedReader[Any], limit: int) -> bytearray:
             _read_headers(stream, _CHUNK_LINE_BYTES)  # trailers are dropped
             return body
         _check_size(len(body) + size, limit)
-        body += stream.read(size)
+        piece = stream.read(size)
+        if piece is None:  # within the time limit
+            raise CutOffError
+        body += piece
         if stream.readline(2) not in _BLANK:
             raise ProtocolError(400, "a chunk is not as long as it says")

@@ -14,6 +14,7 @@ import io
 import os
 import select
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -40,6 +41,7 @@ _STREAM_BYTES = 256 * 1024
 _LINGER_S = 1.0
 _LINGER_BYTES = 1024 * 1024
 _BACKLOG = 1024
+_TIMEVAL = struct.Struct("ll")
 _NO_SOCKET = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK))  # what it listened on is gone
 
 
@@ -116,7 +118,7 @@ class Server:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            connection.settimeout(self._limits.idle_s)
+            _limit(connection, self._limits.idle_s)
             if not self.address.path:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._exchange(connection)
@@ -130,7 +132,8 @@ class Server:
         def go_on() -> None:
             connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-        with io.BufferedReader(socket.SocketIO(connection, "r"), _STREAM_BYTES) as stream:
+        raw = io.FileIO(connection.fileno(), closefd=False)
+        with io.BufferedReader(raw, _STREAM_BYTES) as stream:
             try:
                 while self._next(connection, stream, go_on):
                     pass  # nothing of the last request is kept while the next one is awaited
@@ -141,7 +144,7 @@ class Server:
     def _next(
         self,
         connection: socket.socket,
-        stream: io.BufferedReader[socket.SocketIO],
+        stream: io.BufferedReader[io.FileIO],
         go_on: Callable[[], None],
     ) -> bool:
         """Read one request and respond; return whether another may follow."""
@@ -165,6 +168,15 @@ class Server:
             with self._lock:
                 self._in_flight -= 1
                 self._last_end_s = time.monotonic()
+
+
+def _limit(connection: socket.socket, idle_s: float) -> None:
+    """Limit how long the peer may be silent, without the `poll` that `settimeout` adds to reads."""
+    connection.settimeout(None)  # an author's code may have set another default
+    seconds = int(idle_s)
+    limit = _TIMEVAL.pack(seconds, int(1e6 * (idle_s - seconds)))
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connection.setsockopt(socket.SOL_SOCKET, option, limit)
 
 
 def _send(

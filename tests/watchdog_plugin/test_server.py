@@ -119,6 +119,31 @@ def test_a_silent_connection_is_closed() -> None:
     server.close()
 
 
+def test_a_connection_may_be_idle_for_longer_than_an_authors_default_timeout() -> None:
+    """What the function's code sets for its own sockets does not end the server's."""
+    server = Server(ANY, echo, Limits(idle_s=HANG_S))
+    server.start()
+    try:
+        socket.setdefaulttimeout(1e-6)
+        with Client(str(server.address)) as client:
+            for _ in range(50):
+                assert 200 == client.request("GET", "/").status
+    finally:
+        socket.setdefaulttimeout(None)
+    server.close()
+
+
+def test_a_chunk_that_does_not_arrive_in_time_closes_the_connection() -> None:
+    """A peer that falls silent within a chunked body gets no answer."""
+    server = Server(ANY, echo, Limits(idle_s=0.1))
+    server.start()
+    head = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    with socket.create_connection(server.address[:2], HANG_S) as connection:
+        connection.sendall(head + b"5\r\n")
+        assert b"" == connection.recv(100)
+    server.close()
+
+
 def test_more_connections_than_allowed_wait_for_room() -> None:
     """The bound holds, and room is given back."""
     server = Server(ANY, echo, Limits(connections=1, idle_s=HANG_S))
