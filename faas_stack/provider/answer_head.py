@@ -37,8 +37,9 @@ class AnswerHead(NamedTuple):
 
     def type_for(self, exchange: Exchange) -> str:
         """Return the response's content type, otherwise the request's, otherwise plain text."""
-        asked = exchange.header(b"content-type") or b"text/plain"
-        return self.content_type or asked.decode("latin-1")
+        if self.content_type:
+            return self.content_type
+        return (exchange.header(b"content-type") or b"text/plain").decode("latin-1")
 
 
 def read_answer_head(headers: Sequence[tuple[bytes, bytes]]) -> AnswerHead:

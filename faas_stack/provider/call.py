@@ -66,12 +66,12 @@ class Call:
     def __init__(self, exchange: Exchange, template: CallTemplate, own: Pairs) -> None:
         self.exchange = exchange
         self.template = template
+        self._timed = b"x-start-time" in dict(own)
         self._own, self._added = _own_headers(exchange, own)
         self.function: Function | None = None
         self.begun = self.spare = False
         self.replica: Replica | None = None
         self.overdue: DeadlineMissed | None = None
-        self._timed = exchange.header(b"x-start-time") is not None
         self._limit_s = math.inf
         self._deadline = exchange.received + template.own_s + GRACE_S
         self._answering = self._retried = self._retrying = False
@@ -181,11 +181,11 @@ class Call:
 
 def _own_headers(exchange: Exchange, own: Pairs) -> tuple[Pairs, Pairs]:
     """Return the headers to pass on beyond the template, and those also sent to the client."""
-    names = [name for name, _ in own]
-    if b"x-forwarded-for" not in names and (peer := exchange.peer):
+    given = dict(own)
+    if b"x-forwarded-for" not in given and (peer := exchange.peer):
         own.append((b"x-forwarded-for", peer.encode("latin-1")))
     added = []
-    if exchange.header(b"x-call-id") is None:
+    if b"x-call-id" not in given:
         added.append((b"x-call-id", _call_id()))
     return own + added, added
 
