@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+import tempfile
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.predictor.fit_database import write_fit
 from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.graph import Graph, Operator
 from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
+from carpool.predictor.profile_database import write_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,6 +102,24 @@ def profiles(count: int = 24) -> list[Profile]:
 def learnt() -> Fit:
     """What is learnt from `profiles`."""
     return fit_profiles(profiles())
+
+
+def taught(path: Path) -> Path:
+    """A database at ``path`` with `profiles` and what is learnt from them."""
+    path.write_bytes(_taught())
+    return path
+
+
+@cache
+def _taught() -> bytes:
+    measured = profiles()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "p.sqlite"
+        for each in measured:
+            write_profile(path, each)
+        write_fit(path, ORIGIN, learnt(), len(measured))
+        assert [path] == [*Path(folder).iterdir()]
+        return path.read_bytes()
 
 
 def _run(setting: Setting, median_s: float) -> RunRow:

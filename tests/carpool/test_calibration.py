@@ -17,16 +17,16 @@ from carpool.predictor.calibration_file import (
     write_calibration,
 )
 from carpool.predictor.fit import ThreadsAndGpu
-from carpool.predictor.fit_database import read_model, write_fit
+from carpool.predictor.fit_database import read_model
 from carpool.predictor.intervals import CALIBRATED, FOREIGN, scaling
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
-from carpool.predictor.profile_database import write_profile
 from carpool.predictor.roofs import roofs
-from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, profiles, run_s
+from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, run_s, taught
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("profiles")  # what is learnt from them is learnt once
 HERE = Origin("another processor", ORIGIN.runtime)
 NET = graph([333, 512, 700, 64], "fresh")
 REFERENCES = graph([256, 512, 300], "references")
@@ -49,12 +49,7 @@ def _calibration(slower: float, threads: tuple[int, ...] = (1, 2)) -> Calibratio
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     """What the test processor has taught."""
-    path = tmp_path / "p.sqlite"
-    measured = profiles()
-    for each in measured:
-        write_profile(path, each)
-    write_fit(path, ORIGIN, learnt(), len(measured))
-    return path
+    return taught(tmp_path / "p.sqlite")
 
 
 @pytest.mark.parametrize("slower", [0.3, 1.0, 4.0])

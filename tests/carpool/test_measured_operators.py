@@ -12,20 +12,21 @@ import pytest
 from carpool.predictor import graph_json
 from carpool.predictor.composition import Footprint, composed
 from carpool.predictor.fit import Fit, ThreadsAndGpu
-from carpool.predictor.fit_database import read_model, write_fit
+from carpool.predictor.fit_database import read_model
 from carpool.predictor.graph import Graph, Operator
 from carpool.predictor.graph_json import from_json, known_graph, to_json, write_graph
 from carpool.predictor.intervals import measured
 from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.measured_operators import read_alone, read_overheads, write_alone
 from carpool.predictor.profile import Alone, Origin, Overhead, Refused, Setting
-from carpool.predictor.profile_database import case_ids, write_profile
+from carpool.predictor.profile_database import case_ids
 from carpool.predictor.profile_file import opened
-from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, profiles
+from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, taught
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("profiles")  # what is learnt from them is learnt once
 HERE = Origin("another processor", ORIGIN.runtime)
 NET = graph([100, 200, 300, 10], "fresh")
 COST = Overhead(5e-6, 1e-6)
@@ -35,12 +36,7 @@ SLOW = 4.0  # how much slower the other processor is
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     """What the test processor has taught."""
-    path = tmp_path / "p.sqlite"
-    measured = profiles()
-    for each in measured:
-        write_profile(path, each)
-    write_fit(path, ORIGIN, learnt(), len(measured))
-    return path
+    return taught(tmp_path / "p.sqlite")
 
 
 def _alone(net: Graph, threads: int = 1) -> list[Alone]:

@@ -16,6 +16,8 @@ from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.profile import Setting
 from tests.carpool.profiles import BATCHES, graph, learnt, operator_s, run_s
 
+pytestmark = pytest.mark.xdist_group("profiles")  # what is learnt from them is learnt once
+
 UNSEEN = graph([333, 512, 700, 64], "unseen")
 
 

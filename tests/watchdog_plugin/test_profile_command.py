@@ -17,9 +17,8 @@ from carpool.__main__ import main
 from carpool.errors import ConfigError
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import read_graph
-from carpool.predictor.fit_database import write_fit
-from carpool.predictor.profile_database import read_profiles, write_profile
-from tests.carpool.profiles import ORIGIN, learnt, profiles
+from carpool.predictor.profile_database import read_profiles
+from tests.carpool.profiles import taught
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import command, predict_command
 from watchdog_plugin.profiling.profiler import Grid, measure
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
+
+pytestmark = pytest.mark.xdist_group("profiles")  # what is learnt from them is learnt once
 
 
 def _dense(path: Path, batch: int | str = "batch", kind: str = "Gemm", domain: str = "") -> Path:
@@ -64,18 +65,10 @@ def _branching(path: Path) -> Path:
     return path
 
 
-def _database(path: Path) -> Path:
-    measured = profiles()
-    for each in measured:
-        write_profile(path, each)
-    write_fit(path, ORIGIN, learnt(), len(measured))
-    return path
-
-
 @pytest.mark.slow
 def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured) -> None:
     """Its runs and operators are in the database, and its own runs settle its predictions."""
-    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--batch", "1,4", "--cpu", "1", "--database", str(database), "--json"]
     assert 0 == command.main([*argv, "--budget", "1s"])
     measured = json.loads(capsys.readouterr().out)
@@ -89,7 +82,7 @@ def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured
 
 def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
     """The documented form: a row for each size, with an interval and quantiles."""
-    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--batch", "1,4", "--cpu", "0.5,2", "--database", str(database)]
     assert 0 == predict_command.main([*argv, "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -106,7 +99,7 @@ def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
 
 def test_sizes_that_are_not_known_are_said(tmp_path: Path, capsys: Captured) -> None:
     """The exit code tells, and the message says what is known."""
-    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     assert 1 == predict_command.main([str(model), "--cpu", "8", "--database", str(database)])
     said = capsys.readouterr().err
     assert "batches of 1 on 8, 2 on 8, 4 on 8, 8 on 8; the database knows 1 core without" in said
@@ -116,7 +109,7 @@ def test_sizes_that_are_not_known_are_said(tmp_path: Path, capsys: Captured) -> 
 @pytest.mark.parametrize("size", ["4:8:3", "400:1:3"])
 def test_measured_runs_of_unknown_sizes_are_refused(tmp_path: Path, size: str) -> None:
     """They correct nothing, and nothing says that they did."""
-    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     with pytest.raises(ConfigError, match=r"--measured = .*the database knows 1 core"):
         predict_command.main([str(model), "--measured", size, "--database", str(database)])
 
@@ -178,7 +171,7 @@ def test_more_threads_than_cores_are_not_measured(tmp_path: Path) -> None:
 
 def test_an_unmeasured_share_of_a_gpu_is_said(tmp_path: Path, capsys: Captured) -> None:
     """No prediction is made of one without a GPU."""
-    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--gpu", "50", "--batch", "1", "--database", str(database)]
     assert 1 == predict_command.main(argv)
     assert "not known: batches of 1 on 1 with 50 % of a GPU; " in capsys.readouterr().err
@@ -197,7 +190,7 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
     tmp_path: Path, capsys: Captured
 ) -> None:
     """As on a disk that is full by then."""
-    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     with sqlite3.connect(database) as connection:
         connection.execute(
             "CREATE TRIGGER no BEFORE INSERT ON runs BEGIN"
@@ -224,7 +217,7 @@ def test_the_package_brings_a_database(
 
 def test_a_fixed_batch_is_said(tmp_path: Path, capsys: Captured) -> None:
     """A model of one batch size has one prediction."""
-    model, database = _dense(tmp_path / "net.onnx", 4), _database(tmp_path / "p.sqlite")
+    model, database = _dense(tmp_path / "net.onnx", 4), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--batch", "1,4", "--database", str(database)]
     assert 1 == predict_command.main(argv)
     assert "takes only batches of 4" in capsys.readouterr().err

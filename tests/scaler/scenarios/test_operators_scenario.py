@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
-from carpool.predictor.fit_database import write_fit
-from carpool.predictor.profile_database import write_profile
 from examples.models import mlp
 from scaler.scenarios.scenario_file import read_scenario
-from tests.carpool.profiles import ORIGIN, learnt, profiles
+from tests.carpool.profiles import taught
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("profiles")  # what is learnt from them is learnt once
 
 SCENARIO = """
 models:
@@ -28,10 +28,7 @@ functions:
 
 
 def _folder(path: Path, more: str = "") -> Path:
-    measured = profiles()
-    for each in measured:
-        write_profile(path / "p.sqlite", each)
-    write_fit(path / "p.sqlite", ORIGIN, learnt(), len(measured))
+    taught(path / "p.sqlite")
     (path / "net.onnx").write_bytes(mlp((64, 64, 10), seed=3).SerializeToString())
     (path / "scenario.yaml").write_text(SCENARIO % more)
     return path / "scenario.yaml"
