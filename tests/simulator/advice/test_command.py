@@ -15,6 +15,7 @@ from carpool.settings import FunctionSettings
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator.advice import command
+from simulator.advice import settings as advice_settings
 from simulator.advice.settings import _SETTINGS, candidates, variations
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ def trace(tmp_path: Path) -> Path:
     path = tmp_path / "own.csv"
     path.write_text(f"{HEAD}0,300\n30,900\n")
     return path
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other settings are tried, where a test is of something else."""
+    monkeypatch.setattr(advice_settings, "_SETTINGS", {})
 
 
 def advised(trace: Path, flags: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
@@ -63,6 +70,7 @@ def test_the_advice_is_a_policy_with_its_cost_misses_and_labels(
     )
 
 
+@pytest.mark.usefixtures("usual")
 def test_the_text_ends_with_labels_that_can_be_copied(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +123,7 @@ def test_the_scenario_that_is_written_is_the_one_that_was_asked(
     assert chosen_policy(label, scenario.policies)
 
 
+@pytest.mark.usefixtures("usual")
 @pytest.mark.parametrize(
     ("model", "flags"),
     [
@@ -139,6 +148,7 @@ def test_models_are_read_as_in_scenarios(
         assert 0.7 == app["accuracy"] == function.apps[0].accuracy
 
 
+@pytest.mark.usefixtures("usual")
 def test_where_no_policy_meets_the_objective_it_ends_with_1(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +160,7 @@ def test_where_no_policy_meets_the_objective_it_ends_with_1(
     assert "com.carpool.slo: 40ms" in printed
 
 
+@pytest.mark.usefixtures("usual")
 def test_a_policy_that_plans_nothing_is_told_of(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,12 +176,13 @@ def test_a_policy_that_plans_nothing_is_told_of(
     assert "its sizes are 0.5 cores; 1 core. Set the policy's parameters cpu and gpu" in note
 
 
+@pytest.mark.usefixtures("usual")
 def test_a_policy_that_fails_is_told_of_and_never_chosen(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With its fault; where all fail there is no advice, and it ends with 1."""
     broken = ["--policy", "tests.simulator.advice.poor_policies:Broken"]
-    document = advised(trace, [*broken, "--policy", "openfaas"], capsys)
+    document = advised(trace, [*broken, "--policy", "openfaas", "--slo", "300ms"], capsys)
     assert "openfaas" == document["advice"]["policy"]
     assert any("no idea for function" in note for note in document["notes"])
     (failed,) = (each for each in document["policies"] if each["failure"])
