@@ -39,11 +39,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """What collecting has made stays, so that the collector need not look at it again and again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collecting makes next to no garbage: the collector waits, and skips later what was made."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
