@@ -55,6 +55,7 @@ def test_call_limit(environment: dict[str, str], settings: dict[str, Any], limit
     assert limit_s == call_limit_s(deployment)
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_answers_may_be_as_large_as_the_sidecar_lets_them(rig: Rig) -> None:
     """The provider takes what a function's sidecar does, and at least what it takes by default."""
@@ -98,6 +99,7 @@ async def test_a_call_that_takes_too_long_is_504(rig: Rig) -> None:
     assert 1 == rig.function("fn").answers[504]
 
 
+@pytest.mark.slow
 @story()
 async def test_an_update_changes_the_limit(rig: Rig) -> None:
     """The limit is that of the deployment in force."""
@@ -150,6 +152,7 @@ async def test_an_answer_in_pieces_is_limited_from_piece_to_piece(rig: Rig) -> N
     await wait_until_async(lambda: rig.function("fn").answers[504] == 1)
 
 
+@pytest.mark.slow
 @story()
 async def test_what_was_not_begun_with_goes_elsewhere(rig: Rig) -> None:
     """A 503 that says so is no answer yet: the call is sent again, a few times."""
@@ -159,6 +162,7 @@ async def test_what_was_not_begun_with_goes_elsewhere(rig: Rig) -> None:
     assert b'"body": "body"' in answer.body
 
 
+@pytest.mark.slow
 @story()
 async def test_a_call_that_no_replica_begins_is_refused_as_the_last_one_says(rig: Rig) -> None:
     """After five replicas the client gets what the fifth said."""
@@ -204,6 +208,7 @@ async def test_calls_of_a_stopped_replica_go_elsewhere_if_they_may(rig: Rig) -> 
         assert [200] * 8 == [answer.status for answer in await asyncio.gather(*calls)]
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_calls_of_a_stopped_replica_are_not_repeated_otherwise(rig: Rig) -> None:
     """A function that says nothing may act twice: its calls wait until their time is over."""
@@ -215,6 +220,7 @@ async def test_calls_of_a_stopped_replica_are_not_repeated_otherwise(rig: Rig) -
         assert (4, 4) == (statuses.count(200), statuses.count(504))
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_a_replica_that_accepts_no_more_calls_keeps_what_it_has(rig: Rig) -> None:
     """As one that was told to end does, by whomever: it refuses probes, and answers its calls."""

@@ -138,6 +138,7 @@ async def test_a_share_of_the_calls(rig: Rig) -> None:
     assert (200, "") == (direct.status, version(direct))  # not one of several
 
 
+@pytest.mark.slow
 @story()
 async def test_shares_change_without_a_restart(rig: Rig) -> None:
     """A deployment with other shares alone replaces no replica, and the rest of it does."""
@@ -156,6 +157,7 @@ async def test_shares_change_without_a_restart(rig: Rig) -> None:
     )
 
 
+@pytest.mark.slow
 @story()
 async def test_callers_who_are_known(rig: Rig) -> None:
     """The header, or the cookie of its name, decides which function a caller always gets."""
@@ -169,6 +171,7 @@ async def test_callers_who_are_known(rig: Rig) -> None:
         assert of[user][:1] == await answering(rig, 1, cookie=cookie)
 
 
+@pytest.mark.slow
 @story()
 async def test_a_canary_that_is_gone(rig: Rig) -> None:
     """The function answers itself, and a metric counts it, until there is one of that name."""
@@ -180,6 +183,7 @@ async def test_a_canary_that_is_gone(rig: Rig) -> None:
     assert 5 == (await answering(rig, 10)).count("new")
 
 
+@pytest.mark.slow
 @story()
 async def test_a_canary_that_is_scaled_to_zero(rig: Rig) -> None:
     """Its first call starts it, and waits for nothing: the function answers until it is ready."""
@@ -190,6 +194,7 @@ async def test_a_canary_that_is_scaled_to_zero(rig: Rig) -> None:
     assert ["new"] * 3 == await answering(rig, 3)
 
 
+@pytest.mark.slow
 @story()
 async def test_a_canary_that_does_not_start(rig: Rig) -> None:
     """The function answers, and the log says why the canary does not."""
@@ -204,6 +209,7 @@ async def test_a_canary_that_does_not_start(rig: Rig) -> None:
     assert "function 'new' keeps failing to start" in lines[1]
 
 
+@pytest.mark.slow
 @story()
 async def test_a_canary_that_refuses(rig: Rig) -> None:
     """What no replica of it has begun with, the function answers; its own failures stay its own."""
@@ -215,6 +221,7 @@ async def test_a_canary_that_refuses(rig: Rig) -> None:
     assert (502, "new") == (broken.status, version(broken))
 
 
+@pytest.mark.slow
 @story()
 async def test_what_asks_for_one_function(rig: Rig) -> None:
     """Probes and metrics are of the function whose name they give."""

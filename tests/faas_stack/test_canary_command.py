@@ -62,6 +62,7 @@ async def test_shares_are_shown_and_set(rig: Rig) -> None:
     assert before == {each.name for each in rig.instances("fn")}
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_what_cannot_be_set(rig: Rig) -> None:
     """Unknown functions, bad shares, circles: an error says why, and nothing changes."""

@@ -9,6 +9,8 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import carpool
 from carpool.http.client import Pool
 from faas_stack.provider.basic_auth_check import BasicAuth
@@ -47,6 +49,7 @@ async def test_functions_come_and_go(rig: Rig) -> None:
     assert 200 == (await rig.call("GET", "/function/fn")).status
 
 
+@pytest.mark.slow
 @story()
 async def test_the_api_is_described(rig: Rig) -> None:
     """Every route answers the methods that it is said to; functions are there with objectives."""

@@ -167,6 +167,7 @@ async def test_available_only_when_ready(rig: Rig) -> None:
     assert (1, 1) == (status["replicas"], status["availableReplicas"])
 
 
+@pytest.mark.slow
 @story(STAGE)
 async def test_an_instance_that_says_that_it_is_ready_is_probed_at_once(rig: Rig) -> None:
     """In each of its runs; what it says is not believed without a probe."""
@@ -196,6 +197,7 @@ async def test_killed_instance_comes_back(rig: Rig) -> None:
     assert 1 == rig.function("fn").replica_set.available
 
 
+@pytest.mark.slow
 def test_a_stopped_instance_is_taken_out_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +282,7 @@ async def test_an_instance_that_prints_without_end_loses_lines(rig: Rig) -> None
     assert log.next < 200_000 < dropped + log.next + 10_000
 
 
+@pytest.mark.slow
 @story(STAGE)
 async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
     """An instance between two starts is stopped at once."""

@@ -337,6 +337,7 @@ async def test_patience_ends(rig: Rig) -> None:
     assert "no ready replica after 0.3 s: loading" in answer.body.decode()
 
 
+@pytest.mark.slow
 @story(patience_s=0.3)
 async def test_calls_that_gave_up_count_no_more(rig: Rig) -> None:
     """Of those that wait, too many are refused; those that have left are not of them."""
@@ -351,6 +352,7 @@ async def test_calls_that_gave_up_count_no_more(rig: Rig) -> None:
         await rig.orchestrator.acquire(function)
 
 
+@pytest.mark.slow
 @story()
 async def test_hopeless_function_is_refused_at_once(rig: Rig) -> None:
     """A function that keeps dying before it is ready is 503 without a wait."""
@@ -363,6 +365,7 @@ async def test_hopeless_function_is_refused_at_once(rig: Rig) -> None:
     assert ["I do not want to start", "carpool: ended with status 3"] == lines[:2]
 
 
+@pytest.mark.slow
 @story()
 async def test_least_busy_replica_gets_the_call(rig: Rig) -> None:
     """Calls go to the ready replica that has the fewest."""
@@ -397,6 +400,7 @@ async def _under_load(rig: Rig, change: Callable[[], Awaitable[None]]) -> None:
     assert {200} == set(statuses)
 
 
+@pytest.mark.slow
 @story()
 async def test_no_call_fails_during_an_update(rig: Rig) -> None:
     """A rolling update goes unnoticed by callers."""
@@ -417,6 +421,7 @@ async def test_no_call_fails_during_an_update(rig: Rig) -> None:
     await _under_load(rig, update)
 
 
+@pytest.mark.slow
 @story()
 async def test_no_call_fails_while_replicas_come_and_go(rig: Rig) -> None:
     """Scaling down and up goes unnoticed by callers."""
@@ -432,6 +437,7 @@ async def test_no_call_fails_while_replicas_come_and_go(rig: Rig) -> None:
     await _under_load(rig, scale)
 
 
+@pytest.mark.slow
 @story()
 async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None:
     """While the new revision does not start, the old one serves."""
@@ -456,6 +462,7 @@ async def test_removal_lets_calls_finish(rig: Rig) -> None:
     assert 200 == (await call).status
 
 
+@pytest.mark.slow
 @story()
 async def test_a_call_does_not_bring_back_what_was_removed(rig: Rig) -> None:
     """One whose replica was lost asks for another one, after its function was removed."""

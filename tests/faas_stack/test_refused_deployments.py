@@ -61,6 +61,7 @@ def test_texts_that_no_process_can_be_given(tmp_path: Path, escaped: str, shown:
     uvloop.run(deploying())
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_names_that_no_variable_can_have(rig: Rig) -> None:
     """Empty ones, and those with the sign that ends a name."""
@@ -124,6 +125,7 @@ async def test_secrets_and_namespaces_do_not_share_names(rig: Rig) -> None:
 SMALL = Capacity((0, 1), 0.0625 * 2, 2**33)  # 32 instances a core, and at least those of one
 
 
+@pytest.mark.slow
 @story(ProcessStage(), capacity=SMALL)
 async def test_no_more_instances_than_the_machine_can_have(rig: Rig) -> None:
     """A number is refused with the one that fits, by a label or by hand; nothing is changed."""

@@ -81,6 +81,7 @@ async def test_all_instances_are_new_ones_when_it_is_answered(rig: Rig) -> None:
     assert set() == before & names(rig)
 
 
+@pytest.mark.slow
 @story()
 async def test_two_at_once_come_one_after_the_other(rig: Rig) -> None:
     """Each has instances of its own."""
@@ -128,6 +129,7 @@ async def test_what_is_not_ready_in_time_changes_nothing(rig: Rig) -> None:
     assert 200 == (await rig.call("GET", "/function/fn")).status
 
 
+@pytest.mark.slow
 @story(STAGE)
 async def test_an_update_meanwhile_goes_before(rig: Rig) -> None:
     """It is not taken back with what it has replaced, nor is the image that its instances have."""

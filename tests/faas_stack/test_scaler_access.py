@@ -100,6 +100,7 @@ async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
     assert 1 == rig.function("fn").replicas
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_a_token_goes_with_its_function(rig: Rig) -> None:
     """Removed, no longer scaled, or refused: it keeps no token; the others keep theirs."""

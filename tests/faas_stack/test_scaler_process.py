@@ -27,6 +27,7 @@ def options_in(folder: Path) -> ScalerOptions:
     return ScalerOptions("http://127.0.0.1:9", folder / "run", folder, folder / "token", 0, flags)
 
 
+@pytest.mark.slow
 def test_it_lasts_though_its_address_cannot_be_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,6 +59,7 @@ def _told(capfd: pytest.CaptureFixture[str], said: list[str], text: str) -> bool
     return text in "".join(said)
 
 
+@pytest.mark.slow
 def test_its_log_may_be_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its lines are passed on as they are, and still tell where it listens."""
     given = options_in(tmp_path)

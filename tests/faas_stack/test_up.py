@@ -222,6 +222,7 @@ def test_table_for_people(folder: Path) -> None:
         assert ["plain", "1", "none", "-"] == [lines[2][0], *lines[2][2:]]
 
 
+@pytest.mark.slow
 def test_the_log_may_be_json(folder: Path) -> None:
     """Every line is an object that names its part."""
     with carpool(folder, "up", "--port", "0", "--json", "--log-format", "json") as up:

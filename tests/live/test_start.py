@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _UP = ("up", "--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
 
 
+@pytest.mark.slow
 def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> None:
     """A misspelt policy is said by the scaler, and the stack ends with it."""
     write_function(tmp_path)

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from carpool.sync import Announcement, AppReport, FrontReport
 from scaler.control.dependencies import Dependencies
 from scaler.control.guard import Guard
@@ -230,6 +232,7 @@ class Moody(Fixed):
         return {"": proposals, "answers": "hello", "of none": {"echo": 3}}[Moody.wrong]
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
     """In the function's troubles, and once in the log, with its name; what runs goes on."""
@@ -263,6 +266,7 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
         assert "echo: is planned" in lines
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_a_store_without_room_is_told_and_gets_everything_later(rig: Rig) -> None:
     """One line in the log, rounds go on, and with room again the store has all of it."""
@@ -295,6 +299,7 @@ async def test_without_a_gateway_rounds_go_on(rig: Rig) -> None:
         assert [] == list(running.functions)
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig) -> None:
     """Sidecars are heard while it is gone; nothing is taken back, and all follows afterwards."""
@@ -318,6 +323,7 @@ async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig)
         assert "" == running.loop.unreachable
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) -> None:
     """A provider that refuses is told of; as many as fit are there, and the rest is said."""
@@ -339,6 +345,7 @@ async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) 
         assert ("scale", "failed") in running.tally.actions
 
 
+@pytest.mark.slow
 @story(ProcessStage())
 async def test_servers_are_those_that_the_provider_has(rig: Rig) -> None:
     """Where no scenario says: its machine, with the GPUs that it has found."""

@@ -53,6 +53,7 @@ def test_variants_serve_whom_they_suit(tmp_path: Path) -> None:
     assert mixed["cost"] < alone["cost"]
 
 
+@pytest.mark.slow
 def test_the_best_static_choice_serves_without_a_change(tmp_path: Path) -> None:
     """What the benchmark holds variants against: found, and the same from the first to the last."""
     scenario = read_scenario(write(tmp_path, "0.75"))

@@ -98,6 +98,7 @@ def test_a_machine_is_calibrated_and_predicted_for(tmp_path: Path, capsys: Captu
     assert "scaled by its calibration" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_too_small_replaces_nothing() -> None:
     """An earlier calibration is better than one without the time of any operator."""
     write_calibration(Calibration(origin(), (), {1: Overhead(1e-6, 1e-6)}))

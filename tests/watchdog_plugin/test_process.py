@@ -442,6 +442,7 @@ def handle_batch(items):
         assert "JSON by json" in handler.log
 
 
+@pytest.mark.slow
 def test_a_large_batch_passes_over_both_kinds_of_socket(tmp_path: Path) -> None:
     """Eight bodies of a megabyte each, there and back."""
     bodies = [bytes([mark]) * 1_000_000 for mark in range(8)]

@@ -105,6 +105,7 @@ def test_recurrent_layers_are_cut_between(tmp_path: Path, rows: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_stack_of_recurrent_layers_is_cut_into_its_layers(tmp_path: Path) -> None:
     """By the operator profiles alone: they say that the layers are where the time goes."""
     path = models.lstm_stack(tmp_path / "lstm.onnx", layers=4, width=256)
@@ -124,6 +125,7 @@ def test_a_database_that_is_named_and_missing_is_refused(tmp_path: Path) -> None
         command.main([str(path), "--database", str(tmp_path / "typo.sqlite")])
 
 
+@pytest.mark.slow
 def test_the_same_file_is_cut_alike_every_time(tmp_path: Path) -> None:
     """To the last digit of what is written down, as nothing is measured."""
     path = models.deep(tmp_path / "model.onnx", width=512)

@@ -216,6 +216,7 @@ def test_groups_of_a_provider_killed_with_its_keeper_go_at_the_next_start(tmp_pa
 # -- what is refused ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @story(STAGE, capacity=TWO)
 async def test_more_than_there_is_is_refused(rig: Rig) -> None:
     """By deploy, scale and update alike: a status, what would fit, and nothing is changed."""

@@ -62,6 +62,7 @@ async def test_a_plan_sends_applications_where_it_says(
         assert {"small": 1, "big": 2} == served
 
 
+@pytest.mark.slow
 @on_loop
 async def test_plans_that_change_under_load_lose_nothing(
     sidecar: Start, handler: Handlers, admin: AdminClient

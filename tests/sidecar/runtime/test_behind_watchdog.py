@@ -11,6 +11,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from carpool import wire
 from carpool.http.client import Pool
 from tests.ports import free_port, watchdog_port
@@ -18,8 +20,6 @@ from tests.sidecar.runtime.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.sidecar.runtime.conftest import Sidecar, Start
 
@@ -87,6 +87,7 @@ def test_no_other_client_reaches_the_handler_and_nothing_is_logged_of_batches(
     assert not shutil.which("fwatchdog") or logged
 
 
+@pytest.mark.slow
 def test_batches_pass_the_watchdog_and_its_death_is_survived(
     sidecar: Start, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.sidecar.runtime.conftest import on_loop
 from tests.sidecar.runtime.test_sync import plan, scaler, sidecar, version_of
 from tests.waiting import wait_until_async
@@ -43,6 +45,7 @@ async def test_an_objective_shorter_than_a_start_refuses_none(tmp_path: Path) ->
             await wait_until_async(lambda: expected == ended(scripted), what="what became of them")
 
 
+@pytest.mark.slow
 @on_loop
 async def test_who_waits_when_the_last_instance_goes_is_held_too(
     tmp_path: Path, gate: Gate

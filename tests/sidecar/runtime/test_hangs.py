@@ -130,6 +130,7 @@ async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, s
         await running.until_ready()
 
 
+@pytest.mark.slow
 @BOTH
 @on_loop
 async def test_a_handler_that_closes_its_files_is_restarted(
@@ -197,6 +198,7 @@ async def test_of_several_handlers_the_one_that_hangs_gets_nothing_more(
     admin.pool.close()
 
 
+@pytest.mark.slow
 @BOTH
 @on_loop
 async def test_an_instance_of_a_front_restarts_its_own_handler(

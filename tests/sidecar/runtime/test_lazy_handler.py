@@ -135,6 +135,7 @@ async def test_two_models_in_one_function_run_side_by_side(
     capfd.readouterr()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
     sidecar: Start, tmp_path: Path, gate: Gate, capfd: pytest.CaptureFixture[str]
@@ -173,6 +174,7 @@ async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
     capfd.readouterr()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_callers_that_leave_affect_no_other(
     sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]

@@ -65,6 +65,7 @@ def outputs(answer: Response) -> dict[str, Any]:
     return {tensor["name"]: tensor["data"] for tensor in json.loads(answer.body)["outputs"]}
 
 
+@pytest.mark.slow
 def test_requests_are_merged_and_the_answer_is_divided(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
@@ -108,6 +109,7 @@ def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) ->
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_head_is_told_what_get_would_bring(sidecar: Start, server: str) -> None:
     """The length of the body that GET brings, or none where the server does not know it."""
 
@@ -123,6 +125,7 @@ def test_head_is_told_what_get_would_bring(sidecar: Start, server: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_surplus_values_are_no_neighbours(sidecar: Start, server: str, gate: Gate) -> None:
     """One with a value too many and one with a value too few would make a good request together."""
 
@@ -140,6 +143,7 @@ def test_surplus_values_are_no_neighbours(sidecar: Start, server: str, gate: Gat
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_tensors_as_bytes_are_merged(sidecar: Start, server: str, gate: Gate) -> None:
     """And the answers have their own length of the JSON."""
 

@@ -113,6 +113,7 @@ def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) ->
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_what_does_not_agree_is_not_merged(sidecar: Start, server: str, gate: Gate) -> None:
     """Another signature, another query, and what has no instances at all."""
 
@@ -135,6 +136,7 @@ def test_what_does_not_agree_is_not_merged(sidecar: Start, server: str, gate: Ga
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_answer_that_cannot_be_divided_is_asked_for_again(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
@@ -178,6 +180,7 @@ def test_two_servers_of_one_machine_listen_apart() -> None:
     assert "127.0.0.1:5000" == plan_launch(options, env, plain=True).address
 
 
+@pytest.mark.slow
 def test_the_server_of_another_does_not_answer_for_this_one(sidecar: Start) -> None:
     """It has the port that this function is to have: callers are told, and it is not asked."""
     asked: list[bytes] = []
@@ -232,6 +235,7 @@ def test_the_server_may_start_later(sidecar: Start, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_headers_that_the_server_sees_are_not_mixed(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
@@ -257,6 +261,7 @@ def test_headers_that_the_server_sees_are_not_mixed(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_where_merging_is_in_vain_requests_travel_alone(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
@@ -279,6 +284,7 @@ def test_where_merging_is_in_vain_requests_travel_alone(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_many_instances_travel_alone(sidecar: Start, server: str, gate: Gate) -> None:
     """More of them than the largest batch has."""
 

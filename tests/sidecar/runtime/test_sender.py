@@ -79,6 +79,7 @@ def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_answer_that_cannot_be_passed_on_fails_alone(sidecar: Start, gate: Gate) -> None:
     """It is a 502 that says why; its neighbours in the batch are answered."""
 
@@ -113,6 +114,7 @@ def test_what_belongs_to_a_connection_is_dropped(sidecar: Start) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_huge_answer_fails_alone(sidecar: Start, gate: Gate) -> None:
     """Too large by itself: a 502 that says so. Too large together: each in a smaller batch."""
 

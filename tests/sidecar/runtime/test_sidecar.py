@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.sidecar.runtime.conftest import EXPLAIN, ROOT
 from tests.waiting import HANG_S, wait_until_async
 
@@ -110,6 +112,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(sidecar: Start, gate: G
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_killed_handler_comes_back_under_load(sidecar: Start) -> None:
     """SIGKILL under load: every request gets an answer, and soon all of them are 200 again."""
 

@@ -260,6 +260,7 @@ async def test_too_many_that_wait_are_refused(
         assert [200, 200] == [answer.status for answer in await asyncio.gather(*two_of_them)]
 
 
+@pytest.mark.slow
 @on_loop
 async def test_the_deadline_is_that_of_the_first_piece(
     sidecar: Start, gate: Gate, env: dict[str, str]
@@ -356,6 +357,7 @@ async def test_a_batch_whose_requests_are_to_be_streamed_is_no_execution(
         assert 1 == await running.metric("batch_execution_seconds_count")
 
 
+@pytest.mark.slow
 @on_loop
 async def test_no_more_is_made_than_is_read(
     sidecar: Start, env: dict[str, str], tmp_path: Path

@@ -187,6 +187,7 @@ async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
             assert sorted(set(sequences)) == sequences
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_front_that_was_killed_goes_on_with_its_last_plan(tmp_path: Path) -> None:
     """Without a scaler, too: the plan that it followed is saved."""
@@ -206,6 +207,7 @@ async def test_a_front_that_was_killed_goes_on_with_its_last_plan(tmp_path: Path
             assert 503 == await front.ready()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> None:
     """Without proof, for another function, or older than the one in force: counted."""
@@ -241,6 +243,7 @@ async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> 
         assert (8, 1) == (scripted.reports[-1].term, version_of(scripted))
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
     """An instance takes whole batches, and plain requests as any sidecar does."""

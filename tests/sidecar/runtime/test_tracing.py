@@ -160,6 +160,7 @@ def test_what_fails_is_an_error(sidecar: Start, collector: Collector) -> None:
     assert [True, False] == [span.failed for span in collector.named("batch")]
 
 
+@pytest.mark.slow
 def test_the_server_is_passed_the_context(
     sidecar: Start, collector: Collector, gate: Gate, tmp_path: Path
 ) -> None:
@@ -183,6 +184,7 @@ def test_the_server_is_passed_the_context(
     assert {merged.split("-")[2]} == batches
 
 
+@pytest.mark.slow
 def test_none_is_traced_that_its_caller_does_not_want_traced(
     sidecar: Start, collector: Collector
 ) -> None:

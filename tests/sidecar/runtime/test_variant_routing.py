@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from carpool.plan import InstanceClass, OnOffer, Plan, Route
 from carpool.sync import SyncAnswer
 from tests.sidecar.runtime.conftest import on_loop
@@ -54,6 +56,7 @@ def follow(scripted: Scaler, folder: Path, conditions: dict[str, str]) -> None:
     scripted.answer = SyncAnswer(0.05, "e:1", PLAN, instances, conditions)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) -> None:
     """By demand; overloaded ones are passed over, and what nothing fits is refused at once."""

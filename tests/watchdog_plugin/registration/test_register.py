@@ -78,6 +78,7 @@ def test_what_is_registered_is_not_measured_again(
     assert 3 == len(files(tmp_path))
 
 
+@pytest.mark.slow
 def test_several_architectures_share_an_application(tmp_path: Path, model: Any) -> None:
     """Another network is registered beside the first."""
     register(tmp_path, "--recipes", "plain")
@@ -180,6 +181,7 @@ def test_if_all_crash_nothing_is_registered(tmp_path: Path) -> None:
     assert [] == files(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("model")
 def test_if_one_cannot_be_made_others_are_no_success(tmp_path: Path) -> None:
     """What is registered of another model stays, and the call has failed all the same."""
@@ -203,6 +205,7 @@ def test_models_of_the_user_in_the_registry_stay(tmp_path: Path, model: Any) -> 
     assert model is not None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("model")
 def test_another_validation_set_is_another_measurement(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -220,6 +223,7 @@ def test_another_validation_set_is_another_measurement(
     assert "is registered" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("model")
 def test_a_lost_model_file_is_made_again(tmp_path: Path) -> None:
     """The list alone is no variant."""
