@@ -98,11 +98,7 @@ class Guard:
         return PlanningResult(
             {plan.function: plan for plan in self._completed(loads, plans)},
             unplaced,
-            {
-                name: _reason(proposals.get(name))
-                for name in unplaced
-                if _reason(proposals.get(name))
-            },
+            {name: why for name in unplaced if (why := _reason(proposals.get(name)))},
         )
 
     def _completed(
