@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LISTS", "UnseenPoint", "built", "measure_unseen", "runs_on", "unseen_points"]
 
-LISTS = {"chosen by": tuple(MODELS), "left out": tuple(UNSEEN)}
+# Its error showed that operators alone had weights unlike trained ones, so it judges no longer.
+_EXAMINED = ("gru_tagger",)
+LISTS = {
+    "chosen by": (*MODELS, *_EXAMINED),
+    "left out": tuple(name for name in UNSEEN if name not in _EXAMINED),
+}
 _ALL = UNSEEN | MODELS  # those that judge come first
 _BATCHES = (1, 2, 4, 8)
 _LONGEST_S = 1.5  # of a run; larger batches are left out

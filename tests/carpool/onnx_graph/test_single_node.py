@@ -56,6 +56,44 @@ def test_made_up_numbers_are_what_operators_take() -> None:
     assert (0, 4) == random_array(np.dtype(np.float32), (0, 4)).shape
 
 
+def test_made_up_weights_do_not_saturate_the_gates_of_a_recurrent_layer(tmp_path: Path) -> None:
+    """As trained ones do not; where they do, a layer takes longer than in its model."""
+    path = _recurrent(tmp_path / "net.onnx")
+    best = optimised(path, read_onnx(path))
+    places = zip(best.model.graph.node, best.graph.operators, strict=True)
+    ((node, operator),) = [each for each in places if each[1].kind == "GRU"]
+    case = operator.at(_BATCH)
+    values = shape_values(best.model, best.graph.operators, _BATCH, _run)
+    outputs = _run(single_node(best.model, node, case), feeds(node, case, values))
+
+    assert float(np.mean(np.abs(outputs[node.output[0]]) > 0.9)) < 0.05
+
+
+def _recurrent(path: Path) -> Path:
+    """A GRU over ten steps."""
+    shapes = {"w": (1, 3 * 64, 48), "r": (1, 3 * 64, 64), "b": (1, 6 * 64)}
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["steps"], perm=[1, 0, 2]),
+        helper.make_node("GRU", ["steps", *shapes], ["h"], hidden_size=64),
+        helper.make_node("Squeeze", ["h", "one"], ["s"]),
+        helper.make_node("Transpose", ["s"], ["y"], perm=[1, 0, 2]),
+    ]
+    constants = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 10, 48])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 10, 64])],
+        [
+            numpy_helper.from_array(np.array([1], np.int64), "one"),
+            *(numpy_helper.from_array(array, name) for name, array in constants.items()),
+        ],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
 def _saved(path: Path) -> Path:
     """A convolution, and a product over what a chain of shapes makes of its result."""
     rng = np.random.default_rng(2)
