@@ -49,6 +49,11 @@ class InstanceClass:
     rate_low: float = 0.0
     rate_high: float | None = None
 
+    @property
+    def size(self) -> InstanceClass:
+        """What an instance is, without the number of replicas and without predictions."""
+        return dataclasses.replace(self, replicas=0, exec_s=None, rate_low=0.0, rate_high=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

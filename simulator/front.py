@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
@@ -139,7 +138,7 @@ class Front:
     def _follow(self, plan: Plan, addresses: Mapping[str, tuple[str, ...]], now: float) -> None:
         """Apply ``plan`` with the instances at these addresses."""
         run = self._run
-        classes = {each.name: replace(each, replicas=0) for each in plan.classes}
+        classes = {each.name: each.size for each in plan.classes}
         known = self._exec_times
         self._exec_times = {each: known.get(each, ExecTime()) for each in classes.values()}
         members = []

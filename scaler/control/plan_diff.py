@@ -5,7 +5,7 @@ Pure comparison; how a change is carried out is not known here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def changes(before: Plan | None, after: Plan) -> tuple[Change, ...]:
     stopping: list[Change] = []
     for instance_class in after.classes:
         was = old.pop(instance_class.name, None)
-        there = was.replicas if was and _size(was) == _size(instance_class) else 0
+        there = was.replicas if was and was.size == instance_class.size else 0
         if was and not there and was.replicas:
             stopping.append(Change(was, stop=was.replicas))
         if instance_class.replicas > there:
@@ -102,10 +102,6 @@ def _rerouted(before: Route | None, after: Route, *, alone: bool) -> Iterator[st
         was_ms, now_ms = before.max_wait_s * _MS_PER_S, after.max_wait_s * _MS_PER_S
         waits = f"{now_ms:.4g} ms instead of {was_ms:.4g} ms"
         yield f"Requests of {callers} wait at most {waits}."
-
-
-def _size(instance_class: InstanceClass) -> InstanceClass:
-    return replace(instance_class, replicas=0, exec_s=None, rate_low=0.0, rate_high=None)
 
 
 def _spelled(instance_class: InstanceClass) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +116,8 @@ class FunctionUpstreams:
             raise Conflict(msg)
         members = _members(plan, addresses, list(self._by_address))
         known = self._exec_times
-        keys = [_exec_time_key(instance_class) for instance_class in plan.classes]
-        self._exec_times = {key: known.get(key, ExecTime()) for key in keys}
+        sizes = [instance_class.size for instance_class in plan.classes]
+        self._exec_times = {size: known.get(size, ExecTime()) for size in sizes}
         upstreams = [self._member(*member) for member in members.items()]
         self.plan = plan
         for gone in self._by_address.keys() - members.keys():
@@ -173,7 +172,7 @@ class FunctionUpstreams:
         upstream.batch_max = instance_class.batch_size
         upstream.instance_class = instance_class.name
         upstream.variant = instance_class.variant
-        upstream.exec_time = self._exec_times[_exec_time_key(instance_class)]
+        upstream.exec_time = self._exec_times[instance_class.size]
         if not known:
             self._join(upstream)
         return upstream
@@ -224,11 +223,6 @@ class FunctionUpstreams:
         self._batcher.mark_silent(instance.upstream, silent=instance.silent)
         self._apply_conditions()
         self.on_change(instance)
-
-
-def _exec_time_key(instance_class: InstanceClass) -> InstanceClass:
-    """Return what determines an execution time: everything but the number of replicas."""
-    return replace(instance_class, replicas=0)
 
 
 def _members(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,8 +14,14 @@ from sidecar.core.admission.shedding import Shedding
 from sidecar.core.request import RETURN_SHARE, State
 from sidecar.policies.planned import policy_of
 from sidecar.testing import Drive, ScriptedFunction
-from tests.simulator.load import At, Constant, function, linear, plan, run
+from tests.simulator.load import At, Constant, Scripted, function, linear, plan, run
 from tests.simulator.load import scenario as of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.plan import Plan
+    from carpool.scaling import FunctionLoad
 
 
 @pytest.mark.parametrize(("slo_s", "done", "refused"), [(0.33, 11, 2), (0.31, 10, 3)])
@@ -57,3 +65,20 @@ def test_an_overloaded_sidecar_does_the_same_simulated(batch: int, wait_s: float
         name: result[name] for name in names.values()
     }
     assert pytest.approx(1000 * statistics.fmean(served_s)) == result["latency_ms"]["mean"]
+
+
+def test_a_plan_that_predicts_something_else_changes_no_refusal() -> None:
+    """Its sidecar knows the execution times of its instance as before."""
+    times = (*range(8), *(10 + n / 1000 for n in range(5)))
+
+    def refused(predicted_rps: Callable[[int], float]) -> object:
+        def script(now: float, load: FunctionLoad) -> Plan:
+            version = 1 + int(now)
+            made = plan(load.name, version)
+            only = replace(made.classes[0], rate_high=predicted_rps(version))
+            return replace(made, classes=(only,))
+
+        scenario = of(function(At(times), linear(0.1), slo_s=0.33), horizon_s=20.0)
+        return run(scenario, Scripted(script), interval_s=1.0)["refused"]
+
+    assert 2 == refused(lambda _: 10.0) == refused(lambda version: 10.0 + version)

@@ -1,0 +1,48 @@
+"""Learned execution times survive a plan that only predicts something else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from carpool.plan import InstanceClass, Plan, Route
+from sidecar.core.batcher import Batcher
+from sidecar.policies.deadline import Deadline
+from sidecar.runtime.upstreams import FunctionUpstreams
+from tests.ports import free_port
+from tests.sidecar.runtime.conftest import on_loop
+
+BEFORE = InstanceClass("big", cpu=1, batch_size=4, replicas=1, exec_s=0.1, rate_high=20.0)
+
+
+def plan(version: int, of: InstanceClass) -> Plan:
+    """A plan of this class alone."""
+    return Plan("echo", version, "test", (of,), (Route("*", {"big": 1.0}, 0.0),))
+
+
+@pytest.mark.parametrize(
+    ("changed", "known"),
+    [
+        ({"replicas": 3}, True),
+        ({"exec_s": 0.12, "rate_low": 1.0, "rate_high": 18.0}, True),
+        ({"cpu": 2}, False),
+        ({"variant": "small"}, False),
+    ],
+)
+@on_loop
+async def test_execution_times_belong_to_the_size_of_an_instance(
+    changed: dict[str, Any],
+    known: bool,  # noqa: FBT001  one of the table
+) -> None:
+    """Whatever the plan predicts of it."""
+    address = f"127.0.0.1:{free_port()}"
+    batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
+    upstreams = FunctionUpstreams(batcher, answer_bytes=100)
+    upstreams.apply(plan(1, BEFORE), {"big": [address]})
+    (instance,) = upstreams
+    instance.upstream.exec_time.observe(4, 0.1)
+    upstreams.apply(plan(2, replace(BEFORE, **changed)), {"big": [address]})
+    upstreams.close()
+    assert known is instance.upstream.exec_time.known
