@@ -17,12 +17,15 @@ ROOT = Path(__file__).parents[2]
 PAGE = "docs/advise.md"
 CODE = take_one(PAGE, language="python")
 TRACE = take_one(PAGE, "^start_s")
-COMMANDS = [
-    line
-    for block in take(PAGE, "^carpool advise")
-    for line in block.text.replace("\\\n", "").splitlines()
-    if line.startswith("carpool advise")
-]
+COMMANDS = sorted(
+    {
+        line
+        for page in (PAGE, "docs/commands.md")
+        for block in take(page, "^carpool advise")
+        for line in block.text.replace("\\\n", "").splitlines()
+        if line.startswith("carpool advise")
+    }
+)
 SIMULATE = take_one(PAGE, "^carpool simulate")
 QUICK = ["--parts", "1", "--budget", "1h", "--policy", "openfaas"]
 

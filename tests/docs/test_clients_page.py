@@ -22,7 +22,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clients page")]
 
 CONNECTIONS = 8  # of each load generator
 PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")
-_TAKEN = {block.text for block in take("docs/clients.md") if block.language}
+_TAKEN = {
+    block.text
+    for language in ("bash", "python")
+    for block in take("docs/clients.md", language=language)
+}
 BLOCKS = {
     name: (language, text)
     for name, language, text in re.findall(

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.snippets import take
+from tests.docs.snippets import take, take_one
 from tests.waiting import HANG_S
 
 BLOCKS = dict.fromkeys(("python", "bash", "json"), "")
 for _block in take("docs/own-server.md", "^(?!carpool_wire=oip)"):
     BLOCKS[_block.language] += _block.text
+IN_SHORT = take_one("docs/sidecar.md", "^carpool_wire=v1")
 pytest.importorskip("gunicorn", reason="the extra scaler has it")
 
 
@@ -23,6 +24,11 @@ def _free_port() -> str:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return str(listener.getsockname()[1])
+
+
+def test_the_sidecars_page_shows_the_same_command() -> None:
+    """Which is run below."""
+    assert IN_SHORT.rstrip() in BLOCKS["bash"]
 
 
 @pytest.mark.slow

@@ -21,9 +21,7 @@ from tests.waiting import HANG_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-INSTALL, *STEPS = (
-    (block.language, block.text) for block in take("docs/tutorial.md") if block.language
-)
+INSTALL, *STEPS = ((block.language, block.text) for block in take("docs/tutorial.md"))
 if any(not find_spec(name) for name in ("sklearn", "skl2onnx", "onnxruntime")):
     pytest.skip(
         "the extras dev and onnx have scikit-learn and its converter", allow_module_level=True
@@ -42,12 +40,17 @@ class _Reader:
         self.printed = ""
 
     def run(self, command: str) -> None:
-        for port, own in self._ports.items():
-            command = command.replace(port, own)
+        command = self.own(command)
         if command.strip() == "carpool up":
             self.up()
         else:
             self.printed = self._second(command)
+
+    def own(self, text: str) -> str:
+        """What is shown, with the ports used here."""
+        for port, own in self._ports.items():
+            text = text.replace(port, own)
+        return text
 
     def up(self) -> None:
         """Stop the one that runs, and wait until the next one has printed its table."""
@@ -62,7 +65,8 @@ class _Reader:
             start_new_session=True,
         )
         assert self._first.stdout
-        assert self._first.stdout.readline().startswith("FUNCTION")
+        self.printed = "".join(self._first.stdout.readline() for _ in range(2))
+        assert self.printed.startswith("FUNCTION")
 
     def stop(self) -> None:
         """Ctrl-C."""
@@ -105,10 +109,10 @@ def reader(tmp_path: Path) -> Iterator[_Reader]:
 def test_every_command_does_what_the_page_says(reader: _Reader) -> None:
     """What is shown is what is answered; every command ends with 0."""
     for language, text in STEPS:
-        if language == "json":
-            assert text.strip() == reader.printed.strip()
-        else:
+        if language == "bash":
             reader.run(text)
+        else:
+            assert reader.own(text).split() == reader.printed.split()
     assert "plan" in reader.printed
 
 

@@ -1,0 +1,95 @@
+"""Commands in the pages that end by themselves do so without an error, in a reader's folder."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.__main__ import main
+from tests.docs.snippets import ROOT, take, take_one
+from tests.watchdog_plugin import models
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = "docs/commands.md"
+BLOCKS = [
+    *take(COMMANDS, "^carpool (new|plan|policies|predict|profile|simulate|stages) "),
+    *take("docs/own-policy.md", "^carpool"),
+    *take("docs/policies/batch.md", "^carpool"),
+    *take("docs/policies/harmonybatch.md", "^carpool"),
+    *take("docs/policies/lazybatching.md", "^carpool"),
+    *take("docs/profiles.md", "^carpool profile"),
+    *take("docs/scaling.md", "^carpool"),
+    *take("docs/simulator.md", "^carpool simulate"),
+]
+SLOW = {"profile"}
+LINES = sorted({line for block in BLOCKS for line in block.text.splitlines()})
+DOCTOR = take_one(COMMANDS, "^carpool doctor")
+FINDING = take_one("docs/doctor.md", "^functions")
+SILENT = take_one("docs/doctor.md", "^carpool doctor")
+GOLDEN = take_one("docs/wire.md", "^43 50")
+STACK = """\
+provider: {name: openfaas}
+functions:
+  classify:
+    skip_build: true
+    image: classify:latest
+    labels: {com.carpool.slo: 8s}
+    environment: {exec_timeout: 5s}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With the files that the commands name, as far as they are the reader's."""
+    shutil.copytree(ROOT / "examples" / "scenarios", tmp_path / "examples" / "scenarios")
+    (tmp_path / "scenario.yaml").write_text(
+        "models: {toy: {linear: {base_ms: 20, per_item_ms: 5}}}\n"
+        "functions:\n  - {name: classify, model: toy, slo_ms: 3000, apps: "
+        "[{name: web, arrivals: {poisson: {rate: 20}}}]}\nhorizon_s: 5\n"
+    )
+    policy = (ROOT / "examples" / "policy" / "headroom.py").read_text()
+    (tmp_path / "headroom.py").write_text(policy)
+    (tmp_path / "mine.py").write_text(f"{policy}\n\nPolicy = Headroom\n")
+    models.mlp(tmp_path / "model.onnx")
+    models.mlp(tmp_path / "function" / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder", "quick_checks")
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(x, marks=pytest.mark.slow if SLOW & {*x.split()} else ()) for x in LINES],
+)
+def test_a_command_ends_well(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints something; a simulation is of its first seconds here."""
+    name, *argv = shlex.split(line.replace("NAME", "classify"), comments=True)
+    assert "carpool" == name
+    shorter = ["--horizon", "5s"] if "simulate" in argv else []
+    assert 0 == main([*argv, *shorter])
+    assert capsys.readouterr().out
+
+
+def test_the_doctor_prints_what_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By either command, as the stack file has its usual name."""
+    (folder / "stack.yaml").write_text(STACK)
+    for command in (DOCTOR, SILENT):
+        assert 1 == main(command.split()[1:])
+        assert FINDING == capsys.readouterr().out.splitlines(keepends=True)[0]
+
+
+def test_the_message_is_the_golden_one() -> None:
+    """Its bytes in the first columns, up to where the page leaves some out."""
+    whole = (ROOT / "tests" / "contract" / "golden" / "request.bin").read_bytes()
+    rows = re.findall(r"^((?:[0-9a-f]{2} +)+)(\.\.\.)?", GOLDEN, re.MULTILINE)
+    shown = [bytes.fromhex(row) for row, _ in rows]
+    assert whole.startswith(shown[0] + shown[1])
+    assert b"".join(shown[2:]) == whole[40 : 40 + len(b"".join(shown[2:]))]
+    assert 197 == len(whole)

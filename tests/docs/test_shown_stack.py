@@ -1,0 +1,108 @@
+"""Commands in the pages that need a running stack, one after the other, on other ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.snippets import take, take_one
+from tests.faas_stack.test_up import carpool
+from tests.waiting import HANG_S, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live")]
+
+VERSIONS = take_one("docs/canary.md", "^carpool scaler versions")
+UP = take_one("docs/commands.md", "^carpool up")
+*BLOCKS, SCALER = (
+    *take("docs/canary.md", "^(curl|carpool canary)"),
+    *take("docs/commands.md", "^carpool (load|canary|reload|scaler)"),
+    *take("docs/handler.md", "^carpool reload"),
+    *take("docs/provider.md", "^carpool up"),
+    *take("docs/security.md", "^curl"),
+    *take("docs/scaler.md", "^carpool scaler status"),
+)
+STACK = """\
+provider: {name: openfaas}
+functions:
+  classify: &function
+    lang: python3-batch
+    handler: ./classify
+    image: classify:latest
+    labels:
+      com.carpool.slo: 20s
+      com.carpool.cpu: "0.25"
+      com.carpool.scale.policy: openfaas
+      com.carpool.scale.max: "2"
+  classify-v2: *function
+"""
+HANDLER = "def handle_batch(items):\n    return [item.body.nbytes for item in items]\n"
+
+
+class _Reader:
+    """Runs what the pages show in the folder of a stack."""
+
+    def __init__(self, folder: Path, result: dict[str, Any]) -> None:
+        self._folder = folder
+        self._address = result["url"].removeprefix("http://")
+        self._env = {**os.environ, "OPENFAAS_URL": result["url"]}
+        self._env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def run(self, text: str) -> str:
+        """Standard output of commands that end with 0."""
+        done = self.ended(text)
+        assert 0 == done.returncode, f"{text}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def ended(self, text: str) -> subprocess.CompletedProcess[str]:
+        """The commands, run by the shell with the stack's own address and folders."""
+        own = text.replace("127.0.0.1:8080", self._address).replace("NAME", "classify")
+        own = own.replace("127.0.0.1_8080", self._address.replace(":", "_"))
+        own = own.replace("~/.local/state", os.environ["XDG_STATE_HOME"])
+        return subprocess.run(
+            ["bash", "-euc", own],
+            cwd=self._folder,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A stack of two versions of one function."""
+    (tmp_path / "stack.yaml").write_text(STACK)
+    (tmp_path / "classify").mkdir()
+    (tmp_path / "classify" / "handler.py").write_text(HANDLER)
+    return tmp_path
+
+
+def test_commands_of_a_running_stack(folder: Path) -> None:
+    """None ends with an error; the scaler's state is read back once it has stopped."""
+    name, *argv = shlex.split(UP)
+    assert "carpool" == name
+    ports = ("--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
+    while_up, stopped = SCALER.text.partition("carpool scaler import")[::2]
+    with carpool(folder, *argv, *ports, "--scaler", "--shadow openfaas") as up:
+        reader = _Reader(folder, up.result())
+        for block in BLOCKS:
+            if block.text != UP:
+                printed = reader.run(block.text)
+                assert printed, block
+                assert '"error"' not in printed, block
+        wait_until(lambda: reader.ended(VERSIONS).returncode == 0, what="the canary's figures")
+        reader.run(re.sub(r".*\.\.\..*\n", "", while_up))
+        assert json.loads((folder / "kept.json").read_text())
+        up.process.send_signal(signal.SIGINT)
+        assert 0 == up.ended()[0]
+    reader.run(f"carpool scaler import{stopped}")
