@@ -81,6 +81,7 @@ def test_as_large_a_body_as_the_entrance_takes(edges: Edges) -> None:
     assert 413 == asked(edges, head % (b"c", MIB + 1) + body + b"b").status
 
 
+@pytest.mark.slow
 @on_loop
 async def test_an_instance_takes_as_large_a_batch_as_a_front_sends(sidecar: Start) -> None:
     """A body as large as the limit, with the head and the columns of its batch."""

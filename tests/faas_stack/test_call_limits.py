@@ -110,6 +110,7 @@ async def test_an_update_changes_the_limit(rig: Rig) -> None:
     assert LIMIT_S == rig.function("fn").call_limit_s
 
 
+@pytest.mark.slow
 @story()
 async def test_x_timeout_limits_a_call(rig: Rig) -> None:
     """A second later than the caller asks for, as the replica has had its say by then."""

@@ -154,6 +154,7 @@ async def test_bad_deployments(rig: Rig) -> None:
     assert 1 == len(rig.orchestrator.all())
 
 
+@pytest.mark.slow
 @story()
 async def test_scale(rig: Rig) -> None:
     """Scaling answers 202 at once and takes the namespace from body, query or neither."""

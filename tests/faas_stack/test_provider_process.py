@@ -89,6 +89,7 @@ async def test_a_folder_that_cannot_be_made_is_tried_again(rig: Rig) -> None:
     await rig.ready("fn")
 
 
+@pytest.mark.slow
 @story(STAGE)
 async def test_a_secret_may_be_named_twice(rig: Rig) -> None:
     """It is there once; also when an instance is started again."""
@@ -348,6 +349,7 @@ def fwatchdog_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _can_isolate(), reason="no network namespaces here")
 @pytest.mark.usefixtures("fwatchdog_on_path")
 def test_watchdogs_get_a_network_each(tmp_path: Path) -> None:

@@ -83,7 +83,9 @@ def test_no_more_than_the_shares_and_never_idle_before_they_are_used(
 
 
 @pytest.mark.parametrize(
-    ("rate_rps", "measured_ms"), [(5.0, 16.8), (15.0, 19.7), (30.0, 23.3)], ids=str
+    ("rate_rps", "measured_ms"),
+    [(5.0, 16.8), (15.0, 19.7), pytest.param(30.0, 23.3, marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_a_quarter_of_a_core_as_it_was_measured(rate_rps: float, measured_ms: float) -> None:
     """7 ms of work per request on Linux 6.18 at 250 Hz: mean execution times at three loads."""

@@ -246,7 +246,9 @@ def test_what_is_no_batch_is_refused(size: int, window_s: float, named: str) -> 
         BatchLaw(Poisson(1), size, window_s)
 
 
-@pytest.mark.parametrize("process", [Poisson(0.5), Poisson(40.0), BURSTY])
+@pytest.mark.parametrize(
+    "process", [Poisson(0.5), Poisson(40.0), pytest.param(BURSTY, marks=pytest.mark.slow)]
+)
 def test_a_window_that_just_fits_is_in_time(process: Markovian) -> None:
     """Whatever the last digits: the first of a batch waits the window, and is not late by it."""
     objective_s = 0.12

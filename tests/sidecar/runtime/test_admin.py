@@ -92,6 +92,7 @@ async def test_plans_that_change_under_load_lose_nothing(
         assert 30 == (await admin.get("/v1/plan"))["version"]
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_an_instance_leaves_behind_goes_to_another(
     sidecar: Start, handler: Handlers

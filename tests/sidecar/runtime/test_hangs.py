@@ -113,6 +113,7 @@ async def test_a_handler_that_hangs_is_restarted_and_neighbours_are_answered(
         assert (200, 1) == (await running.ready(), await running.metric(HUNG))
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, str]) -> None:
     """Until its successor is: none is sent there meanwhile, and what waits is answered then."""

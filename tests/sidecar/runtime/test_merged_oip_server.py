@@ -174,7 +174,7 @@ def test_tensors_as_bytes_are_merged(sidecar: Start, server: str, gate: Gate) ->
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("binary", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_tritons_client_reads_the_answers(
     sidecar: Start,
     server: str,

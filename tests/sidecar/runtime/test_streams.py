@@ -179,6 +179,7 @@ async def test_pieces_come_as_they_are_yielded(
         assert 0 == await running.metric("batch_streams")
 
 
+@pytest.mark.slow
 @on_loop
 async def test_many_at_once_beside_batches_and_some_wait_for_their_turn(
     sidecar: Start, gate: Gate, env: dict[str, str]

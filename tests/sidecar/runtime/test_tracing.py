@@ -143,6 +143,7 @@ def test_a_batch_is_linked_to_its_members(sidecar: Start, collector: Collector, 
     assert {"fn"} == collector.services
 
 
+@pytest.mark.slow
 def test_what_fails_is_an_error(sidecar: Start, collector: Collector) -> None:
     """The request's own, its batch's, and one that was not answered in time."""
 
