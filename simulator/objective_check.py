@@ -36,9 +36,9 @@ def impossible_objective(name: str, function: Function, slo_s: float) -> Problem
 
 def impossible_objectives(functions: Iterable[Function]) -> dict[str, Problem]:
     """Return by function why its tightest objective cannot be met, where it cannot."""
-    found = {}
+    problems = {}
     for function in functions:
         tightest_s = min((app.slo_s for app in function.apps), default=function.slo_s)
         if problem := impossible_objective("the objective", function, tightest_s):
-            found[function.name] = problem
-    return found
+            problems[function.name] = problem
+    return problems

@@ -133,8 +133,15 @@ def _latencies(records: Mapping[str, FunctionRecord], function: Function) -> str
     drawn = []
     for color, (policy, record) in enumerate(records.items()):
         seconds, shares = record.total.latencies.curve()
-        found = [s * _MS_PER_S for s in seconds]
-        drawn.append(Line(policy, [*found[:1], *found], [0.0, *shares] if found else [], color))
+        latencies_ms = [s * _MS_PER_S for s in seconds]
+        drawn.append(
+            Line(
+                policy,
+                [*latencies_ms[:1], *latencies_ms],
+                [0.0, *shares] if latencies_ms else [],
+                color,
+            )
+        )
     objectives: dict[float, list[str]] = {}
     for app in function.apps:
         objectives.setdefault(app.slo_s, []).append(app.name)

@@ -142,8 +142,8 @@ class SimulatedSidecar:
 
     def take_idle_times(self) -> Spread:
         """Return the idle times that have ended since the last call."""
-        found, self._idle_times = self._idle_times, {}
-        return found
+        idle_times, self._idle_times = self._idle_times, {}
+        return idle_times
 
     def skip(self, by_s: float) -> None:
         """Skip an interval of ``by_s`` whose requests are accounted for elsewhere."""

@@ -37,13 +37,13 @@ def summary(
     costs = {name: each["cost_per_1k"] for name, each in metrics.items()}
     meets = [name for name, each in metrics.items() if _meets(each, allowed)]
     best = _least({name: costs[name] for name in meets})
-    found = {"meets_objectives": meets, "cheapest": _least(costs), "best": best}
+    answer = {"meets_objectives": meets, "cheapest": _least(costs), "best": best}
     said = [
         f"No policy can meet the objective of {name}, {problem.value}: expected {problem.expected}."
         for name, problem in impossible.items()
     ]
     text = " ".join([_text(metrics, meets, best), *said])
-    return {**found, "impossible": list(impossible), "text": text}
+    return {**answer, "impossible": list(impossible), "text": text}
 
 
 def _meets(metrics: Mapping[str, Any], allowed: Mapping[str, float]) -> bool:

@@ -113,9 +113,9 @@ class ManyUpstreams(Upstreams):
         best: tuple[tuple[float, ...], int] | None = None
         chosen: Upstream | None = None
         for equals in self._equals.values():
-            found = equals.first_free() if _admits(route, equals) else None
-            if found is not None:
-                rank, upstream = found
+            first = equals.first_free() if _admits(route, equals) else None
+            if first is not None:
+                rank, upstream = first
                 merit = (route.precedence(upstream), rank)
                 if best is None or merit < best:
                     best, chosen = merit, upstream
@@ -137,8 +137,8 @@ class ManyUpstreams(Upstreams):
                 continue
             if equals.first_free():
                 return True
-            found = equals.first_with_one()
-            if found and found[1].pipelined:
+            first = equals.first_with_one()
+            if first and first[1].pipelined:
                 return True
         return False
 
@@ -148,9 +148,9 @@ class ManyUpstreams(Upstreams):
         best: tuple[int, Upstream] | None = None
         for equals in self._equals.values():
             if queued_items >= equals.batch_max and _admits(route, equals):
-                found = equals.first_with_one()
-                if found and (best is None or found[0] < best[0]) and found[1].pipelined:
-                    best = found
+                first = equals.first_with_one()
+                if first and (best is None or first[0] < best[0]) and first[1].pipelined:
+                    best = first
         return best[1] if best else None
 
     def next_ejection_ends(self, now: float) -> float:

@@ -109,28 +109,28 @@ def advise(
 
     until = began + (1 - _SETTINGS_SHARE) * budget_s
     first = Gatherer(question, policies, spread, now, told).gather(list(policies), until)
-    found = verdicts(first.rows, question.allowed)
-    if not found:
+    judged = verdicts(first.rows, question.allowed)
+    if not judged:
         message = (
             f"no policy finished a part of {spread[0].length_s:.0f} s in its share of the time; "
             f"try --budget {durations.format(4 * budget_s)}"
         )
         raise CarpoolError(message)
-    chosen = best(found)
+    chosen = best(judged)
     if chosen is None:
-        return Answer(question, policies, found, None, {}, first.unfinished, (0, 0.0), budget_s)
+        return Answer(question, policies, judged, None, {}, first.unfinished, (0, 0.0), budget_s)
     other = variations(chosen.policy, policies)
     policies = policies | other
     again = Gatherer(question, policies, spread[: chosen.parts], now, told)
     second = again.gather(list(other), began + budget_s)
-    found |= verdicts(second.rows, question.allowed)
+    judged |= verdicts(second.rows, question.allowed)
     rows = first.rows | second.rows
-    for name in [name for name in second.rows if name in found]:
-        if better(chosen, found[name], beside(rows[name], rows[chosen.policy])):
-            chosen = found[name]
-    costs = {name: beside(rows[name], rows[chosen.policy]) for name in found}
+    for name in [name for name in second.rows if name in judged]:
+        if better(chosen, judged[name], beside(rows[name], rows[chosen.policy])):
+            chosen = judged[name]
+    costs = {name: beside(rows[name], rows[chosen.policy]) for name in judged}
     size = (chosen.parts, spread[0].length_s)
-    return Answer(question, policies, found, chosen, costs, first.unfinished, size, budget_s)
+    return Answer(question, policies, judged, chosen, costs, first.unfinished, size, budget_s)
 
 
 def _values(flags: argparse.Namespace) -> dict[str, Any]:

@@ -63,25 +63,25 @@ class Gatherer:
         Raises:
             ConfigError: a policy that cannot be used.
         """
-        found = Evidence({policy: [] for policy in policies})
+        evidence = Evidence({policy: [] for policy in policies})
         began = self.now()
         for number, part in enumerate(self.parts):
             took = (self.now() - began) / number if number else 0.0
-            if self.now() + took > until or not found.rows:
+            if self.now() + took > until or not evidence.rows:
                 break
-            rows = self._part(number, part, found, until)
-            if len(rows) < len(found.rows):
+            rows = self._part(number, part, evidence, until)
+            if len(rows) < len(evidence.rows):
                 break
             for policy, row in rows.items():
-                found.rows[policy].append(row)
-        return found
+                evidence.rows[policy].append(row)
+        return evidence
 
-    def _part(self, number: int, part: Part, found: Evidence, until: float) -> dict[str, Row]:
+    def _part(self, number: int, part: Part, evidence: Evidence, until: float) -> dict[str, Row]:
         scenario = self.question.scenario(part, self.policies)
         bound = lower_bound(scenario)
         rows: dict[str, Row] = {}
-        left = list(found.rows)
-        for policy in list(found.rows):
+        left = list(evidence.rows)
+        for policy in list(evidence.rows):
             share = (until - self.now()) / (1 if number else len(left))
             left.remove(policy)
             try:
@@ -89,8 +89,8 @@ class Gatherer:
             except _Over:
                 if number:
                     return rows
-                found.unfinished.append(policy)
-                del found.rows[policy]
+                evidence.unfinished.append(policy)
+                del evidence.rows[policy]
                 continue
             rows[policy] = row
             came = row.failure or f"cost {row.cost:.4g}, {row.missed:.2%} missed"

@@ -141,9 +141,9 @@ def read_model(text: str, load_s: float) -> LatencyModel:
 
 def model_entry(text: str, load_s: float) -> dict[str, Any]:
     """Return the same model as an entry of a scenario."""
-    found = _LINE.fullmatch(text)
-    if found and not Path(text).exists():
-        base_ms, item_ms = (1000 * durations.parse(part.strip()) for part in found.groups())
+    line = _LINE.fullmatch(text)
+    if line and not Path(text).exists():
+        base_ms, item_ms = (1000 * durations.parse(part.strip()) for part in line.groups())
         return {"linear": {"base_ms": base_ms, "per_item_ms": item_ms}, "load_s": load_s}
     path = shipped.find_file(Path(text)).resolve()
     kind = _kind(path)
@@ -184,11 +184,11 @@ def with_objective(function: Function, slo_s: float | None) -> Function:
 
 
 def _line(text: str, load_s: float) -> Linear | None:
-    found = _LINE.fullmatch(text)
-    if not found or Path(text).exists():
+    line = _LINE.fullmatch(text)
+    if not line or Path(text).exists():
         return None
     try:
-        base_s, per_item_s = (durations.parse(part.strip()) for part in found.groups())
+        base_s, per_item_s = (durations.parse(part.strip()) for part in line.groups())
     except ValueError as error:
         raise ConfigError([Problem("--model", text, MODELS, str(error))]) from error
     return Linear(base_s, per_item_s, load_s=load_s)

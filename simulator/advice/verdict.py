@@ -68,9 +68,9 @@ def verdicts(rows: Mapping[str, Sequence[Row]], allowed: float) -> dict[str, Ver
     return {policy: _verdict(policy, of, allowed) for policy, of in rows.items() if of}
 
 
-def best(found: Mapping[str, Verdict]) -> Verdict | None:
+def best(judged: Mapping[str, Verdict]) -> Verdict | None:
     """Return the policy to choose, or None if all have failed."""
-    usable = [each for each in found.values() if not each.failure]
+    usable = [each for each in judged.values() if not each.failure]
     meeting = [each for each in usable if each.meets]
     if not meeting:
         return min(usable, key=lambda each: each.missed.value, default=None)

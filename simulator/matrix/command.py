@@ -90,16 +90,16 @@ def _kept(rows: Rows, flags: argparse.Namespace) -> list[Row]:
         ConfigError: the file has no such rows.
     """
     named = [(at, getattr(flags, part)) for at, part in enumerate(_PARTS) if getattr(flags, part)]
-    found = [
+    chosen = [
         row
         for row in rows.all
         if not flags.policy or row.policy in flags.policy
         if all(row.cell.split("/")[at] in wanted for at, wanted in named)
     ]
-    if not found:
+    if not chosen:
         expected = "a file with rows of these cells and policies"
         raise ConfigError([Problem("--only-kept", str(flags.out or "no rows"), expected)])
-    return found
+    return chosen
 
 
 def _draw(rows: Sequence[Row], flags: argparse.Namespace) -> None:
@@ -147,15 +147,15 @@ def _cells(known: Catalogue, flags: argparse.Namespace, share: float) -> list[Ce
 def _seeds(text: str, problems: Problems) -> list[int]:
     """Parse seeds such as ``3``, ``1,4`` or ``1-3``."""
     try:
-        found: list[int] = []
+        seeds: list[int] = []
         for part in text.split(","):
             first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
+            seeds += range(int(first), int(last or first) + 1)
     except ValueError:
-        found = []
-    if not found:
+        seeds = []
+    if not seeds:
         problems.add("--seeds", text, "whole numbers such as 1-3 or 1,4")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(seeds))
 
 
 def _horizon_s(text: str, problems: Problems) -> float:

@@ -32,17 +32,17 @@ def maps(rows: Sequence[Row], *, short: bool = False) -> dict[str, HeatMap]:
         rows: Rows of one run.
         short: Whether to leave the trace out of cell names.
     """
-    found = outcomes(rows)
+    by_cell = outcomes(rows)
     policies = list(dict.fromkeys(row.policy for row in rows))
-    named = {cell: cell.partition("/")[2] if short else cell for cell in found}
+    named = {cell: cell.partition("/")[2] if short else cell for cell in by_cell}
     return {
-        COST: _map(found, policies, named, _cost_tile, _COST_NAMES, "cheapest, up to 3 % missed"),
-        MISSED: _map(found, policies, named, _miss_tile, _MISS_NAMES, ""),
+        COST: _map(by_cell, policies, named, _cost_tile, _COST_NAMES, "cheapest, up to 3 % missed"),
+        MISSED: _map(by_cell, policies, named, _miss_tile, _MISS_NAMES, ""),
     }
 
 
 def _map(
-    found: Mapping[str, Mapping[str, Outcome]],
+    by_cell: Mapping[str, Mapping[str, Outcome]],
     policies: Sequence[str],
     named: Mapping[str, str],
     tile: Callable[[str, str, Mapping[str, Outcome]], Tile],
@@ -51,7 +51,7 @@ def _map(
 ) -> HeatMap:
     rows = [
         (named[cell].replace("/", " "), [tile(policy, cell, of) for policy in policies])
-        for cell, of in found.items()
+        for cell, of in by_cell.items()
     ]
     return HeatMap(policies, rows, levels, best)
 

@@ -107,16 +107,16 @@ def simulate(
     except ConfigError as error:  # of a policy in one cell; the others continue
         took_s = time.process_time() - began
         return Row(*where, 0, 0.0, bound, 1.0, None, None, 0.0, took_s, str(error))
-    found = measured(result)
+    metrics = measured(result)
     return Row(
         *where,
-        requests=found["requests"],
-        cost=found["cost"],
+        requests=metrics["requests"],
+        cost=metrics["cost"],
         bound=bound,
-        missed=found["slo_miss_ratio"] or 0.0,
-        mean_batch=found["mean_batch"],
-        p99_ms=found["latency_ms"]["p99"],
-        planning_ms=found["planning_ms"] or 0.0,
+        missed=metrics["slo_miss_ratio"] or 0.0,
+        mean_batch=metrics["mean_batch"],
+        p99_ms=metrics["latency_ms"]["p99"],
+        planning_ms=metrics["planning_ms"] or 0.0,
         cpu_s=time.process_time() - began,
         unplaced="; ".join(unplaced(result)),
     )

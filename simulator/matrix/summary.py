@@ -87,8 +87,8 @@ class Standing:
 
 def standings(rows: Sequence[Row]) -> list[Standing]:
     """Return one standing per policy, in order of first appearance."""
-    found = outcomes(rows)
-    return [_standing(policy, rows, found) for policy in dict.fromkeys(r.policy for r in rows)]
+    by_cell = outcomes(rows)
+    return [_standing(policy, rows, by_cell) for policy in dict.fromkeys(r.policy for r in rows)]
 
 
 def by_part(rows: Sequence[Row], part: int) -> Mapping[str, list[Standing]]:
@@ -100,10 +100,12 @@ def by_part(rows: Sequence[Row], part: int) -> Mapping[str, list[Standing]]:
     }
 
 
-def table(found: Sequence[Standing]) -> str:
+def table(standing_rows: Sequence[Standing]) -> str:
     """Return standings as a Markdown table."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
-    lines += [f"| {' | '.join(show(each) for show in COLUMNS.values())} |" for each in found]
+    lines += [
+        f"| {' | '.join(show(each) for show in COLUMNS.values())} |" for each in standing_rows
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -135,13 +137,13 @@ def outcomes(rows: Sequence[Row]) -> Mapping[str, Mapping[str, Outcome]]:
 
 
 def _standing(
-    policy: str, rows: Sequence[Row], found: Mapping[str, Mapping[str, Outcome]]
+    policy: str, rows: Sequence[Row], by_cell: Mapping[str, Mapping[str, Outcome]]
 ) -> Standing:
     own = [row for row in rows if row.policy == policy]
     seeds = dict.fromkeys(row.seed for row in own)
     costs = [_geometric(r.over_bound for r in own if r.seed == seed) for seed in seeds]
     misses = [fmean(r.missed for r in own if r.seed == seed) for seed in seeds]
-    cells = [(cell[policy], cell) for cell in found.values() if policy in cell]
+    cells = [(cell[policy], cell) for cell in by_cell.values() if policy in cell]
     dearer = [one.cost > _DEAR * _cheapest(cell, policy) for one, cell in cells]
     more = [one.missed > max(_AIM, _fewest(cell, policy)) for one, cell in cells]
     return Standing(
