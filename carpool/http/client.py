@@ -276,13 +276,22 @@ class Pool:
         target: str,
         headers: Headers = (),
         body: Buffer = b"",
+        *,
+        chunked: bool = False,
     ) -> AsyncIterator[StreamedResponse]:
         """Send one request; the response's head is available on entry, its body is read in pieces.
+
+        Args:
+            method: HTTP method.
+            target: request target, such as ``/path?query``.
+            headers: headers of the request.
+            body: body of the request.
+            chunked: Send the body with ``transfer-encoding: chunked``, as one chunk.
 
         Raises:
             ConnectionFailed: no response arrived, or it was cut off.
         """
-        async with self._exchange(method, target, headers, body) as connection:
+        async with self._exchange(method, target, headers, body, chunked=chunked) as connection:
             while not connection.head_complete:
                 await connection.progress()
             yield StreamedResponse(connection)
@@ -305,9 +314,12 @@ class Pool:
 
     @asynccontextmanager
     async def _exchange(
-        self, method: str, target: str, headers: Headers, body: Buffer
+        self, method: str, target: str, headers: Headers, body: Buffer, *, chunked: bool = False
     ) -> AsyncIterator[ClientConnection]:
-        head = self._head(method, target, headers, len(body))
+        head = self._head(method, target, headers, None if chunked else len(body))
+        if chunked:
+            chunk = (b"%x\r\n" % len(body), body, b"\r\n") if body else ()
+            body = b"".join((*chunk, b"0\r\n\r\n"))
         async with self._slots:
             connection = self._reuse() or await self._connect()
             self._busy.add(connection)
@@ -317,7 +329,8 @@ class Pool:
             finally:
                 self.give_back(connection)
 
-    def _head(self, method: str, target: str, headers: Headers, size: int) -> bytes:
+    def _head(self, method: str, target: str, headers: Headers, size: int | None) -> bytes:
+        """Return a request's head; the body is chunked if ``size`` is None."""
         lines = [f"{method} {target} HTTP/1.1\r\n".encode("latin-1", "replace")]
         if isinstance(headers, bytes):
             lines += headers, self._host
@@ -326,7 +339,9 @@ class Pool:
             names = {name.lower() for name, _ in headers}
             text = "".join([f"{name}: {value}\r\n" for name, value in headers])
             lines += text.encode("latin-1", "replace"), b"" if "host" in names else self._host
-        if size or method not in ("GET", "HEAD", "OPTIONS"):
+        if size is None:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        elif size or method not in ("GET", "HEAD", "OPTIONS"):
             lines.append(b"content-length: %d\r\n" % size)
         lines.append(b"\r\n")
         return b"".join(lines)

@@ -125,7 +125,7 @@ class Relay:
         try:
             async with (
                 asyncio.timeout(self._timeout_s) as first,
-                local.streaming.stream("POST", "/", headers, exchange.body) as answer,
+                local.streaming.stream("POST", "/", headers, exchange.body, chunked=True) as answer,
             ):
                 first.reschedule(None)
                 passed = [p for p in decoded(answer) if p[0].encode() not in _NOT_PASSED]

@@ -192,6 +192,29 @@ def test_a_stream_is_read_as_it_comes_and_holds_back_a_fast_peer() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("size", [0, 10, 100_000])
+def test_bodies_may_be_sent_as_one_chunk(size: int) -> None:
+    """Without a length; the connection is used again."""
+
+    def app(exchange: Exchange) -> None:
+        assert exchange.header(b"content-length") is None
+        assert b"chunked" == exchange.header(b"transfer-encoding")
+        echo(exchange)
+
+    async def run() -> None:
+        server = await serve(app, listen="127.0.0.1:0")
+        pool = Pool(server.address)
+        for _ in range(2):
+            async with pool.stream("POST", "/", body=b"x" * size, chunked=True) as response:
+                body = b"".join([chunk async for chunk in response.chunks()])
+            assert (201, b"x" * size) == (response.status, body)
+        assert 1 == len(server.connections)
+        pool.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
 def test_a_request_cancelled_as_its_connection_is_made_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
