@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,18 @@ from tests.docs.snippets import take, take_one
 from tests.faas_stack.test_up import carpool
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live")]
-
-VERSIONS = take_one("docs/canary.md", "^carpool scaler versions")
 UP = take_one("docs/commands.md", "^carpool up")
-*BLOCKS, SCALER = (
+SAME = [*take("docs/provider.md", "^carpool up"), *take("docs/handler.md", "^carpool reload")]
+CALLS = [
     *take("docs/canary.md", "^(curl|carpool canary)"),
-    *take("docs/commands.md", "^carpool (load|canary|reload|scaler)"),
-    *take("docs/handler.md", "^carpool reload"),
-    *take("docs/provider.md", "^carpool up"),
+    *take("docs/commands.md", "^carpool (load|canary|reload)"),
     *take("docs/security.md", "^curl"),
-    *take("docs/scaler.md", "^carpool scaler status"),
-)
+]
+QUESTIONS = [
+    *take("docs/canary.md", "^carpool scaler versions"),
+    *take("docs/commands.md", "^carpool scaler"),
+]
+SCALER = take_one("docs/scaler.md", "^carpool scaler status")
 STACK = """\
 provider: {name: openfaas}
 functions:
@@ -62,6 +63,10 @@ class _Reader:
         assert 0 == done.returncode, f"{text}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def succeeds(self, text: str) -> bool:
+        """Whether they do by now: the scaler follows the provider."""
+        return self.ended(text).returncode == 0
+
     def ended(self, text: str) -> subprocess.CompletedProcess[str]:
         """The commands, run by the shell with the stack's own address and folders."""
         own = text.replace("127.0.0.1:8080", self._address).replace("NAME", "classify")
@@ -87,22 +92,28 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("live")
 def test_commands_of_a_running_stack(folder: Path) -> None:
     """None ends with an error; the scaler's state is read back once it has stopped."""
     name, *argv = shlex.split(UP)
     assert "carpool" == name
     ports = ("--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
-    while_up, stopped = SCALER.text.partition("carpool scaler import")[::2]
+    asked, stopped = SCALER.partition("carpool scaler import")[::2]
     with carpool(folder, *argv, *ports, "--scaler", "--shadow openfaas") as up:
         reader = _Reader(folder, up.result())
-        for block in BLOCKS:
-            if block.text != UP:
-                printed = reader.run(block.text)
-                assert printed, block
-                assert '"error"' not in printed, block
-        wait_until(lambda: reader.ended(VERSIONS).returncode == 0, what="the canary's figures")
-        reader.run(re.sub(r".*\.\.\..*\n", "", while_up))
+        for block in CALLS:
+            printed = reader.run(block.text)
+            assert printed, block
+            assert '"error"' not in printed, block
+        for text in (*(block.text for block in QUESTIONS), re.sub(r".*\.\.\..*\n", "", asked)):
+            wait_until(partial(reader.succeeds, text), what=text)
         assert json.loads((folder / "kept.json").read_text())
         up.process.send_signal(signal.SIGINT)
         assert 0 == up.ended()[0]
     reader.run(f"carpool scaler import{stopped}")
+
+
+def test_other_pages_show_the_same_commands() -> None:
+    """Which are run above."""
+    assert {block.text for block in SAME} <= {UP, *(block.text for block in CALLS)}
