@@ -66,7 +66,7 @@ class _Instance:
         self._breaks = breaks
 
     @asynccontextmanager
-    async def stream(self, *_: object) -> AsyncIterator[_Answer]:
+    async def stream(self, *_: object, **__: object) -> AsyncIterator[_Answer]:
         yield _Answer(self.end, breaks=self._breaks)
 
     def probe_soon(self) -> None:
@@ -185,7 +185,7 @@ async def test_an_error_of_our_own_ends_the_request(*, begins: bool) -> None:
     if begins:
         exchange.write = _raise  # type: ignore[assignment,method-assign]
     else:
-        instance.stream = _raise  # type: ignore[method-assign]
+        instance.stream = _raise  # type: ignore[assignment,method-assign]
     await wait_until_async(lambda: exchange.aborted, what="its end")
     assert (begins, 0) == (exchange.begun, instance.streams)
     assert ([] if begins else ["failed"]) == counted
@@ -255,7 +255,7 @@ async def test_a_stream_of_a_front_that_does_not_begin_hangs() -> None:
     headers = {b"content-type": wire.CONTENT_TYPE.encode(), b"accept": b"text/event-stream"}
 
     @asynccontextmanager
-    async def stream(*_: object) -> AsyncIterator[None]:
+    async def stream(*_: object, **__: object) -> AsyncIterator[None]:
         await asyncio.Event().wait()
         yield
 
