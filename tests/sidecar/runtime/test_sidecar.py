@@ -59,10 +59,8 @@ def test_deadlines_are_kept(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_a_policy_may_be_a_file_in_the_functions_folder(
-    sidecar: Start, gate: Gate, tmp_path: Path
-) -> None:
-    """Where it is in an image, too; no PYTHONPATH is needed."""
+def test_a_policy_may_be_a_file_in_the_functions_folder(sidecar: Start, tmp_path: Path) -> None:
+    """Where it is in an image, too; no PYTHONPATH is needed. Only pairs leave at once."""
     (tmp_path / "pairs_beside.py").write_text(
         "from sidecar.policies.fixed import FixedWindow\n\n\nclass Pairs(FixedWindow):\n    pass\n"
     )
@@ -70,7 +68,7 @@ def test_a_policy_may_be_a_file_in_the_functions_folder(
     async def run() -> None:
         policy = {"carpool_batch_policy": "pairs_beside:Pairs", "function_dir": str(tmp_path)}
         async with sidecar(**policy, carpool_batch_params='{"size": 2, "wait_s": 60}') as running:
-            answers = await running.together(gate, running.ask("a"), running.ask("b"))
+            answers = await asyncio.gather(running.ask("a"), running.ask("b"))
             assert [200, 200] == [answer.status for answer in answers]
 
     asyncio.run(run())
