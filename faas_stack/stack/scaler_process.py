@@ -151,10 +151,9 @@ class ScalerProcess:
             return outcome
         code = await self._process.ended()
         if code == _MISUSED and not self._listens.is_set():
-            message = (
-                "the scaler does not start; its output is above (its --listen is "
-                "--scaler-port of carpool up)"
-            )
+            own = _has_address(self._options.flags)
+            hint = "" if own else " (its --listen is --scaler-port of carpool up)"
+            message = f"the scaler does not start; its output is above{hint}"
             raise ScalerFailed(message)
         return f"ended with {exit_status.in_words(code)}"
 
@@ -187,7 +186,7 @@ class ScalerProcess:
     def _listens_at(self, address: str) -> None:
         """Write the scaler's address to the stack's folder, for commands."""
         self.url = f"http://{address}"
-        self._port = parse(address).port  # later starts use the same port
+        self._port = parse(address).port  # for later starts, unless the options name an address
         known = self._options.folder / URL_FILE
         try:
             replace_file(known, f"{self.url}\n".encode(), 0o644)

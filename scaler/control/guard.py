@@ -8,10 +8,11 @@ Policies stay simple; the guard protects every one of them from the same errors,
    Missing knowledge is no reason to scale.
 2. If the policy raises an error, or its proposal is invalid, that function keeps its plan
    (`proposals`). Every other proposal becomes a plan (`plan_builder`).
-3. The number of instances is brought within the function's bounds.
+3. The number of instances is brought within the function's bounds. Applications all of whose
+   instances are removed share the remaining ones that are accurate enough (`plan_size`).
 4. The rate of change is limited (`stabilization`).
-5. Instances beyond the servers' capacity are removed again. Their rate is unplaced, as is any rate
-   that the instances cannot serve.
+5. Instances beyond the servers' capacity are removed again, as in 3. Their rate is unplaced, as is
+   any rate that the instances cannot serve.
 6. The plan says how long idle instances are kept: as the policy wants, or if it names no time, as
    the function's prewarm policy wants, whatever became of the rest.
 7. A plan that differs from the current one gets the next version, and the term of this scaler.

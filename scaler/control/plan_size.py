@@ -47,16 +47,17 @@ def less(plan: Plan, fewer: Mapping[str, int]) -> Plan:
     """Return the plan with fewer instances, by name of the class.
 
     A route all of whose instances are removed leads to the remaining ones that are accurate enough,
-    as nothing would answer its requests otherwise.
+    as nothing would answer its requests otherwise. One that had none before stays as it is.
     """
     classes = tuple(
         replace(each, replicas=each.replicas - fewer.get(each.name, 0)) for each in plan.classes
     )
+    had = {each.name for each in plan.classes if each.replicas}
     left = {each.name for each in classes if each.replicas}
     accuracies = {offer.variant: offer.accuracy for offer in plan.variants}
 
     def led(route: Route) -> Route:
-        if left.intersection(route.weights):
+        if had.isdisjoint(route.weights) or not left.isdisjoint(route.weights):
             return route
         suiting = {
             each.name: _capacity(each)

@@ -80,8 +80,10 @@ async def test_request_headers(rig: Rig) -> None:
     sent = [
         ("host", "example.org"),
         ("x-own", "kept"),
-        ("connection", "keep-alive, X-Hop"),
+        ("connection", "keep-alive, X-Hop, X-Call-Id, X-Start-Time"),
         ("x-hop", "dropped"),
+        ("x-call-id", "replaced"),
+        ("x-start-time", "1"),
         ("keep-alive", "timeout=5"),
         ("te", "trailers"),  # codespell:ignore te
         ("upgrade", "h2c"),
@@ -91,7 +93,8 @@ async def test_request_headers(rig: Rig) -> None:
     ]
     headers = seen(await rig.call("GET", "/function/fn", headers=sent))["headers"]
     assert ("kept", "Bearer mine") == (headers["x-own"], headers["authorization"])
-    gone = {name for name, _ in sent} - {"host", "x-own", "connection", "authorization"}
+    added = {"x-call-id", "x-start-time"}
+    gone = {name for name, _ in sent} - {"host", "x-own", "connection", "authorization"} - added
     assert set() == gone & set(headers)
     assert "example.org" == headers["x-forwarded-host"]
     assert re.fullmatch(r"127\.0\.0\.1:\d+", headers["x-forwarded-for"])

@@ -81,7 +81,7 @@ def test_its_log_may_be_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("given", "count"),
-    [(("--listen", "127.0.0.1:0"), 1), (("--listen=[::1]:0",), 1), (("--listen", "unix:s"), 2)],
+    [(("--listen", "127.0.0.1:0"), 1), (("--listen=127.0.0.1:0",), 1), (("--listen", "unix:s"), 2)],
 )
 def test_an_address_among_its_options_replaces_the_port(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], given: tuple[str, ...], count: int
@@ -101,6 +101,23 @@ def test_an_address_among_its_options_replaces_the_port(
     said = capfd.readouterr().err
     assert f"listening on {url[7:]}" in said
     assert 1 + count == said.count("listening on ")
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (("--listen", "nowhere"), ""),
+        (("--window", "never"), r" \(its --listen is --scaler-port of carpool up\)"),
+    ],
+)
+def test_options_that_cannot_be_used_are_found_in_its_output(
+    tmp_path: Path, given: tuple[str, ...], hint: str
+) -> None:
+    """The port of ``up`` is named where the address is not the user's own."""
+    options = options_in(tmp_path)
+    scaler = ScalerProcess(replace(options, flags=(*options.flags, *given)))
+    with pytest.raises(ScalerFailed, match=rf"its output is above{hint}$"):
+        uvloop.run(scaler.start())
 
 
 def test_it_must_start_once(tmp_path: Path) -> None:

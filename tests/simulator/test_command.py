@@ -138,20 +138,7 @@ def test_a_policy_that_plans_nothing_says_why(
     tmp_path: Path, slo_ms: int, policy: str, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An objective or a size that no server could provide is no lack of capacity."""
-    (tmp_path / "toy.csv").write_text(
-        "cpu_threads,gpu_percent,batch,latency_ms\n1,0,1,25\n2,0,1,25\n"
-    )
-    path = tmp_path / "scenario.yaml"
-    path.write_text(f"""\
-models: {{toy: {{table: toy.csv, load_s: 1}}}}
-functions:
-  - name: f
-    model: toy
-    slo_ms: {slo_ms}
-    apps: [{{name: a, arrivals: {{poisson: {{rate: 9}}}}}}]
-policies: {{big: {{policy: fixed, cpu: 8.0}}}}
-horizon_s: 10
-""")
+    path = _of_25_ms(tmp_path, slo_ms)
     assert 0 == command.main([str(path), "--policy", policy])
     printed = capsys.readouterr().out
     assert re.search(rf"{policy} planned no instance for up to [\d.]+/s of f: {reason}", printed)
@@ -159,6 +146,37 @@ horizon_s: 10
     last = " ".join(printed.split()).partition("more than allowed.")[2].strip()
     never = "No policy can meet the objective of f, 20ms: expected more than 25ms, the shortest"
     assert (f"{never} latency of any size of the model." if slo_ms == 20 else "") == last
+
+
+def test_what_a_faster_machine_meets_is_not_called_impossible(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The objective is shorter than the model's time, and longer than half of it."""
+    path = str(_of_25_ms(tmp_path, slo_ms=20))
+    flags = ["--policy", "fixed", "--exec-factor", "0.5", "--json"]
+    assert 0 == command.main([path, *flags])
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert (["fixed"], []) == (summary["meets_objectives"], summary["impossible"])
+    assert "No policy can" not in summary["text"]
+
+
+def _of_25_ms(folder: Path, slo_ms: int) -> Path:
+    """A scenario whose model takes 25 ms."""
+    (folder / "toy.csv").write_text(
+        "cpu_threads,gpu_percent,batch,latency_ms\n1,0,1,25\n2,0,1,25\n"
+    )
+    path = folder / "scenario.yaml"
+    path.write_text(f"""\
+models: {{toy: {{table: toy.csv, load_s: 1}}}}
+functions:
+  - name: f
+    model: toy
+    slo_ms: {slo_ms}
+    apps: [{{name: a, arrivals: {{poisson: {{rate: 9}}}}}}]
+policies: {{fixed: {{replicas: 4}}, big: {{policy: fixed, cpu: 8.0}}}}
+horizon_s: 10
+""")
+    return path
 
 
 def test_the_report_is_one_file_with_plots(

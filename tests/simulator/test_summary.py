@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from carpool.errors import Problem
 from simulator.summary import summary
+
+IMPOSSIBLE = {"f": Problem("the objective", "20ms", "more than 25ms")}
 
 
 def policy(cost: float | None, missed: float, requests: int = 1000) -> dict[str, Any]:
@@ -50,3 +53,19 @@ def test_none_may_do() -> None:
 def test_one_policy(one: dict[str, Any], text: str) -> None:
     """Nothing to compare, no prices, or no requests."""
     assert text == came(a=one)["text"]
+
+
+def test_an_objective_that_no_policy_can_meet_is_named() -> None:
+    """With the reason, after what the policies did."""
+    found = summary({"a": policy(0.04, 0.02)}, {"f": 0.01}, IMPOSSIBLE)
+    assert ["f"] == found["impossible"]
+    said = " No policy can meet the objective of f, 20ms: expected more than 25ms."
+    assert found["text"].endswith(said)
+
+
+def test_an_objective_that_a_policy_has_met_is_not_called_impossible() -> None:
+    """It was met on a machine faster than the model, or few requests have such an objective."""
+    both = {"a": policy(0.04, 0.02), "b": policy(0.05, 0.005)}
+    found = summary(both, {"f": 0.01}, IMPOSSIBLE)
+    assert (["b"], []) == (found["meets_objectives"], found["impossible"])
+    assert "No policy can" not in found["text"]

@@ -276,6 +276,19 @@ def test_what_has_no_room_is_taken_off() -> None:
     assert "There is no capacity for 6 more." in planning.plans["classify"].explain
 
 
+def test_an_application_without_room_for_its_instances_gets_the_others() -> None:
+    """No server has a GPU, so the requests of both go to instances on cores."""
+    shares = {"web": {SMALL: 1.0}, "batch": {LARGE: 1.0}}
+    apps = (Application("web", 5.0, 0.2), Application("batch", 45.0, 0.2))
+    there = dataclasses.replace(load(50), apps=apps)
+    proposal = Proposal({SMALL: 1, LARGE: 1}, shares=shares)
+    plan = made(proposal, there, cluster=servers(1, 8, 0))
+    assert {"b1-c2": 1} == counts(plan)
+    assert [{"b1-c2": 1.0}] * len(plan.routes) == [route.weights for route in plan.routes]
+    roomy = made(proposal, there, cluster=servers(1, 8, 1))
+    assert [{"b1-c2": 1.0}, {"b4-c4-g20": 1.0}] == [route.weights for route in roomy.routes]
+
+
 def test_what_is_there_needs_no_room() -> None:
     """Only new instances are placed: a full server keeps what it has."""
     cluster = servers(1, 8, 0)

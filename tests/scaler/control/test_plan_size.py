@@ -39,6 +39,13 @@ def test_a_route_without_instances_leads_to_those_that_are_left() -> None:
     assert plan.routes == plan_size.without(plan, 9).routes
 
 
+def test_a_route_that_had_no_instances_stays() -> None:
+    """A policy leads requests to none while nothing suits them: they wait for an instance."""
+    plan = wanted(0, large=2)
+    assert {"b4-c4-g20": 1} == counts(plan_size.without(plan, 1))
+    assert plan.routes == plan_size.without(plan, 1).routes
+
+
 def test_a_route_leads_only_to_variants_that_are_accurate_enough() -> None:
     """Its requests rather wait for an instance than get a worse answer."""
     plan = wanted(1, large=2)
