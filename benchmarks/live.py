@@ -18,11 +18,12 @@ minute. So of some seeds the one is taken whose simulated numbers change the lea
 runs share: when planning rounds are, and half a percent of an execution time. No live run has a
 part in that choice.
 
-The machine is not as fast in each run as when it was measured: executions of the same model have
-taken 10 % longer in one run and 6 % less in another, a quarter of an hour later, and every latency
-moved with them. So each run is simulated twice: with the times measured before, and with executions
-as slow or fast as they were in that run (``carpool simulate --exec-factor``), while policies plan
-with the times measured before, as live. Both are on the page.
+The machine is not as fast in each run as when it was measured. Runs that did not record their
+execution times, a quarter of an hour apart, had median latencies as if executions had taken 10 %
+longer in one and 6 % less in another. So runs record these times, and each policy is simulated
+twice: with the times measured before, and with executions that take as long as in the median of
+its runs (``carpool simulate --exec-factor``), while policies plan with the times measured before,
+as live. Both are on the page.
 
 What is no longer wanted goes after ten seconds, not a minute, so that what the warming up has left
 behind is gone before the trace begins.
@@ -73,7 +74,7 @@ _RESULTS = Path(__file__).parent / "results" / "live.md"
 _CASES = ("stand-ins", "model")
 _POLICIES = ("fixed", "openfaas", "infless", "batch", "harmonybatch", "infaas")
 # Those whose numbers vary the most over similar runs come first: often, the rest is not needed.
-_VARYING = ("infaas", "batch", "harmonybatch", "openfaas", "fixed", "infless")
+_VARYING = tuple(dict.fromkeys(("infaas", "batch", "harmonybatch", "openfaas", *_POLICIES)))
 _SIZE = Size(batch=2, cpu=0.25, slo_ms=300.0)
 _LAYERS = (32, 5000, 5000, 5000, 32)
 _STEPS, _STEP_S = (1.2, 1.6, 2.4, 1.6, 1.2), 20  # times what an instance takes one by one
@@ -134,7 +135,7 @@ def main(argv: list[str]) -> int:
 
 
 def _simulate(case: Case, policy: str, records: Records) -> None:
-    """Simulate what was run live, with the times measured before and with those of the runs."""
+    """Simulate what was run live, with the times measured before and the runs' median time."""
     runs = records.find("live", case=case.name, policy=policy)
     if not runs:
         return

@@ -40,7 +40,7 @@ _COMPARED = (
     "mean instances",
     "SLO missed, %",
 )
-AT_SPEED = "simulated at speed"  # kind of the records with executions as in the runs
+AT_SPEED = "simulated at speed"  # kind of the records with executions as in a policy's runs
 EXECUTION = "execution mean, ms"  # shown beside: the simulation is given it, and machines drift
 SPREAD_OVER = _COMPARED[:-1]  # of a few misses, one more is a lot
 
@@ -91,10 +91,11 @@ def markdown(
         f"generator, the stack and all instances share. Instances of {size.cpu:g} cores, batches "
         f"of up to {size.batch}, objective {size.slo_ms:g} ms. A number agrees where the two are "
         f"within {_AGREE:.0%} of each other; misses also where they are within {_POINTS:g} "
-        "percentage points. Each run is simulated twice: with the execution times measured before, "
-        "and with these times a factor, such that batches take as long in the mean as in that run; "
-        "policies plan with the times measured before in both. Every number of every run is here; "
-        "where there are several runs of a policy, those that count are of the medians.\n"
+        "percentage points. Each policy is simulated twice: with the execution times measured "
+        "before, and with these times multiplied by a factor, so that batches take as long on "
+        "average as in the median of the policy's runs; policies plan with the times measured "
+        "before in both. Every number of every run is here; where there are several runs of a "
+        "policy, those that count are of the medians.\n"
     )
     parts = ["# Live and simulated\n", where]
     for case, model in models.items():
@@ -105,7 +106,7 @@ def markdown(
             f"Measured on the stack before: {model.said}. Trace: {steps}.\n",
             f"{_chosen(records, case)}\n",
             f"{_agreeing(judged)}\n",
-            f"| policy | run | | live | simulated {_VERDICT} at the run's speed {_VERDICT}",
+            f"| policy | run | | live | simulated {_VERDICT} at the runs' speed {_VERDICT}",
             "|---|---|---|---:|---:|---:|---|---:|---:|---|",
             *map(str, rows),
             "",
@@ -157,7 +158,7 @@ def _agreeing(judged: Sequence[_Row]) -> str:
     if not known:
         return f"{line}."
     near = sum(row.agrees(row.at_speed) for row in known)
-    return f"{line}, {near} of {len(known)} at the speed of the run."
+    return f"{line}, {near} of {len(known)} at the median speed of the policy's runs."
 
 
 def _rows(records: Records, case: str) -> tuple[list[_Row], list[_Row]]:

@@ -9,7 +9,7 @@ import argparse
 import importlib
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.docs.snippets import PAGES, blocks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_Parser = argparse.ArgumentParser
 _SET = r"(?:\w+=(?:'[^']*'|\S+) +)*"
 _LINE = re.compile(rf"(?:^|[;&] ){_SET}((?:carpool|python -m benchmarks) [a-z].*)$", re.MULTILINE)
 LINES = sorted(
@@ -53,19 +54,40 @@ def _main(words: list[str]) -> tuple[Callable[[list[str]], int], list[str]]:
     return getattr(importlib.import_module(module), function), words[2:]
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_arguments_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parser of the command takes them as they are printed, none abbreviated."""
-    parse = argparse.ArgumentParser.parse_args
+@pytest.fixture
+def _unabbreviated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands end when their arguments, none of them abbreviated, have been accepted."""
+    parse, parse_known = _Parser.parse_args, _Parser.parse_known_args
 
-    def stop(parser: argparse.ArgumentParser, args: list[str] | None = None) -> None:
-        parser.allow_abbrev = False
+    def stop(parser: _Parser, args: list[str] | None = None) -> None:
         parse(parser, args)
         raise _Accepted
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    def exact(parser: _Parser, *args: Any) -> tuple[argparse.Namespace, list[str]]:
+        parser.allow_abbrev = False  # also of a verb, whose parser is called by the command's
+        return parse_known(parser, *args)
+
+    monkeypatch.setattr(_Parser, "parse_args", stop)
+    monkeypatch.setattr(_Parser, "parse_known_args", exact)
+
+
+@pytest.mark.usefixtures("_unabbreviated")
+@pytest.mark.parametrize("line", LINES)
+def test_arguments_are_accepted(line: str) -> None:
+    """The parser of the command takes them as they are printed, none abbreviated."""
     main, argv = _main(_words(line.partition(": ")[2]))
     with pytest.raises(_Accepted):
+        main(argv)
+
+
+@pytest.mark.usefixtures("_unabbreviated")
+@pytest.mark.parametrize(
+    "line", ["carpool simulate osvt --repor x", "carpool scaler run --gatew x"]
+)
+def test_abbreviations_are_not(line: str) -> None:
+    """Neither a command's nor a verb's."""
+    main, argv = _main(_words(line))
+    with pytest.raises(SystemExit):
         main(argv)
 
 

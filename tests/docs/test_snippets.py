@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_no_reason_is_left_over(needed: Counter[str]) -> None:
     assert Counter() == GIVEN - needed
 
 
-def test_listedare_found_at_all() -> None:
+def test_reasons_name_files_that_exist() -> None:
+    """Those of tests and benchmarks, which do in part what the block does."""
+    named = re.findall(r"\b(?:tests|benchmarks)/[\w/.]*\w", str(NOT_RUN))
+    assert named
+    assert [] == [path for path in named if not (ROOT / path).exists()]
+
+
+def test_blocks_are_found_at_all() -> None:
     """With and without fences."""
     assert {"", "bash", "console", "json", "python", "toml", "yaml"} <= {b.language for b in BLOCKS}

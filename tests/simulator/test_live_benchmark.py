@@ -50,7 +50,7 @@ def test_the_page_compares_a_run_with_both_simulations(case: Case, tmp_path: Pat
     assert " of 6 numbers agree with the times measured before.\n" in only_usual
     records.add(AT_SPEED, **about, factor=1.3, **run)
     page = markdown(records, {"model": MODEL}, {"model": [(0, 20.0)]}, SIZE)
-    assert "6 of 6 at the speed of the run." in page
+    assert "6 of 6 at the median speed of the policy's runs." in page
     assert "6 of 6 numbers agree with the times measured before" not in page
     (mean,) = (line for line in page.splitlines() if "| latency mean, ms |" in line)
     assert ["**no**", "yes"] == [mean.split(" | ")[6], mean.split(" | ")[9].rstrip(" |")]
