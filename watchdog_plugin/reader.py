@@ -58,7 +58,7 @@ class ProtocolError(Exception):
 
 
 class CutOffError(ConnectionError):
-    """Raised when the peer closes the connection in the middle of a request."""
+    """Raised when the peer closes the connection, or is silent for too long, within a request."""
 
 
 def read_request(
@@ -73,7 +73,8 @@ def read_request(
 
     Raises:
         ProtocolError: The request cannot be served.
-        CutOffError: The peer closed the connection in the middle of the request.
+        CutOffError: The peer closed the connection in the middle of the request, or was silent for
+            the stream's time limit.
     """
     line = stream.readline(limits.head_bytes + 1)
     if line in _BLANK:  # tolerated between requests, RFC 9112 section 2.2
@@ -156,7 +157,7 @@ def _check_size(size: int, limit: int) -> None:
 
 def _read_exactly(stream: BufferedReader[Any], size: int) -> bytearray:
     body = bytearray(size)
-    if size and stream.readinto(body) != size:
+    if size and stream.readinto(body) != size:  # None or a part: closed, or silent for too long
         raise CutOffError
     return body
 
@@ -172,9 +173,6 @@ def _read_chunks(stream: BufferedReader[Any], limit: int) -> bytearray:
             _read_headers(stream, _CHUNK_LINE_BYTES)  # trailers are dropped
             return body
         _check_size(len(body) + size, limit)
-        piece = stream.read(size)
-        if piece is None:  # within the time limit
-            raise CutOffError
-        body += piece
+        body += _read_exactly(stream, size)
         if stream.readline(2) not in _BLANK:
             raise ProtocolError(400, "a chunk is not as long as it says")
