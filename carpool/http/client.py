@@ -1,8 +1,8 @@
 """The client edge: keep-alive connections to one address, one request at a time on each.
 
 Responses are whole (`Pool.request`) or streamed with back-pressure (`Pool.stream`). Nothing is ever
-sent twice: only the caller knows whether a request may be repeated. Cancelling the calling task
-closes the connection, which is how the peer learns of it.
+sent twice: only the caller knows whether a request may be repeated. Cancelling the calling task, or
+giving up a pending request, closes the connection, which is how the peer learns of it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
 class PendingRequest:
     """A request whose response is pending; created by `Pool.begin`.
 
-    The response is awaited (`response`), or reported (`then`), which takes no task.
+    The response is awaited (`response`), or reported (`then`), which takes no task if the request
+    has been sent.
     """
 
     __slots__ = ("_collector", "_done", "_pool", "_sent", "_task")
@@ -157,17 +158,23 @@ class PendingRequest:
 
     def give_up(self) -> None:
         """Stop waiting, and close the connection."""
-        if self._task:
-            self._task.cancel()
+        task, self._task = self._task, None  # cancelled, it knows this: no cycle may stay
+        if task:
+            task.cancel()
         self._tell(TimeoutError())
 
     async def _request(self, method: str, target: str, headers: Headers, body: Buffer) -> None:
         try:
             response = await self._pool.request(method, target, headers, body)
         except Exception as error:  # noqa: BLE001 - the sender's to judge
-            self._tell(error)
+            self._report(error)
         else:
-            self._tell(response)
+            self._report(response)
+
+    def _report(self, outcome: Response | Exception) -> None:
+        """Report at once: a task has an iteration of its own."""
+        if done := self._taken():
+            done(outcome)
 
     def _progress(self) -> None:
         """Take what has arrived of the response, or why no more will."""
@@ -183,13 +190,22 @@ class PendingRequest:
             self._tell(outcome)
 
     def _tell(self, outcome: Response | Exception) -> None:
-        done, self._done = self._done, None
+        """Report in the next iteration, as the connection or a caller is in the middle of its work.
+
+        The connection is given back now.
+        """
+        done = self._taken()
         if done is None:
             return
         if isinstance(self._sent, ClientConnection):
             self._sent.on_progress = None
             self._pool.give_back(self._sent)
         asyncio.get_running_loop().call_soon(done, outcome)
+
+    def _taken(self) -> Callable[[Response | Exception], object] | None:
+        """Return what is to be called with the outcome, once; None if it has been returned."""
+        done, self._done = self._done, None
+        return done
 
     async def response(self, timeout_s: float | None = None) -> Response:
         """Wait for the whole response; raises as `Pool.request` does."""
@@ -260,7 +276,7 @@ class Pool:
         """Send one request now, without waiting for the event loop, if a connection is idle.
 
         It then does not count towards ``max_connections``. Otherwise it is sent when its response
-        is awaited.
+        is awaited, or by a task that `PendingRequest.then` starts.
         """
         connection = self._reuse()
         if connection is None:

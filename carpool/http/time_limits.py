@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
+from typing import Protocol
 
 __all__ = ["Limited", "TimeLimits"]
 
@@ -42,9 +39,9 @@ class TimeLimits:
         if self._timer is None:
             self._timer = self._loop.call_at(ends_at, self._alarm)
 
-    def end(self, work: Hashable) -> None:
+    def end(self, work: Limited) -> None:
         """End the limit of ``work``; do nothing if it has none."""
-        self._ends.pop(work, None)  # type: ignore[call-overload]
+        self._ends.pop(work, None)
 
     def _alarm(self) -> None:
         self._timer = None

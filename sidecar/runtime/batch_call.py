@@ -61,7 +61,7 @@ class BatchCall:
         context: headers for tracing.
 
     Attributes:
-        pending: the response.
+        pending: the request, whose response is pending.
     """
 
     repeatable = True  # even if the connection breaks after it was sent

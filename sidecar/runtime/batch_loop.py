@@ -2,7 +2,8 @@
 
 Every event marks the batcher dirty; one `step` runs at the end of the same event-loop iteration,
 so that every request that was readable in it can join the batch. Only a batch that is already full
-leaves at once. There is no timer while nothing waits, and no task per request or batch.
+leaves at once. There is no timer while nothing waits, and no task per request, nor per batch if a
+connection is idle.
 
 When thousands of sockets are readable, an iteration takes long, and its requests have waited in
 their sockets for up to the length of the previous iteration, half of it on average. That wait

@@ -35,10 +35,7 @@ def answered(outcome: Response | Exception, timeout_s: float, who: str) -> Respo
         msg = f"{who}: {outcome}; sidecar_answer_max_bytes raises the limit"
         raise AnswerTooLarge(msg)
     if isinstance(outcome, Exception):
-        try:
-            raise outcome
-        finally:
-            del outcome  # its traceback knows this frame: no ring may stay
+        raise outcome
     if says_handler_hung(outcome):
         msg = f"{who} did not answer within exec_timeout"
         raise DeadlineMissed(msg)

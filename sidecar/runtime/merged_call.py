@@ -45,7 +45,7 @@ class MergedCall:
         context: headers for tracing.
 
     Attributes:
-        pending: the response.
+        pending: the request, whose response is pending.
         repeatable: whether it presumably has no side effects, and may be sent again.
     """
 

@@ -1,7 +1,7 @@
 """Sends batches to their instances, and answers each request in them.
 
-There is no task for a batch or a request. The core decides when batches leave, and what a failed
-batch means for its requests.
+There is no task for a request, nor for a batch if a connection is idle. The core decides when
+batches leave, and what a failed batch means for its requests.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ class Sender:
         else:
             self._answered(batch, answers)
             instance.answered(batch.exec_s)
-        finally:
-            del outcome  # an error's traceback knows this frame: no ring may stay
+        if isinstance(outcome, Exception):
+            outcome.__traceback__ = None  # its frames know the error itself: no cycle may stay
         self._upstreams.close_departed()
         self._driver.step_soon()
 

@@ -56,11 +56,13 @@ def _first_entries(bits: int, kind: type) -> msgspec.json.Decoder[msgspec.Struct
 def check_size_beside(text: Buffer, name: str) -> None:
     """Check that an object has little beside ``name``, before its members are cut out.
 
+    A text that is too short to have too much is not parsed.
+
     Raises:
-        MsgspecError: it has too much, or is not an object.
+        MsgspecError: it has too much, or is long and not an object.
     """
     if len(text) <= _SIZE_MAX:
-        return  # it cannot have too much
+        return
     check_size(len(text) - len(getattr(_only(name).decode(text), name)))
 
 

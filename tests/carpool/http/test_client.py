@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from carpool.http.client import ConnectionFailed, Pool
+from carpool.http.client import ConnectionFailed, Pool, Response
 from carpool.http.server import Exchange, serve
 from tests.waiting import HANG_S, wait_until_async
 
@@ -235,5 +235,46 @@ def test_a_request_cancelled_as_its_connection_is_made_is_cancelled(
         connecting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await connecting
+
+    asyncio.run(run())
+
+
+def test_a_response_over_a_new_connection_is_reported_as_soon_as_over_an_idle_one(
+    tmp_path: Path,
+) -> None:
+    """In the iteration of the event loop after the one that read it."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        waiting: list[Exchange] = []
+        server = await serve(waiting.append, listen=f"unix:{tmp_path}/s")
+        pool = Pool(server.address)
+        iterations = 0
+
+        def count() -> None:
+            nonlocal iterations
+            iterations += 1
+            loop.call_soon(count)
+
+        async def iterations_until_reported() -> int:
+            reported: list[object] = []
+            pool.begin("GET", "/", (), b"").then(
+                lambda outcome: reported.extend((outcome, iterations))
+            )
+            await wait_until_async(lambda: waiting, what="the request")
+            began = iterations
+            echo(waiting.pop())
+            await wait_until_async(lambda: reported, what="the response")
+            response, ended = reported
+            assert isinstance(response, Response)
+            assert isinstance(ended, int)
+            return ended - began
+
+        count()
+        new, idle = [await iterations_until_reported() for _ in range(2)]
+        assert 1 == len(server.connections)
+        assert new == idle
+        pool.close()
+        await server.stop()
 
     asyncio.run(run())

@@ -79,3 +79,36 @@ def test_a_request_without_an_answer_is_let_go() -> None:
             assert watched() is None
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.usefixtures("no_collector")
+def test_a_request_given_up_is_let_go(*, idle: bool) -> None:
+    """Whether it went over an idle connection or over a new one: neither keeps its body."""
+    waiting: list[Exchange] = []
+
+    async def run() -> None:
+        async with serving(waiting.append, limits=Limits()) as server:
+            pool = Pool(server.address)
+            if idle:
+                first = asyncio.create_task(pool.request("GET", "/"))
+                await wait_until_async(lambda: waiting, what="the first request")
+                waiting.pop().reply(200, b"")
+                await first
+            body = Body(b"hi")
+            watched = weakref.ref(body)
+            outcomes: list[object] = []
+            pending = pool.begin("POST", "/", (), body)
+            del body
+            pending.then(outcomes.append)
+            await wait_until_async(lambda: waiting, what="the request")
+            pending.give_up()
+            del pending
+            await wait_until_async(lambda: outcomes, what="its outcome")
+            assert [TimeoutError] == [type(outcome) for outcome in outcomes]
+            await wait_until_async(lambda: not server.connections, what="the connection's end")
+            waiting.clear()
+            pool.close()
+            assert watched() is None
+
+    asyncio.run(run())
