@@ -104,6 +104,10 @@ class Case:
         """Return the hash of the fields."""
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Case], tuple[object, ...]]:
+        """Pickle the fields without the hash, which differs between processes."""
+        return Case, (self.kind, self.attributes, self.inputs, self.outputs)
+
     @property
     def given(self) -> Mapping[str, Any]:
         """Attributes by name."""

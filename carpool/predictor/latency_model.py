@@ -10,8 +10,8 @@ removes most of the remaining error.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache, partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -149,6 +149,11 @@ class OperatorLatencyModel:
     _told: Callable[[ThreadsAndGpu, int, float], tuple[float, Bounds]] = field(
         init=False, repr=False, compare=False
     )
+
+    def __reduce__(self) -> tuple[Callable[[], OperatorLatencyModel], tuple[()]]:
+        """Pickle its arguments, as its caches cannot be pickled."""
+        given = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        return partial(OperatorLatencyModel, **given), ()
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
         """Implement `LatencyModel.predict`; fewer cores than threads slow a run by that ratio."""
