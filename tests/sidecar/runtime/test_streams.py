@@ -219,6 +219,8 @@ async def test_a_caller_that_leaves_closes_the_generator(
             await until(answer.chunks(), ONE)
             # Without reading on: the connection is closed.
         await running.until_metric('batch_streams_ended_total{how="caller_left"}', 1)
+        # The handler's connection is closed an iteration of the sidecar's loop after the count.
+        await running.metric("batch_queue_requests")
         gate.open()
         await wait_until_async(lambda: closed(tmp_path), what="the generator's end")
         assert ["2"] == closed(tmp_path)
