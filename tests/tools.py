@@ -35,6 +35,7 @@ _WHERE = {
     "locust": "Locust (pip install locust, in an environment of its own)",
     "prometheus": "Prometheus (Debian: prometheus)",
     "helm": "the program of helm.sh/helm (go install helm.sh/helm/v3/cmd/helm@v3.19.0)",
+    "kubectl": "Kubernetes's command (Debian: kubernetes-client)",
     "promtool": "Prometheus's checker (Debian: prometheus)",
 }
 

@@ -51,22 +51,27 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
-def take(page: str, first: str = "", *, language: str | None = None) -> list[Block]:
+def take(
+    page: str, first: str = "", *, within: str = "", language: str | None = None
+) -> list[Block]:
     """Return the blocks of ``page`` in whose ``Block.first`` the pattern ``first`` is found.
 
-    The caller runs each of them in a test. With ``language``, only those of that language.
+    The caller runs each of them in a test. With ``within``, only those whose text contains it; with
+    ``language``, only those of that language.
     """
     found = [
         block
         for block in blocks(page)
-        if re.search(first, block.first) and language in {None, block.language}
+        if re.search(first, block.first)
+        and within in block.text
+        and language in {None, block.language}
     ]
     assert found, f"{page} has no such block"
     TAKEN.update(found)
     return found
 
 
-def take_one(page: str, first: str = "", *, language: str | None = None) -> str:
+def take_one(page: str, first: str = "", *, within: str = "", language: str | None = None) -> str:
     """Return the text of the only such block."""
-    (block,) = take(page, first, language=language)
+    (block,) = take(page, first, within=within, language=language)
     return block.text
