@@ -1,4 +1,4 @@
-"""The compose stack, as its documentation starts it, and what watches it.
+"""The compose stack, and what watches it; ``test_docker_page.py`` starts it as the page says.
 
 Grafana and OpenFaaS's gateway are in profiles; where their images cannot be pulled, their parts of
 the file are checked and not run.
@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import secrets
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,18 +20,14 @@ import requests
 from docker.client import from_env
 
 from sidecar.runtime.metrics import Metrics
+from tests.docker.compose import PROFILES, STACK, Compose, replicas
 from tests.faas_stack.rig import IMAGE
 from tests.tools import require_tool
 from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
-    from tests.docker.engine import Engine
-
-STACK = Path(__file__).resolve().parents[2] / "faas_stack"
-FILE = STACK / "compose.yaml"
-PROFILES = ("--profile", "dashboard", "--profile", "gateway")
 NETWORKS = ("control", "functions")
 GATEWAY = {"gateway_function_invocation_total", "gateway_functions_seconds"}
 # The scripted instance has no metrics, but it is looked for.
@@ -75,63 +69,6 @@ with ThreadPoolExecutor(len(urls)) as pool:
 """
 
 
-class Compose:
-    """A stack of a name of its own, on ports that are free."""
-
-    def __init__(self, socket: str) -> None:
-        self.files = [FILE]
-        self.name = f"carpool-test-{secrets.token_hex(4)}"
-        self.env = {
-            "CARPOOL_STACK": self.name,
-            "CARPOOL_PORT": "0",
-            "PROMETHEUS_PORT": "0",
-            "SCALER_PORT": "0",
-            "GATEWAY_PORT": "0",
-            "DOCKER_SOCKET": socket,
-        }
-
-    def __call__(self, *words: str) -> str:
-        """Run a Compose command, which must succeed; what it printed."""
-        files = [word for file in self.files for word in ("-f", str(file))]
-        command = (require_tool("docker-compose"), "-p", self.name, *files, *words)
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in self.env.items():
-                patch.setenv(name, value)
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
-        assert 0 == done.returncode, done.stdout + done.stderr
-        return done.stdout
-
-    def url(self, service: str, port: int) -> str:
-        """Where a service's port is published."""
-        return f"http://{self('port', service, str(port)).strip()}"
-
-    def secret(self, name: str) -> str:
-        """What the provider has stored for users that may read it."""
-        return self("exec", "-T", "provider", "cat", f"/var/lib/carpool-credentials/{name}").strip()
-
-    def provider(self) -> tuple[str, requests.Session]:
-        """The provider's address when it answers, and a session that has logged in."""
-        url = self.url("provider", 8080)
-        wait_until(lambda: answers(f"{url}/healthz"), what="the provider")
-        assert 401 == requests.get(f"{url}/system/functions", timeout=HANG_S).status_code
-        session = requests.Session()
-        session.auth = ("admin", self.secret("basic-auth-password"))
-        return url, session
-
-
-@pytest.fixture
-def compose(docker_images: None, docker_engine: Engine) -> Iterator[Compose]:  # noqa: ARG001
-    """The stack, taken down with its functions, its network and its volumes."""
-    stack = Compose(docker_engine.socket)
-    stack.env["DOCKER_GID"] = str(Path(docker_engine.socket).stat().st_gid)
-    try:
-        yield stack
-    finally:
-        stack(*PROFILES, "stop", "scaler", "provider")
-        stack("run", "--rm", "provider", "--clear")
-        stack(*PROFILES, "down", "--volumes", "--timeout", "5")
-
-
 def functions(stack: str) -> dict[str, str]:
     """The function containers of a stack, by name to id."""
     engine = from_env()
@@ -166,23 +103,6 @@ def test_the_stack_as_documented(compose: Compose, echo: str) -> None:
     assert {"echo", "fn"} == replicas(url, session).keys()
     assert 200 == requests.get(f"{url}/function/fn", timeout=HANG_S).status_code
     assert before == functions(compose.name)
-
-
-@pytest.mark.docker
-@pytest.mark.slow
-def test_openfaas_s_gateway_in_front(compose: Compose) -> None:
-    """With the profile of that name, and the provider's own credentials."""
-    require_tool("gateway")
-    compose("--profile", "gateway", "up", "-d")
-    url, session = compose.provider()
-    gateway = compose.url("gateway", 8080)
-    wait_until(lambda: answers(f"{gateway}/healthz"), what="the gateway")
-    assert 401 == requests.get(f"{gateway}/system/functions", timeout=HANG_S).status_code
-    deployment = {"service": "fn", "image": IMAGE, "labels": {"com.carpool.scale.min": "0"}}
-    answer = session.post(f"{gateway}/system/functions", json=deployment, timeout=HANG_S)
-    assert 202 == answer.status_code
-    assert "/path" == requests.get(f"{gateway}/function/fn/path", timeout=HANG_S).json()["target"]
-    assert {"fn": 1} == replicas(gateway, session) == replicas(url, session)
 
 
 @pytest.mark.docker
@@ -297,12 +217,6 @@ def load(url: str, rate_rps: int, duration: str) -> int:
     return int(found["ok"])
 
 
-def replicas(url: str, session: requests.Session) -> dict[str, int]:
-    """How many replicas the functions of a provider have."""
-    listed = session.get(f"{url}/system/functions", timeout=HANG_S).json()
-    return {function["name"]: function["replicas"] for function in listed}
-
-
 def inspect(compose: Compose, service: str) -> dict[str, Any]:
     """A service's container as the engine shows it."""
     engine = from_env()
@@ -322,13 +236,6 @@ def keep_to_themselves(compose: Compose) -> None:
         shown = json.dumps(container.attrs)
         assert not any(text in shown for text in secret), container.name
     engine.close()
-
-
-def answers(url: str) -> bool:
-    """Whether a request is answered there."""
-    with contextlib.suppress(requests.RequestException):
-        return requests.get(url, timeout=HANG_S).ok
-    return False
 
 
 def targets(prometheus: str) -> dict[str, set[str]]:
