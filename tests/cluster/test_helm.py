@@ -7,8 +7,10 @@ import json
 import os
 import secrets
 import subprocess
+import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,17 +23,19 @@ from tests.cluster import classify
 from tests.cluster.api import Refused
 from tests.cluster.deployment import ready_pods
 from tests.cluster.function_image import build_part
+from tests.docs.snippets import take_one
+from tests.ports import free_port
 from tests.tools import require_tool
 from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(20 * HANG_S)]
 PARTS = ("provider", "scaler")
+QUERY = take_one("docs/kubernetes.md", "port-forward svc/carpool-scaler")
 NODE_PORT = 31112  # the chart's own
 SCALED = {
     "com.carpool.slo": "60s",  # met however slow it is here
@@ -73,6 +77,7 @@ class Release:
         self._env = {
             **os.environ,
             "HOME": str(folder),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "OPENFAAS_CONFIG": str(folder / "faas"),
             "KUBECONFIG": str(cluster.kubeconfig),
             "NO_PROXY": "*",
@@ -108,6 +113,16 @@ class Release:
             raise
         found = json.loads(last[0].partition(" ")[2])["outputs"][0]["data"]
         assert classify.expected(classify.ROW) == pytest.approx(found, rel=1e-5)
+
+    def ask_scaler(self, function: str) -> str:
+        """What the page's commands print, on a port that is free, once that port is forwarded."""
+        require_tool("kubectl")
+        port = str(free_port())
+        own = QUERY.replace("openfaas", self.home).replace("8090:", f"{port}:")
+        own = own.replace("--token-file", f"--url http://127.0.0.1:{port} --token-file")
+        forwarded = f"&\nuntil (: >/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do kill -0 %1; done\n"
+        own = own.replace("classify", function).replace("&\n", forwarded)
+        return self._run("bash", "-euc", f"cd $HOME\ntrap 'kill %1' EXIT\n{own}")
 
     def password(self) -> str:
         """What helm has made up."""
@@ -172,6 +187,7 @@ def test_from_nothing_to_the_first_answer(
     release.faas_cli("deploy", "--image", classify.IMAGE, "--name", "scaled", *labels)
     release.wait_for_answer("scaled")
     assert "scaled--" in release.faas_cli("list")
+    assert "scaled" in release.ask_scaler("scaled")
 
     release.helm("upgrade", str(CHART), "--set", f"{places},gpu.shares=2")
     release.wait_for_answer("classify")
