@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(20 * HANG_S)]
 PARTS = ("provider", "scaler")
 QUERY = take_one("docs/kubernetes.md", "port-forward svc/carpool-scaler")
+UPGRADE = take_one("docs/kubernetes.md", "helm upgrade .* --wait$")
 NODE_PORT = 31112  # the chart's own
 SCALED = {
     "com.carpool.slo": "60s",  # met however slow it is here
@@ -87,6 +88,11 @@ class Release:
         """Have helm do something with the release, and wait until it is done."""
         wait = ("--wait", "--timeout", "10m")
         return self._run(self._helm, verb, "carpool", *words, "--namespace", self.home, *wait)
+
+    def upgrade(self) -> None:
+        """Upgrade the release as the page says, in the checkout; its values stay."""
+        own = UPGRADE.replace("openfaas", self.home)
+        self._run("bash", "-euc", f"cd {CHART.parents[1]}\n{own}")
 
     def faas_cli(self, *words: str, given: str = "") -> str:
         """What OpenFaaS's command prints."""
@@ -190,6 +196,7 @@ def test_from_nothing_to_the_first_answer(
     assert "scaled" in release.ask_scaler("scaled")
 
     release.helm("upgrade", str(CHART), "--set", f"{places},gpu.shares=2")
+    release.upgrade()
     release.wait_for_answer("classify")
     release.faas_cli("remove", "scaled")
     wait_until(lambda: "scaled" not in release.faas_cli("list"), what="the end of its instances")
