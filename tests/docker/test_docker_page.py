@@ -68,6 +68,7 @@ class _Reader:
         self._socket = compose.env["DOCKER_SOCKET"]
         self.env = os.environ | compose.env | {"HOME": str(home)}
         self.env |= {"COMPOSE_PROJECT_NAME": compose.name}
+        self.env.pop("CI", None)  # with it, faas-cli keeps a login in the current folder
         self.env["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
 
     def run(self, text: str, folder: Path | None = None) -> str:
