@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.machine import commit
 from simulator.intervals import half_interval
 from simulator.matrix.bound import lower_bound
 from simulator.matrix.cells import catalogue
@@ -79,7 +80,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
     flags = parser.parse_args(argv)
     parts = {name: PARTS[name] for name in flags.part or PARTS}
-    rows = Rows(flags.out)
+    rows = Rows(flags.out, commit())
     asked: list[Row] = []
     for seed in map(int, flags.seeds.split(",")):
         for cell in cells(flags.every):

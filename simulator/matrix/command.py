@@ -35,13 +35,19 @@ _PARTS = ("trace", "model", "objective", "billing")
 _SHARE = 1 / 6
 
 
-def main(argv: list[str], prog: str = "carpool compare --matrix", out: Path | None = None) -> int:
+def main(
+    argv: list[str],
+    prog: str = "carpool compare --matrix",
+    out: Path | None = None,
+    commit: str = "",
+) -> int:
     """Simulate what is missing and print the results.
 
     Args:
         argv: Flags.
         prog: Name of the command in messages.
         out: Default path of the results file.
+        commit: Commit of the code, noted in new rows; empty if unknown.
 
     Raises:
         ConfigError: flags, files or policies that cannot be used.
@@ -61,7 +67,7 @@ def main(argv: list[str], prog: str = "carpool compare --matrix", out: Path | No
     if flags.only_kept and not (flags.out or out):
         problems.add("--only-kept", "without --out", "the file of rows, as --out FILE.jsonl")
     problems.raise_if_any()
-    rows = Rows(flags.out or out)
+    rows = Rows(flags.out or out, commit)
     if flags.only_kept:
         asked = _kept(rows, flags)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
@@ -36,6 +36,7 @@ class Row:
         failure: Why the policy failed before anything ran; empty if it did not. Such a row has no
             cost and misses every request.
         unplaced: Which rates were not served and why, as sentences.
+        commit: Commit of the code; empty if unknown, as in rows of earlier versions.
     """
 
     cell: str
@@ -52,6 +53,7 @@ class Row:
     cpu_s: float
     failure: str = ""
     unplaced: str = ""
+    commit: str = ""
 
     @property
     def over_bound(self) -> float:
@@ -65,13 +67,14 @@ class Rows:
 
     Args:
         path: Path of the file; None to keep the rows in memory only.
+        commit: Commit of the running code, which is noted in added rows; empty if unknown.
 
     Raises:
         ConfigError: the file holds something else.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, commit: str = "") -> None:
+        self._path, self._commit = path, commit
         self.all: list[Row] = []
         if path is not None and path.exists():
             text = path.read_text()
@@ -82,6 +85,7 @@ class Rows:
 
     def add(self, row: Row) -> None:
         """Add a row and append it to the file immediately."""
+        row = replace(row, commit=self._commit)
         self.all.append(row)
         if self._path is not None:
             with self._path.open("a") as file:

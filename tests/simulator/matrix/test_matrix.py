@@ -159,6 +159,18 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Rows(path)
 
 
+def test_rows_name_the_commit_that_made_them(tmp_path: Path) -> None:
+    """Rows of an earlier version, which have none, are read and stay as they are."""
+    path = tmp_path / "rows.jsonl"
+    known = dataclasses.asdict(row("a", "p", 2.0, 0.0))
+    del known["commit"]
+    old = json.dumps(known)
+    path.write_text(old + "\n")
+    Rows(path, "1234abc").add(row("b", "p", 2.0, 0.0))
+    assert ["", "1234abc"] == [each.commit for each in Rows(path).all]
+    assert path.read_text().startswith(old + "\n")
+
+
 def row(cell: str, policy: str, cost: float, missed: float, seed: int = 1) -> Row:
     """With a bound of one."""
     return Row(cell, 60.0, seed, policy, 100, cost, 1.0, missed, 1.0, 50.0, 0.1, 1.0)
