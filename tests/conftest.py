@@ -103,6 +103,15 @@ def data(request: pytest.FixtureRequest) -> Data:
 
 
 @pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Cycles of references stay, so a test sees whether there are any."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
 def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a quick run, policies are checked in a fifth of the scenarios they are by default.
 

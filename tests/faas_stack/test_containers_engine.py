@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import struct
 import threading
@@ -99,6 +98,7 @@ def sockets() -> set[str]:
 
 
 @pytest.mark.parametrize("printed", [False, True], ids=["not yet answered", "has printed"])
+@pytest.mark.usefixtures("no_collector")
 def test_a_log_that_is_not_followed_any_more_leaves_no_socket(
     engine: Socket, *, printed: bool
 ) -> None:
@@ -118,15 +118,11 @@ def test_a_log_that_is_not_followed_any_more_leaves_no_socket(
         engine.gate.set()
         connected.close()
 
-    gc.disable()
-    try:
-        asyncio.run(follow())
-        wait_until(lambda: sockets() <= before, what="the end of all sockets")
-    finally:
-        gc.enable()
+    asyncio.run(follow())
+    wait_until(lambda: sockets() <= before, what="the end of all sockets")
 
 
-@pytest.mark.usefixtures("engine")
+@pytest.mark.usefixtures("engine", "no_collector")
 def test_an_engine_that_is_away_leaves_no_socket(tmp_path: Path) -> None:
     """Neither once it has gone nor where none has been."""
     before = sockets()
@@ -141,9 +137,5 @@ def test_an_engine_that_is_away_leaves_no_socket(tmp_path: Path) -> None:
                 await Engine.connect()
         connected.close()
 
-    gc.disable()
-    try:
-        asyncio.run(ask())
-        wait_until(lambda: sockets() <= before, what="the end of all sockets")
-    finally:
-        gc.enable()
+    asyncio.run(ask())
+    wait_until(lambda: sockets() <= before, what="the end of all sockets")

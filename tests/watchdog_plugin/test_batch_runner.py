@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
 import weakref
 from functools import partial
@@ -71,18 +70,15 @@ def use(held: Held, *, fails: bool) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.usefixtures("no_collector")
 def test_a_batch_is_let_go_of_with_its_answer(model_thread: ModelThread, *, fails: bool) -> None:
     """While the next one is awaited nothing of it is left, and no ring waits for the collector."""
     held = Held()
     known = weakref.ref(held)
-    gc.disable()
-    try:
-        with contextlib.suppress(ZeroDivisionError):
-            model_thread.call(partial(use, held, fails=fails))
-        del held
-        wait_until(lambda: known() is None)
-    finally:
-        gc.enable()
+    with contextlib.suppress(ZeroDivisionError):
+        model_thread.call(partial(use, held, fails=fails))
+    del held
+    wait_until(lambda: known() is None)
 
 
 class Staged:

@@ -11,7 +11,6 @@ import contextlib
 import gc
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,18 +19,6 @@ from carpool.http.connection import Connection
 from carpool.http.server import Exchange, Limits
 from tests.carpool.http.edge import connect, serving
 from tests.waiting import wait_until_async
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """Cycles stay."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 class Body(bytearray):

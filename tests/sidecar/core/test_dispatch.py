@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from typing import TYPE_CHECKING
 
@@ -108,21 +107,18 @@ def test_a_new_plan_keeps_what_waits_and_what_is_in_flight() -> None:
     assert made.idle
 
 
+@pytest.mark.usefixtures("no_collector")
 def test_nothing_keeps_answered_requests_after_the_plan_has_changed() -> None:
     """Bodies are released at once: the collector of cycles runs rarely, and late."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
     body = {"a body"}  # not bytes, as it has to be watched
     watched = weakref.ref(body)
-    gc.disable()
-    try:
-        made.admit(Request(1, "k", 0.0, payload=body), 0.0)
-        same = list(made.upstreams)
-        made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"a": 1.0})}, same)
-        made.finished(made.step(0.0).send[0], [False], 0.1)
-        del body
-        assert watched() is None
-    finally:
-        gc.enable()
+    made.admit(Request(1, "k", 0.0, payload=body), 0.0)
+    same = list(made.upstreams)
+    made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"a": 1.0})}, same)
+    made.finished(made.step(0.0).send[0], [False], 0.1)
+    del body
+    assert watched() is None
 
 
 def test_a_failed_batch_is_sent_again_where_the_new_plan_says() -> None:

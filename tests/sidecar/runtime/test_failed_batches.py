@@ -25,20 +25,9 @@ from tests.sidecar.runtime.conftest import on_loop
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from carpool.http.server import Exchange
 
 HELD = (ConnectionFailed, Batch, Request)
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """Cycles stay."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def dies_of_work(exchange: Exchange) -> None:
