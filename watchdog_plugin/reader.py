@@ -165,7 +165,7 @@ def _read_exactly(stream: BufferedReader[Any], size: int) -> bytearray:
 def _read_chunks(stream: BufferedReader[Any], limit: int) -> bytearray:
     body = bytearray()
     while True:
-        match = _CHUNK(stream.readline(_CHUNK_LINE_BYTES))
+        match = _CHUNK(_read_line(stream, _CHUNK_LINE_BYTES))
         if match is None:
             raise ProtocolError(400, "a chunk does not start with its size")
         size = int(match[1], 16)
@@ -174,5 +174,12 @@ def _read_chunks(stream: BufferedReader[Any], limit: int) -> bytearray:
             return body
         _check_size(len(body) + size, limit)
         body += _read_exactly(stream, size)
-        if stream.readline(2) not in _BLANK:
+        if _read_line(stream, 2) not in _BLANK:
             raise ProtocolError(400, "a chunk is not as long as it says")
+
+
+def _read_line(stream: BufferedReader[Any], most_bytes: int) -> bytes:
+    line = stream.readline(most_bytes)
+    if len(line) < most_bytes and not line.endswith(b"\n"):
+        raise CutOffError
+    return line

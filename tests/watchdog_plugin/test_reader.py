@@ -116,7 +116,10 @@ def test_what_cannot_be_served_is_refused(raw: bytes, status: int) -> None:
         b"GET / HT",
         b"GET / HTTP/1.1\r\na: 1",
         b"POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5",
         b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r",
     ],
 )
 def test_a_peer_that_leaves_midway_is_no_request(raw: bytes) -> None:
