@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool import address
 from carpool.errors import ConfigError, Problem
 from carpool.settings import ENV_PREFIX
 from carpool.validation.problems import nearest
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cold_first_batch",
+    "grpc_port_shared",
     "model_missing",
     "nearly_ours",
     "overruled",
@@ -42,6 +45,7 @@ _WATCHDOG = (
 )
 _MODELS = (("model.onnx",), ("models",), ("variants",))  # where the handler looks for them
 _NEED_NO_MODEL = ("handle_batch", "stream", "*")  # a star may import one of them
+_ONE_NETWORK = "carpool process"  # of all functions
 _PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
 _ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's, not of this machine
 
@@ -176,6 +180,31 @@ def model_missing(case: Case) -> Iterator[Problem]:
             fix = "copy your model there; to try the template, copy its example.onnx to model.onnx"
             where = f"functions.{function.name}: {folder / 'model.onnx'}"
             yield Problem(where, "no file", expected, fix)
+
+
+def grpc_port_shared(case: Case) -> Iterator[Problem]:
+    """No two functions on one machine have the same port in `sidecar_grpc`."""
+    owners: dict[int, str] = {}
+    for each in case.contexts:
+        name, where = each.function.name, each.function.environment.get("sidecar_grpc", "").strip()
+        port = _machine_port(where, case.around.provider)
+        owner = owners.setdefault(port, name) if port else name
+        if owner != name:
+            expected = f"another port than that of {owner}"
+            fix = f"give {name} a port of its own: they would get each other's calls"
+            yield Problem(each.env("sidecar_grpc"), where, expected, fix)
+
+
+def _machine_port(where: str, provider: str) -> int:
+    """Return the TCP port that functions on this machine share; 0 if none, or if it is unknown.
+
+    Containers have networks of their own, in which a loopback address cannot be reached.
+    """
+    with suppress(ConfigError):  # reported elsewhere
+        parsed = address.parse(where)
+        if parsed.is_local or provider.startswith(_ONE_NETWORK):
+            return parsed.port
+    return 0
 
 
 def _has_model(folder: Path) -> bool:

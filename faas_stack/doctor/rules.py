@@ -59,6 +59,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "replicas": scaling.replicas_over,
     "functions": scaling.functions_over,
     "model": process.model_missing,
+    "grpc-port": process.grpc_port_shared,
     "canary": canaries.canary_missing,
     "gpu": scaling.gpus_missing,
     "room": capacity.too_little_room,

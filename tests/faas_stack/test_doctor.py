@@ -369,6 +369,29 @@ def test_a_function_without_its_model_is_found(
     assert all(each["where"].endswith("fn/model.onnx") for each in findings)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("127.0.0.1:9000", "localhost:9000", ["two"]),
+        ("127.0.0.1:9000", "127.0.0.1:9001", []),
+        ("127.0.0.1:0", "127.0.0.1:0", []),
+        ("0.0.0.0:9000", "0.0.0.0:9000", []),  # of containers, which have a network each
+        ("unix:/tmp/one.sock", "unix:/tmp/two.sock", []),
+    ],
+)
+def test_functions_that_share_a_port_for_grpc_are_found(
+    doctor: Doctor, first: str, second: str, found: list[str]
+) -> None:
+    """Both are named: on one machine each would get the other's calls, as replicas do."""
+    functions = {"one": function(env={"sidecar_grpc": first})}
+    functions["two"] = function(env={"sidecar_grpc": second})
+    findings = doctor.says_of(functions)
+    assert [("grpc-port", f"functions.{name}.environment.sidecar_grpc") for name in found] == [
+        (each["check"], each["where"]) for each in findings
+    ]
+    assert all("that of one" in each["expected"] for each in findings)
+
+
 def test_everything_is_said_at_once(doctor: Doctor) -> None:
     """Problems of reading do not hide others, nor one function's those of another."""
     found = doctor.says_of(

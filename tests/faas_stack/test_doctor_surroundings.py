@@ -165,6 +165,15 @@ def test_carpools_own_provider_has_no_such_bounds(doctor: Doctor) -> None:
         assert ["gpu"] == checks(doctor.says({"labels": labels}, "--gateway", provider))
 
 
+def test_functions_of_a_process_provider_share_the_ports_of_its_machine(doctor: Doctor) -> None:
+    """Those of containers do not: each has a network of its own."""
+    functions = {name: {"environment": {"sidecar_grpc": "0.0.0.0:9000"}} for name in ("a", "b")}
+    for kind, found in (("docker", []), ("process", ["grpc-port"])):
+        info = {"provider": "carpool", "orchestration": kind}
+        with answering({"/system/info": info, "/system/functions": []}) as provider:
+            assert found == checks(doctor.says_of(functions, "--gateway", provider))
+
+
 def test_a_provider_that_says_what_it_has(doctor: Doctor) -> None:
     """Limits are held against its machine, as the provider will; so are GPUs."""
     machine = {"cpus": 2.0, "gpus": 0, "memory_mb": 1000.0}
