@@ -268,7 +268,7 @@ class _Session:
         )
         self._scaler = ScalerProcess(options)
         await self._scaler.start()
-        say(f"scaler: its page {self._scaler.url}/ requires the token in {options.token}")
+        say(f"scaler: its page {self._scaler.url}/ asks for the token in {options.token}")
         return self._scaler.address
 
     def _url(self) -> str:

@@ -52,7 +52,7 @@ def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
     write_function(tmp_path)
     with stack(tmp_path) as running:
         token = tmp_path / ".secrets" / "carpool-scaler-token"
-        said = f"its page {running.scaler}/ requires the token in {token}"
+        said = f"its page {running.scaler}/ asks for the token in {token}"
         wait_until(lambda: said in "".join(running.up.said), what="where the page is")
         all_are_answered(until_planned(running))
         assert "echo" in running.functions()
