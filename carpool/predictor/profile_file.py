@@ -147,7 +147,7 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
 def _connected(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
     mode = "rwc" if write else "ro"
     quoted = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    connection = sqlite3.connect(f"file:{quoted}?mode={mode}", _PATIENCE_S, uri=True)
+    connection = sqlite3.connect(f"file:{quoted}?mode={mode}", timeout=_PATIENCE_S, uri=True)
     try:
         connection.execute("PRAGMA foreign_keys = ON")
         with connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ def test_a_refused_operator_is_not_to_be_measured_until_its_time_is_known(databa
 
 def test_a_database_of_an_earlier_version_knows_nothing_alone(database: Path) -> None:
     """Its tables are fewer, and it is read all the same."""
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         for table in ("measured_alone", "refused_alone", "overheads", "graphs"):
             connection.execute(f"DROP TABLE {table}")
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)

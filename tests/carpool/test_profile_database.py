@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -167,7 +168,7 @@ def test_what_another_version_has_learnt_is_refused_with_the_mend(tmp_path: Path
     assert None is read_fit(path, ORIGIN)
     write_fit(path, ORIGIN, fit_profiles(known), len(known))
     assert read_fit(path, ORIGIN) is not None
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE fits SET document = replace(document, '\"form\":', '\"was\":')")
     assert None is read_fit(path, ORIGIN)
     with pytest.raises(ConfigError, match="run carpool profile on any model"):
@@ -179,7 +180,7 @@ def test_another_version_is_refused(tmp_path: Path, version: int) -> None:
     """A database of an earlier or later release is named, not misread."""
     path = tmp_path / "profiles.sqlite"
     write_profile(path, profile(NET))
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(ConfigError, match=f"version {version}"):
         read_profiles(path)

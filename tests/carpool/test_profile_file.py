@@ -58,7 +58,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     """Whatever it holds."""
     path = tmp_path / "p.sqlite"
     begin_database(path)
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM models")
     begin_database(path)
     assert [] == read_profiles(path)
@@ -97,7 +97,7 @@ def _text(path: Path) -> None:
 
 
 def _later(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE models (id)")
         connection.execute("PRAGMA user_version = 99")
 

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import tempfile
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -191,7 +192,7 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
 ) -> None:
     """As on a disk that is full by then."""
     model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
             "CREATE TRIGGER no BEFORE INSERT ON runs BEGIN"
             " SELECT RAISE(ABORT, 'database or disk is full'); END"

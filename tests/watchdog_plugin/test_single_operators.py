@@ -6,6 +6,7 @@ import itertools
 import json
 import sqlite3
 import tempfile
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -239,7 +240,7 @@ def test_a_branch_is_a_range(tmp_path: Path, capsys: Captured) -> None:
     document = json.loads(capsys.readouterr().out)
     (branch,) = [each for each in document["sources"] if each["kind"] == "If"]
     assert "measured" == branch["source"]
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         ways = connection.execute(
             "SELECT attributes FROM kinds k JOIN cases c ON c.kind = k.id"
             ' JOIN measured_alone a ON a."case" = c.id WHERE k.kind = ? ORDER BY 1',
