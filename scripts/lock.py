@@ -32,8 +32,9 @@ def main(*, keep: bool) -> int:
     project = document["project"]
     own, extras = project["dependencies"], project["optional-dependencies"]
     everything = [*own, *(need for extra in extras.values() for need in extra)]
+    oldest = "--python-version=" + project["requires-python"].removeprefix(">=")
     upgrade = () if keep else ("--upgrade",)
-    resolve(everything, CONSTRAINTS, *upgrade, "--no-annotate")
+    resolve(everything, CONSTRAINTS, oldest, *upgrade, "--no-annotate")
 
     flask = [need for need in extras["scaler"] if need.startswith(("flask", "gunicorn"))]
     images, templates = ROOT / "docker" / "requirements", ROOT / "templates"
@@ -46,15 +47,15 @@ def main(*, keep: bool) -> int:
         templates / "python3-onnx-batch" / "requirements.txt": extras["handler"],
         templates / "python3-onnx-batch-gpu" / "requirements.txt": extras["gpu"],
     }.items():
-        resolve(needs, target, f"--constraint={CONSTRAINTS}", "--generate-hashes", "--no-annotate")
+        hashed = (f"--constraint={CONSTRAINTS}", "--generate-hashes", "--no-annotate")
+        resolve(needs, target, oldest, *hashed)
     return 0
 
 
 def resolve(needs: Iterable[str], target: Path, *options: str) -> None:
     """Write to ``target`` the versions that ``needs`` come to."""
-    oldest = f"--python-version={sys.version_info.major}.{sys.version_info.minor}"
     command = (sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--no-header")
-    more = ("--universal", "--fork-strategy=fewest", oldest, f"--output-file={target}")
+    more = ("--universal", "--fork-strategy=fewest", f"--output-file={target}")
     lines = "\n".join(needs)
     target.parent.mkdir(exist_ok=True)
     subprocess.run((*command, *more, *options), check=True, input=lines, text=True, cwd=ROOT)
