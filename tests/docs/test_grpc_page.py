@@ -7,13 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 
-from tests.docs.snippets import take
+from tests.docs.snippets import take, take_one
 from tests.ports import free_port
 from tests.waiting import HANG_S, wait_until
 from tests.watchdog_plugin import models
 
+CHANNEL = take_one("docs/grpc.md", r"^grpc\.insecure_channel")
 BLOCKS = {
     block.language: block.text
     for language in ("bash", "python", "text")
@@ -26,6 +28,12 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     """A program of Python's."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+
+
+def test_the_channel_to_several_pods() -> None:
+    """The expression is one, and the settings of its service are accepted."""
+    with eval(CHANNEL, {"grpc": grpc}) as channel:
+        assert isinstance(channel, grpc.Channel)
 
 
 @pytest.mark.slow

@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import joblib
+import numpy as np
+import onnxruntime
 import pytest
+import skl2onnx
+from skl2onnx.common.data_types import StringTensorType
 from sklearn.datasets import load_iris
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from carpool.wire import build_head
 from tests.docs.snippets import take, take_one
@@ -31,6 +37,8 @@ EXAMPLE = take_one(PAGE, "^example = ")
 ERRORS = take_one(PAGE, "^from watchdog_plugin import ItemError")
 STREAM, STREAMED = take_one(PAGE, "^def stream"), take_one(PAGE, r"^\$ curl -N")
 FLASK_ANSWER = take_one(PAGE, r"^\$ curl \$URL --json")
+TEXT_MODEL = take_one(PAGE, r"^skl2onnx\.to_onnx")
+STEP = take_one("docs/policies/lazybatching.md", "^steps_max")
 DECLARED = [*take(PAGE, "^batch_axis"), *take(PAGE, "^ragged")]
 
 
@@ -101,6 +109,32 @@ def test_the_flask_app() -> None:
     body, _, shown = asked.partition("'\n")
     assert json.loads(shown) == client.post("/", json=json.loads(body)).get_json()
     assert 400 == client.post("/", json={}).status_code
+
+
+def test_a_model_of_text_for_the_locale_c() -> None:
+    """Export a pipeline by the expression of the page, and compare its answers."""
+    vectorizer = TfidfVectorizer()
+    pipeline = make_pipeline(vectorizer, LogisticRegression())
+    texts, labels = ["red car", "blue car", "red house", "blue house"], [1, 2, 1, 2]
+    pipeline.fit(texts, labels)
+    used = {"skl2onnx": skl2onnx, "StringTensorType": StringTensorType}
+    names = defined(f"model = ({TEXT_MODEL})", pipeline=pipeline, vectorizer=vectorizer, **used)
+    session = onnxruntime.InferenceSession(names["model"].SerializeToString())
+    assert labels == session.run(None, {"text": np.array(texts)[:, None]})[0].tolist()
+
+
+def test_a_step_in_the_handler(tmp_path: Path) -> None:
+    """The declarations are read, and two sequences of different ages take a step."""
+    (tmp_path / "handler.py").write_text(STEP)
+    module = handler_contract.read(tmp_path, tmp_path.name)
+    assert module.decode_step
+    assert 40 == module.steps_max
+    names = defined(STEP, cell=lambda token, hidden: hidden + token[:, None], END=1)
+    names["vocabulary"] = np.array([[1.0, 0.0], [0.0, 1.0]])
+    state = {"token": np.array([0, 1]), "hidden": np.array([[2.0, 1.0], [0.0, 1.0]])}
+    step = names["decode_step"](state)
+    assert {"next.hidden", "next.token", "done", "word"} == step.keys()
+    assert [False, True] == step["done"].tolist()
 
 
 @pytest.mark.parametrize("block", DECLARED, ids=lambda block: str(block.first))

@@ -11,14 +11,16 @@ import pytest
 
 from carpool import plugins
 from carpool.settings import FunctionSettings
+from carpool.testing import check_policy
 from sidecar.conformance.promises import PROMISES
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
 from sidecar.policies.knobs import KNOBS
-from tests.docs.snippets import take
+from tests.docs.snippets import take, take_one
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
 CODE = take("docs/policies.md", language="python")
+BROKEN = take_one("docs/policies.md", "^Patient breaks a promise")
 PARAMETERS = [*take("docs/policies.md", "^functions:"), *take("docs/policies.md", "batch.params")]
 
 
@@ -70,3 +72,14 @@ def test_the_policy_of_ones_own_is_written_checked_and_driven(
     assert 1000 == len(names["ends"])
     assert 0 == names["late"]
     assert capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("quick_checks")
+def test_the_report_on_a_broken_promise_is_the_one_that_is_shown() -> None:
+    """Check the policy of the page with a division by zero in its ``decide``."""
+    names: dict[str, Any] = {"__name__": __name__}
+    broken = CODE[0].text.replace("Decision(waiting.limit)", "Decision(1 / 0)")
+    exec(compile(broken, "policies.md", "exec"), names)
+    with pytest.raises(AssertionError) as report:
+        check_policy(names["Patient"], {"share": 0.5})
+    assert BROKEN.strip() == str(report.value)

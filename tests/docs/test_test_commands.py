@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.snippets import take_one
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+SHOWN = take_one("docs/testing.md", r"^\.venv/bin/python -m pytest")
 COMMAND = re.compile(r'python -m pytest((?: -m (?:"[\w ]+"|\w+))?) (tests/[\w/]+\.py)')
 
 
@@ -32,3 +35,15 @@ def test_every_file_that_is_named_has_such_tests(marks: str, files: set[str]) ->
     command = (sys.executable, "-m", "pytest", *options, *sorted(files))
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     assert files == {line.partition("::")[0] for line in listed.splitlines() if "::" in line}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", SHOWN.splitlines())
+def test_every_selection_that_is_shown_has_tests(line: str) -> None:
+    """Collect the tests, and run none."""
+    python, *words = shlex.split(line, comments=True)
+    assert ".venv/bin/python" == python
+    command = (sys.executable, *words, "--collect-only", "-q", "-n", "0")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stdout
+    assert f"{words[-1] if words[-1].startswith('tests') else words[2]}/" in done.stdout

@@ -22,6 +22,7 @@ from carpool.http.client_connection import AnswerTooLarge, ConnectionFailed
 from carpool.http.limits import Limits
 from carpool.wire import WireError
 from tests.carpool.http.edge import CLOSE, LIMITS, connect, echo, serving, spoken
+from tests.docs.snippets import take_one
 from tests.effort import scaled
 from tests.sidecar.runtime.conftest import on_loop
 from tests.waiting import HANG_S, wait_until_async
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 HEAD = b"POST /a HTTP\ncontent-type: text/plain\n".replace(b" HTTP", b"")
 UPGRADE = b"GET /_/calls HTTP/1.1\r\nconnection: upgrade\r\nupgrade: carpool-calls\r\n\r\n"
 SWITCHED = b"HTTP/1.1 101 "
+SHOWN = take_one("docs/wire.md", "^GET /_/calls")
 
 
 class Caller:
@@ -81,6 +83,16 @@ async def switched(server: Server) -> tuple[asyncio.StreamReader, asyncio.Stream
     writer.write(UPGRADE)
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(SWITCHED)
     return reader, writer
+
+
+@on_loop
+async def test_the_request_shown_in_the_documentation_switches() -> None:
+    """Send its lines as they are printed, and an empty one."""
+    async with serving(with_calls(echo)) as server, asyncio.timeout(HANG_S):
+        reader, writer = await connect(server)
+        writer.write(f"{SHOWN}\n".replace("\n", "\r\n").encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(SWITCHED)
+        writer.close()
 
 
 def hang(exchange: Exchange) -> None:

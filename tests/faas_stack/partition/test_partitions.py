@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from faas_stack.partition.allocation import NoCapacity
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.partitions import Partition, Partitions
 from faas_stack.partition.resources import Resources
+from tests.docs.snippets import take_one
 from tests.faas_stack.partition.test_cgroups import SLEEPER, needs_v1
 from tests.waiting import wait_until
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("control groups")  # whose next provider clears them away
 
+NOTE, GRANTED = (
+    take_one("docs/partition.md", first) for first in ("^partitions: ", "^carpool: 0.5 core")
+)
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
 MACHINE = Capacity(CORES, len(CORES), 2**33)
 HALF = Resources(cpu=0.5, memory_bytes=2**26)
@@ -101,6 +106,11 @@ def test_uncounted_instances_run_anywhere_if_no_core_is_left(partitions: Partiti
         one.end()
 
 
+def shape(text: str) -> str:
+    """Return a line without its numbers and their units."""
+    return re.sub(r"[\d.]+(-\d+| cores?| [GM]iB)?", "N", text.strip())
+
+
 def test_what_holds_is_said(partitions: Partitions) -> None:
     """In the note at the start, and for each instance."""
     half = Running(partitions, "half", HALF)
@@ -108,6 +118,8 @@ def test_what_holds_is_said(partitions: Partitions) -> None:
     if partitions.tree:
         assert partitions.note.endswith(f"by {partitions.tree.version} (cpu, cpuset, memory)")
         said = f"0.5 core by quota, {many}; 64 MiB ({partitions.tree.version})"
+        assert shape(NOTE) == shape(f"partitions: {partitions.note}")
+        assert shape(GRANTED) == shape(f"carpool: {half.partition}")
     else:
         assert (
             "affinity and thread counts only, quotas and memory limits are not enforced"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from faas_stack.partition.machine import Capacity
+from tests.docs.snippets import take_one
 from tests.faas_stack.partition.test_cgroups import groups_v1, needs_v1
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.faas_stack.test_provider_process import alive, environment, pid_of
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("control groups")  # whose next provider clears them away
 
+REFUSED = " ".join(
+    take_one("docs/partition.md", "faas-cli deploy").partition("message: ")[2].split()
+)
 STAGE = ProcessStage()
 MIB = 2**20
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
@@ -224,11 +228,8 @@ async def test_more_than_there_is_is_refused(rig: Rig) -> None:
     await rig.deploy("free")
     document: dict[str, Any] = {"service": "b", "image": IMAGE, "limits": {"cpu": "1500m"}}
     status, said = await refusal(rig, "POST", "/system/functions", document)
-    assert (503, True) == (status, said.startswith("no room for 1 instance of 'b' with 1.5 cores"))
-    assert said.endswith(
-        "none would fit; of 2 cores and 512 MiB, part is reserved by a (1 x 1 core and 256 MiB); "
-        "for smaller ones, set com.carpool.cpu"
-    )
+    shown = REFUSED.replace("23.5 GiB", "512 MiB").replace("1 core)", "1 core and 256 MiB)")
+    assert (503, json.loads(shown)["error"]) == (status, said)
     assert 404 == (await rig.call("GET", "/system/function/b")).status
     status, said = await refusal(rig, "POST", "/system/scale-function/a", {"replicas": 3})
     assert (503, True) == (status, "2 would fit" in said)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.docs.snippets import take_one
 from tests.sidecar.runtime.conftest import ROOT
 from tests.waiting import HANG_S
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.sidecar.runtime.conftest import Start
+
+SHOWN = json.loads(take_one("docs/sidecar.md", '^{"time"'))
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -51,6 +54,8 @@ def test_each_request_is_a_line(
         )
         assert ("failed", 1) == (second["outcome"], second["batch"])
         assert 0 < second["exec_s"] <= second["seconds"]
+        assert list(SHOWN) == list(second)
+        assert [type(value) for value in SHOWN.values()] == [type(v) for v in second.values()]
         assert (504, False) == (third["status"], "batch" in third)
     if which == "all":
         assert ("/a", "in_time") == (found["first"]["path"], found["first"]["outcome"])

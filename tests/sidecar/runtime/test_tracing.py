@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.docs.snippets import take_one
 from tests.sidecar.runtime.conftest import ROOT
 from tests.sidecar.runtime.plain_server import plain_server
 from tests.sidecar.runtime.test_merged_server import document, predict
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tests.gate import Gate
     from tests.sidecar.runtime.conftest import Start
 
+SHOWN = take_one("docs/sidecar.md", "^sidecar_traces=")
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
 
@@ -148,7 +150,9 @@ def test_what_fails_is_an_error(sidecar: Start, collector: Collector) -> None:
     """The request's own, its batch's, and one that was not answered in time."""
 
     async def run() -> None:
-        env = {"sidecar_traces": collector.endpoint, "sidecar_trace_share": "1"}
+        name, _, shown = SHOWN.strip().partition("=")
+        endpoint = shown.replace("127.0.0.1:4318", collector.endpoint.split("/")[2])
+        env = {name: endpoint, "sidecar_trace_share": "1"}
         async with sidecar(**env) as running:
             assert 502 == (await running.ask("fail")).status
             assert 504 == (await running.ask("ok", ("x-timeout", "1ns"))).status
