@@ -17,6 +17,9 @@ from carpool.validation.problems import nearest
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 
+if sys.version_info >= (3, 14):
+    import annotationlib
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -198,12 +201,24 @@ def _signature_problem(name: str, value: object) -> str:
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
         return f"{name} is async, expected a plain function: it is called from a thread"
     try:
-        inspect.signature(value).bind(*range(count))
-    except TypeError as error:
-        return f"{name}{inspect.signature(value)} cannot be called as {wanted}: {error}"
+        signature = _signature(value)
     except ValueError:
-        pass  # a builtin without a signature
+        return ""  # a builtin without a signature
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        return f"{name}{signature} cannot be called as {wanted}: {error}"
     return ""
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    """Return a signature; do not evaluate annotations, which may name what is not imported.
+
+    Python 3.14 evaluates them only if a program asks for their values.
+    """
+    if sys.version_info >= (3, 14):
+        return inspect.signature(function, annotation_format=annotationlib.Format.STRING)
+    return inspect.signature(function)
 
 
 def _examples(value: object) -> tuple[tuple[bytes, ...], str]:

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# Python 3.14 evaluates annotations only when it is asked to; earlier ones need this line for that.
+LATER = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+TYPED = f"""{LATER}from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+"""
+
+
 @pytest.fixture(autouse=True)
 def _clean_imports() -> Iterator[None]:
     """Leave the interpreter as it was: a real process loads one function only."""
@@ -107,6 +115,14 @@ def test_a_handler_that_breaks_the_contract_is_told_how(
         read(tmp_path, text)
     assert str(tmp_path / "handler.py") in str(raised.value)
     assert told in str(raised.value)
+
+
+def test_annotations_may_name_what_only_type_checkers_import(tmp_path: Path) -> None:
+    """Nothing evaluates them, neither to call the function nor to say what is wrong with it."""
+    found = read(tmp_path, TYPED + "def handle_batch(items: list[NDArray]): return [1]")
+    assert found.handle_batch is not None
+    with pytest.raises(LoadError, match=r"\(items: 'NDArray', more: 'NDArray'\) cannot be called"):
+        read(tmp_path, TYPED + "def handle_batch(items: NDArray, more: NDArray): return [1]")
 
 
 def test_all_breaches_are_told_together(tmp_path: Path) -> None:
