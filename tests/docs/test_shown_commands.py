@@ -33,6 +33,7 @@ SLOW = {"profile"}
 LINES = sorted({line for block in BLOCKS for line in block.text.splitlines()})
 DOCTOR = take_one(COMMANDS, "^carpool doctor")
 FINDING = take_one("docs/doctor.md", "^functions")
+PREDICTION = take_one("docs/profiles.md", "^carpool predict")
 SILENT = take_one("docs/doctor.md", "^carpool doctor")
 GOLDEN = take_one("docs/wire.md", "^43 50")
 STACK = """\
@@ -95,3 +96,22 @@ def test_the_message_is_the_golden_one() -> None:
     assert whole.startswith(shown[0] + shown[1])
     assert b"".join(shown[2:]) == whole[40 : 40 + len(b"".join(shown[2:]))]
     assert 197 == len(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_prediction_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second one, which measures nothing, but for the numbers and the names."""
+    command, shown = PREDICTION.split("\n\n")
+    for _ in range(2):
+        capsys.readouterr()
+        assert 0 == main(shlex.split(command)[1:])
+    expected = shape(shown.partition("\n...")[0])
+    assert expected == shape(capsys.readouterr().out)[: len(expected)]
+
+
+def shape(text: str) -> list[list[str]]:
+    """Return the words of each line, but for numbers and the names of model and processor."""
+    text = re.sub(r"^\S+: sum", "sum", text)
+    text = re.sub(r"laws from .* \(", "laws from (", text)
+    return [re.sub(r"\d+(\.\d+)?", "N", line).split() for line in text.splitlines()]

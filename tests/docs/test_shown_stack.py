@@ -31,6 +31,7 @@ QUESTIONS = [
     *take("docs/commands.md", "^carpool scaler"),
 ]
 SCALER = take_one("docs/scaler.md", "^carpool scaler status")
+CREDENTIALS = take_one("docs/security.md", "^credentials in")
 STACK = """\
 provider: {name: openfaas}
 functions:
@@ -57,6 +58,12 @@ class _Reader:
         self._env = {**os.environ, "OPENFAAS_URL": result["url"]}
         self._env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
+    def own(self, text: str) -> str:
+        """Return a text with the stack's own address and folders."""
+        own = text.replace("127.0.0.1:8080", self._address).replace("NAME", "classify")
+        own = own.replace("127.0.0.1_8080", self._address.replace(":", "_"))
+        return own.replace("~/.local/state", os.environ["XDG_STATE_HOME"])
+
     def run(self, text: str) -> str:
         """Standard output of commands that end with 0."""
         done = self.ended(text)
@@ -68,12 +75,9 @@ class _Reader:
         return self.ended(text).returncode == 0
 
     def ended(self, text: str) -> subprocess.CompletedProcess[str]:
-        """The commands, run by the shell with the stack's own address and folders."""
-        own = text.replace("127.0.0.1:8080", self._address).replace("NAME", "classify")
-        own = own.replace("127.0.0.1_8080", self._address.replace(":", "_"))
-        own = own.replace("~/.local/state", os.environ["XDG_STATE_HOME"])
+        """Run the commands in the shell."""
         return subprocess.run(
-            ["bash", "-euc", own],
+            ["bash", "-euc", self.own(text)],
             cwd=self._folder,
             env=self._env,
             capture_output=True,
@@ -102,6 +106,8 @@ def test_commands_of_a_running_stack(folder: Path) -> None:
     asked, stopped = SCALER.partition("carpool scaler import")[::2]
     with carpool(folder, *argv, *ports, "--scaler", "--shadow openfaas") as up:
         reader = _Reader(folder, up.result())
+        shown = re.escape(" ".join(reader.own(CREDENTIALS).split())).replace(r"\.\.\.", ".*")
+        assert re.search(shown, "".join(up.said))
         for block in CALLS:
             printed = reader.run(block.text)
             assert printed, block

@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from carpool.__main__ import main
+from tests.docs.snippets import take_one
 from tests.faas_stack.test_up import carpool
 from tests.waiting import HANG_S, wait_until
 from tests.watchdog_plugin import models
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("logs command")  # one worker starts the stack
 
+FOLLOW = take_one("docs/commands.md", "^carpool logs")
 STACK = """\
 provider: {name: openfaas}
 functions:
@@ -98,7 +100,7 @@ def test_lines_are_printed_with_time_and_instance(
 def test_following_goes_on_until_an_interrupt(stack: Stack) -> None:
     """Lines come as they are printed."""
     url, _, folder = stack
-    with carpool(folder, "logs", "echo", "-g", url, "--follow") as following:
+    with carpool(folder, *FOLLOW.replace("NAME", "echo").split()[1:], "-g", url) as following:
         assert following.process.stdout is not None
         call(url, "three")
         while not following.process.stdout.readline().endswith("got three\n"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +11,9 @@ import pytest
 from tritonclient import http as triton
 from tritonclient.utils import InferenceServerException
 
+from tests.docs.snippets import take_one
 from tests.faas_stack.test_up import carpool
+from tests.waiting import HANG_S
 from tests.watchdog_plugin import models
 
 if TYPE_CHECKING:
@@ -20,6 +24,9 @@ pytestmark = pytest.mark.xdist_group("triton client")  # one worker starts the s
 
 Rows = np.ndarray[Any, np.dtype[Any]]
 
+PAGE = "docs/handler.md"
+CLIENT = take_one(PAGE, "^import numpy", within="tritonclient.http", language="python")
+CURL = take_one(PAGE, r"^\$ curl \$URL -d")
 STACK = """\
 provider: {name: openfaas}
 functions:
@@ -268,3 +275,34 @@ def test_the_repository_is_the_functions(host: str) -> None:
             net.load_model("nope")
         assert "404" == raised.value.status()
         assert net.is_model_ready("net")
+
+
+def test_the_client_shown_in_the_documentation(host: str) -> None:
+    """Run the code of the page; the model gives three numbers for a row."""
+    names: dict[str, Any] = {}
+    exec(CLIENT.replace("127.0.0.1:8080", host), names)
+    assert (1, 3) == names["y"].shape
+    names["client"].close()
+
+
+def test_the_requests_shown_in_the_documentation(host: str) -> None:
+    """Run both commands of the page; the answers differ from those shown in their numbers alone."""
+    for asked in CURL.split("$ ")[1:]:
+        command, shown = asked[: asked.rindex("}'") + 2], asked[asked.rindex("}'") + 2 :]
+        done = subprocess.run(
+            ["bash", "-euc", f"URL=http://{host}/function/net\n{command}"],
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
+        )
+        assert shape(json.loads(shown)) == shape(json.loads(done.stdout))
+
+
+def shape(value: Any) -> Any:
+    """Return a document with 0.0 in place of each fraction."""
+    if isinstance(value, dict):
+        return {name: shape(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [shape(member) for member in value]
+    return 0.0 if isinstance(value, float) else value

@@ -1,0 +1,161 @@
+"""Commands in the pages that run until they are stopped: each starts, works, and ends in peace."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from tests.docs.snippets import ROOT, take_one
+from tests.ports import free_port
+from tests.waiting import HANG_S, wait_until
+from tests.watchdog_plugin import models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROVIDER = take_one("docs/commands.md", "^carpool provider -f stack.yaml")
+PLUGIN = take_one("docs/provider.md", "^carpool provider mine:Backend")
+SCALER = take_one("docs/scaler.md", "^carpool scaler run")
+SIDECAR = take_one("docs/commands.md", "^fprocess=")
+OWN_SERVER = take_one("docs/own-server.md", "^carpool_wire=oip")
+STACK = """\
+provider: {name: openfaas}
+functions:
+  classify: {lang: python3-batch, handler: ./classify, image: classify:latest}
+"""
+BACKEND = """\
+from dataclasses import dataclass
+
+from tests.faas_stack.plugin_backend import Workers
+
+
+class Backend(Workers):
+    @dataclass(frozen=True)
+    class Params:
+        cluster: str
+
+        @property
+        def image(self):
+            return self.cluster
+"""
+TENSOR = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1.0, 2.0, 3.0, 4.0]}
+
+pytestmark = pytest.mark.slow
+
+
+class _Server:
+    """A command that runs, and the file with all that it prints."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def said(self, pattern: str) -> str:
+        """Wait for a line with the pattern, and return its first group."""
+        wait_until(lambda: bool(re.search(pattern, self._log.read_text())), what=pattern)
+        found = re.search(pattern, self._log.read_text())
+        assert found
+        return found[1]
+
+    def stop(self) -> None:
+        """Press Ctrl-C; the command ends without an error."""
+        self._process.send_signal(signal.SIGINT)
+        assert 0 == self._process.wait(HANG_S), self._log.read_text()
+
+
+@contextmanager
+def started(text: str, folder: Path, *options: str, **env: str) -> Iterator[_Server]:
+    """Run a command of a page in ``folder``, with options behind it for the ports of a test."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    own = {"PATH": path, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", **env}
+    log = folder / f"{len(list(folder.glob('*.log')))}.log"
+    command = ["bash", "-euc", " ".join((text.strip(), *options))]
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **own}, stdout=out, stderr=out
+        ) as process,
+    ):
+        try:
+            yield _Server(process, log)
+        finally:
+            process.kill()
+
+
+def answered(url: str, document: object) -> requests.Response:
+    """Return the answer to a document; the server may still have to start."""
+    answers: list[requests.Response] = []
+
+    def asked() -> bool:
+        try:
+            answers.append(requests.post(url, json=document, timeout=HANG_S))
+        except requests.ConnectionError:
+            return False
+        return answers[-1].ok
+
+    wait_until(asked, what=url)
+    return answers[-1]
+
+
+def test_a_provider_and_a_scaler(tmp_path: Path) -> None:
+    """The scaler finds the credentials of the provider, and answers what health checks ask."""
+    (tmp_path / "stack.yaml").write_text(STACK)
+    (tmp_path / "classify").mkdir()
+    (tmp_path / "classify" / "handler.py").write_text("def handle_batch(items): return items\n")
+    with started(PROVIDER, tmp_path, "--port", "0") as provider:
+        gateway = provider.said(r"provider at http://(\S+);")
+        text = SCALER.replace("127.0.0.1:8080", gateway).replace("8090", "0")
+        with started(text, tmp_path) as scaler:
+            address = scaler.said(r"listening on 0\.0\.0\.0(:\d+)")
+            assert requests.get(f"http://127.0.0.1{address}/healthz", timeout=HANG_S).ok
+            scaler.stop()
+        provider.stop()
+
+
+def test_a_provider_with_a_backend_of_ones_own(tmp_path: Path) -> None:
+    """The class and its parameters are found; a deployment is the backend's to accept."""
+    (tmp_path / "mine.py").write_text(BACKEND)
+    with started(PLUGIN, tmp_path, "--port", "0", "--no-auth") as provider:
+        url = provider.said(r"provider at (http://\S+);")
+        deployment = {"service": "echo", "image": "edge"}
+        deployed = requests.post(f"{url}/system/functions", json=deployment, timeout=HANG_S)
+        assert 202 == deployed.status_code, deployed.text
+        assert answered(f"{url}/function/echo/x", {})
+        provider.stop()
+    assert (tmp_path / "state").is_dir()
+
+
+def test_a_sidecar_with_its_handler(tmp_path: Path) -> None:
+    """The handler is started in the folder above ``function``."""
+    models.mlp(tmp_path / "function" / "model.onnx")
+    port = free_port()
+    with started(SIDECAR, tmp_path, sidecar_listen=f"127.0.0.1:{port}") as sidecar:
+        answer = answered(f"http://127.0.0.1:{port}/", {"instances": [[1, 2, 3, 4]]})
+        assert 3 == len(answer.json()["predictions"][0])
+        sidecar.stop()
+
+
+def test_a_sidecar_before_a_server_of_the_open_inference_protocol(tmp_path: Path) -> None:
+    """The answer is that of a Flask app under gunicorn, by way of the sidecar."""
+    text = OWN_SERVER
+    ports = {port: str(free_port()) for port in ("8501", "8080")}
+    for port, own in ports.items():
+        text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{own}")
+    app = f"gunicorn --bind 127.0.0.1:{ports['8501']} tests.services.flask_oip:app"
+    with started(app, tmp_path) as server, started(text, tmp_path) as sidecar:
+        url = f"http://127.0.0.1:{ports['8080']}/v2/models/m/infer"
+        outputs = {
+            o["name"]: o["data"] for o in answered(url, {"inputs": [TENSOR]}).json()["outputs"]
+        }
+        assert {"y": [2.0, 4.0, 6.0, 8.0], "total": [10.0]} == outputs
+        sidecar.stop()
+        server.stop()
