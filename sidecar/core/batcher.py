@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-Events arrive as calls (`admit`, `cancel`, `finished`, `broken`, `changed`, `replan`, `drain`),
-each with the time. After each of them the event loop (`sidecar.runtime.batch_loop`) calls `step`,
-which returns what to do: batches to send, requests that expired. Between events it sleeps until
-`wake_at`. An operator may also change the waiting requests: `reroute`, `extend_deadlines`,
+Events arrive as calls (`admit`, `cancel`, `returned`, `finished`, `broken`, `changed`, `replan`,
+`drain`), each with the time. After each of them the event loop (`sidecar.runtime.batch_loop`) calls
+`step`, which returns what to do: batches to send, requests that expired. Between events it sleeps
+until `wake_at`. An operator may also change the waiting requests: `reroute`, `extend_deadlines`,
 `give_up`.
 
 A batch closes only when an instance is free to take it (`dispatch`), or, if it is full, behind a
@@ -174,6 +174,15 @@ class Batcher:
                 wake = min(wake, group.departs_at(now))
         return wake
 
+    def returned(self, batch: Batch, now: float) -> None:
+        """Note that an instance is done with ``batch``, so that it can take another.
+
+        `finished` or `broken` follows, and notes it as well: a call in advance lets the next batch
+        leave before the response is read.
+        """
+        self._in_flight.remove(batch, now)
+        self.changed()
+
     def finished(
         self,
         batch: Batch,
@@ -195,7 +204,7 @@ class Batcher:
         Returns:
             The members whose callers still wait, each now DONE or FAILED.
         """
-        self._batch_returned(batch, now)
+        self.returned(batch, now)
         batch.upstream.succeeded()
         if executed:
             self.finish_predictor.learn(batch.requests, now, batch.exec_s)
@@ -220,7 +229,7 @@ class Batcher:
         Returns:
             The members to report, now FAILED; the others will be in a later batch.
         """
-        self._batch_returned(batch, now)
+        self.returned(batch, now)
         upstream = batch.upstream
         if fault is Fault.HUNG:
             upstream.hung(now)
@@ -418,10 +427,6 @@ class Batcher:
         self._in_flight.add(batch)
         self.finish_predictor.invalidate()
         return batch
-
-    def _batch_returned(self, batch: Batch, now: float) -> None:
-        self._in_flight.remove(batch, now)
-        self.changed()
 
     def _fail(
         self, batch: Batch, members: list[Request], fault: Fault, now: float

@@ -54,7 +54,12 @@ class InFlight:
         batch.upstream.batch_sent(batch.item_count, batch.requests[0].route)
 
     def remove(self, batch: Batch, now: float) -> None:
-        """Remove ``batch``, which came back, successful or not, and measure its execution."""
+        """Remove ``batch``, which came back, successful or not, and measure its execution.
+
+        Do nothing if it was removed before.
+        """
+        if batch.id not in self._batches:
+            return
         upstream = batch.upstream
         serial = upstream.concurrency == 1
         began = max(batch.sent, upstream.last_returned) if serial else batch.sent

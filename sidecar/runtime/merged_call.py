@@ -69,6 +69,13 @@ class MergedCall:
         headers = (*wire.parse_head(head).headers, *_json_length(message), *own)
         self.pending = instance.pool.begin(exchange.method, exchange.target, headers, message.body)
 
+    def leaves_time(self, outcome: Response | Exception) -> bool:
+        """Return whether the next batch can leave before the responses are divided and sent.
+
+        Not after a failure: its requests leave again before others.
+        """
+        return not (self._alone or isinstance(outcome, Exception)) and outcome.status == _OK
+
     def answers(self, outcome: Response | Exception, timeout_s: float) -> Answers:
         """Read the responses, as `BatchCall.answers` does."""
         response = answered(outcome, timeout_s, "the server")

@@ -132,6 +132,9 @@ class Sender:
     ) -> None:
         """Answer the members of ``batch``, whose ``call`` has come to its end."""
         self._time_limits.end(call.pending)
+        if isinstance(call, MergedCall) and call.leaves_time(outcome):
+            self._batcher.returned(batch, self._now())
+            self._driver.step_now()  # send the next batch first, because the server is idle
         try:
             answers = call.answers(outcome, self._exec_timeout_s)
         except CarpoolError as error:
