@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
+from carpool.__main__ import main
 from tests.docs.snippets import ROOT, take_one
 from tests.ports import free_port
 from tests.waiting import HANG_S, wait_until
@@ -22,6 +23,9 @@ from tests.watchdog_plugin import models
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_, NEW, UP, SIMULATE = (
+    line.partition("#")[0] for line in take_one("README.md", "^pip install").splitlines()
+)
 PROVIDER = take_one("docs/commands.md", "^carpool provider -f stack.yaml")
 PLUGIN = take_one("docs/provider.md", "^carpool provider mine:Backend")
 SCALER = take_one("docs/scaler.md", "^carpool scaler run")
@@ -104,6 +108,19 @@ def answered(url: str, document: object) -> requests.Response:
 
     wait_until(asked, what=url)
     return answers[-1]
+
+
+def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function with the reader's model is served; a simulation is of its first seconds here."""
+    monkeypatch.chdir(tmp_path)
+    models.mlp(tmp_path / "model.onnx")
+    assert 0 == main(NEW.split()[1:])
+    with started(UP, tmp_path, "--port", "0", "--scaler-port", "0", "--no-watchdog") as up:
+        url = up.said(r"classify +(http://\S+)")
+        answer = answered(url, {"instances": [[1, 2, 3, 4]]})
+        assert 3 == len(answer.json()["predictions"][0])
+        up.stop()
+    assert 0 == main([*SIMULATE.split()[1:], "--horizon", "5s"])
 
 
 def test_a_provider_and_a_scaler(tmp_path: Path) -> None:

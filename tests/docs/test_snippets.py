@@ -14,16 +14,14 @@ import yaml
 from tests.docs.snippets import PAGES, ROOT, TAKEN, blocks
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-NOT_RUN: dict[str, dict[str, str | list[str]]] = yaml.safe_load(
-    Path(__file__).with_name("not_run.yaml").read_text(encoding="utf-8")
-)
-
+LIST = Path(__file__).with_name("not_run.yaml").read_text(encoding="utf-8")
+NOT_RUN: dict[str, dict[str, list[str]]] = yaml.safe_load(LIST)
 
 GIVEN = Counter(
     f"{page}: {first}"
-    for page, listed in NOT_RUN.items()
-    for first, reasons in listed.items()
-    for _ in ([reasons] if isinstance(reasons, str) else reasons)  # of blocks that begin alike
+    for pages in NOT_RUN.values()
+    for page, firsts in pages.items()
+    for first in firsts  # repeated for blocks that begin alike
 )
 
 
@@ -49,7 +47,7 @@ def test_no_reason_is_left_over(needed: Counter[str]) -> None:
 
 def test_reasons_name_files_that_exist() -> None:
     """Those of tests and benchmarks, which do in part what the block does."""
-    named = re.findall(r"\b(?:tests|benchmarks)/[\w/.]*\w", str(NOT_RUN))
+    named = re.findall(r"\b(?:tests|benchmarks)/[\w/.]*\w", LIST)
     assert named
     assert [] == [path for path in named if not (ROOT / path).exists()]
 
