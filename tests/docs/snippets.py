@@ -32,7 +32,7 @@ class Block:
 
     @property
     def first(self) -> str:
-        """Its first line that is no comment, by which it is known; backslashes continue it."""
+        """Return the first line that is not a comment, which identifies the block."""
         text = re.sub(r"\\\n *", "", self.text)
         lines = [line for line in text.strip().splitlines() if not line.startswith("#")]
         return lines[0].strip()
@@ -42,7 +42,7 @@ TAKEN: set[Block] = set()
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page in order, without fences and indentation."""
+    """Return the blocks of a page in order, without fences and indentation."""
     tokens = MarkdownIt().parse((ROOT / page).read_text(encoding="utf-8"))
     return [
         Block(page, token.map[0] + 1, token.info, token.content)
@@ -72,6 +72,6 @@ def take(
 
 
 def take_one(page: str, first: str = "", *, within: str = "", language: str | None = None) -> str:
-    """Return the text of the only such block."""
+    """Return the text of the only such block; the arguments are those of `take`."""
     (block,) = take(page, first, within=within, language=language)
     return block.text

@@ -32,7 +32,7 @@ QUICK = ["--parts", "1", "--budget", "1h", "--policy", "openfaas"]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A reader's, with the files that the page speaks of."""
+    """Return a reader's folder with the files that the page mentions."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trace.csv").write_text(TRACE)
     table = (ROOT / "examples" / "scenarios" / "resnet-50.csv").read_text()
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_code_makes_a_trace_of_a_log(folder: Path) -> None:
-    """Of as many requests as there are lines, with steps of ten seconds."""
+    """The trace has a request for each line of the log, in steps of ten seconds."""
     (folder / "times.txt").write_text("".join(f"{1000 + n % 35}.5\n" for n in range(700)))
     exec(compile(CODE, "advise.md", "exec"), {"__name__": __name__})
     trace = read_trace(folder / "trace.csv")
@@ -54,7 +54,7 @@ def test_the_code_makes_a_trace_of_a_log(folder: Path) -> None:
 def test_the_commands_give_advice(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here of one policy and one part; a scenario that is written can be read."""
+    """Run each command for one policy and one part; a scenario that it writes can be read."""
     name, *argv = shlex.split(re.sub(r"--policy \w+", "", command))
     assert "carpool" == name
     assert main([*argv, *QUICK]) in {0, 1}
@@ -66,5 +66,5 @@ def test_the_commands_give_advice(
 
 
 def test_there_are_commands() -> None:
-    """Which are tried above."""
+    """The test above has commands to run."""
     assert 3 == len(COMMANDS)

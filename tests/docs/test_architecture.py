@@ -15,7 +15,7 @@ PATHS = sorted(set(re.findall(rf"\b(?:{'|'.join(PARTS + OTHERS)})/[\w/.]*\b/?", 
 
 
 def _defined(tree: ast.AST, name: str) -> bool:
-    """Whether ``Class.method``, or a class or function, is defined in ``tree``."""
+    """Return whether ``Class.method``, or a class or function, is defined in ``tree``."""
     first, _, rest = name.partition(".")
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.iter_child_nodes(tree):
@@ -36,13 +36,13 @@ def test_what_a_link_names_is_defined_where_it_leads() -> None:
 
 
 def test_every_path_exists() -> None:
-    """Files and folders in text and drawings are there; a folder is written with a slash."""
+    """Files and folders named in text and drawings exist; a folder is written with a slash."""
     there = {True: Path.is_dir, False: Path.is_file}
     assert [] == [path for path in PATHS if not there[path.endswith("/")](ROOT / path)]
 
 
 def test_the_page_names_every_part() -> None:
-    """The table of parts is whole, and the links are found at all."""
+    """The table of parts is complete, and the page has links to check."""
     folders = re.findall(r"^\| `(\w+)/`", PAGE, re.MULTILINE)
     assert set(PARTS) <= set(folders)
     assert {path.partition("/")[0] for _, path in LINKS} == set(PARTS)

@@ -25,7 +25,7 @@ def test_the_fit_is_the_one_that_is_shown(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_its_links_lead_somewhere() -> None:
-    """Pages and plots are there."""
+    """The pages and plots that the page links to exist."""
     links = re.findall(r"\]\(([^)#]+)", PAGE)
     assert [] == [link for link in links if not (FOLDER / link).exists()]
     assert "batch.svg" in links

@@ -1,4 +1,4 @@
-"""docs/canary.md: the stack file that it shows is one, and divides calls as it says."""
+"""The stack file in docs/canary.md is valid, and divides calls as the page says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STACK = take_one("docs/canary.md", language="yaml")
 
 
 def test_the_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The doctor has nothing to say of its canary, and of one that does not exist it has."""
+    """The doctor accepts the canary, and reports one that does not exist."""
     functions = yaml.safe_load(STACK)["functions"]
     doctor = Doctor(tmp_path, capsys)
     assert [] == [f for f in doctor.says_of(functions) if f["check"] == "canary"]
@@ -29,7 +29,7 @@ def test_the_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_what_it_says_of_shares_and_headers() -> None:
-    """Ten of any hundred, and the header as it is sent."""
+    """Ten of any hundred calls go to the canary, and the page gives the header's name."""
     division = Division("classify", {"classify-v2": 10.0})
     assert 10 == [division.next(None) for _ in range(100)].count("classify-v2")
     assert VERSION_HEADER.decode() in PAGE.lower()

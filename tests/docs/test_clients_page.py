@@ -1,4 +1,4 @@
-"""docs/clients.md: what it shows of clients and load generators, against a function that runs."""
+"""Run the clients and load generators of docs/clients.md against a function."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BLOCKS = {
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What ``carpool new net && carpool up`` says; the objective is one for a busy machine."""
+    """Yield the report of ``carpool new net && carpool up``, with a generous objective."""
     folder = tmp_path_factory.mktemp("stack")
     with carpool(folder, "new", "net", "--slo", "60s") as new:
         assert 0 == new.ended()[0], new.said
@@ -47,7 +47,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 def run(name: str, url: str, folder: Path) -> str:
-    """What a block of the page prints."""
+    """Run a block of the page and return what it prints."""
     language, text = BLOCKS[name]
     assert "http://127.0.0.1:8080" in text
     text = text.replace("http://127.0.0.1:8080", url)
@@ -70,7 +70,7 @@ def run(name: str, url: str, folder: Path) -> str:
 def test_a_client_gets_its_answers(
     client: str, printed: str, stack: dict[str, Any], tmp_path: Path
 ) -> None:
-    """All of them, and the example says how many."""
+    """Each example prints the number of responses, which is the number of its requests."""
     assert printed == run(client, stack["url"], tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_a_load_generator_reports_no_error(
 
 
 def answered(result: dict[str, Any]) -> int:
-    """How many requests the function's sidecar has answered."""
+    """Return the number of requests that the function's sidecar has answered."""
     metrics = system(result, "/function/net/metrics").text
     found = re.search(r'^batch_requests_total\{state="done"\} ([\d.]+)$', metrics, re.MULTILINE)
     assert found, metrics
@@ -106,6 +106,6 @@ def answered(result: dict[str, Any]) -> int:
 
 
 def test_every_client_of_the_page_is_tried() -> None:
-    """But KServe's, of which the page says that it was tried by hand."""
+    """Only KServe's client is not, and the page says that it was tried by hand."""
     parts = set(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE))
     assert {"KServe"} == parts - BLOCKS.keys()

@@ -1,6 +1,6 @@
 """Command lines of `carpool` in blocks of code have arguments that the commands accept.
 
-All of them, also those that no test runs: they need a cluster, say, or take hours.
+This includes commands that no test runs, because they need a cluster or take hours.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LINES = sorted(
 
 
 class _Accepted(Exception):
-    """A command has read its arguments, and would now begin."""
+    """Raised when a command has read its arguments, before it begins."""
 
 
 def _words(line: str) -> list[str]:
-    """The words of a command up to what is the shell's; dots stand for further ones."""
+    """Return the words of a command before any operator of the shell, without an ellipsis."""
     shell = shlex.shlex(line, posix=True, punctuation_chars=True)
     shell.whitespace_split = True
     words = list(shell)
@@ -47,7 +47,7 @@ def _words(line: str) -> list[str]:
 
 
 def _main(words: list[str]) -> tuple[Callable[[list[str]], int], list[str]]:
-    """The function that a command runs, and its arguments."""
+    """Return the function that a command runs, and its arguments."""
     if words[0] == "python":
         return BENCHMARKS[words[3]], words[4:]
     module, _, function = COMMANDS[words[1]][0].partition(":")
@@ -56,7 +56,7 @@ def _main(words: list[str]) -> tuple[Callable[[list[str]], int], list[str]]:
 
 @pytest.fixture
 def _unabbreviated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands end when their arguments, none of them abbreviated, have been accepted."""
+    """End commands when their arguments are accepted, and allow no abbreviations."""
     parse, parse_known = _Parser.parse_args, _Parser.parse_known_args
 
     def stop(parser: _Parser, args: list[str] | None = None) -> None:
@@ -74,7 +74,7 @@ def _unabbreviated(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_unabbreviated")
 @pytest.mark.parametrize("line", LINES)
 def test_arguments_are_accepted(line: str) -> None:
-    """The parser of the command takes them as they are printed, none abbreviated."""
+    """The command's parser accepts them as printed."""
     main, argv = _main(_words(line.partition(": ")[2]))
     with pytest.raises(_Accepted):
         main(argv)
@@ -85,13 +85,13 @@ def test_arguments_are_accepted(line: str) -> None:
     "line", ["carpool simulate osvt --repor x", "carpool scaler run --gatew x"]
 )
 def test_abbreviations_are_not(line: str) -> None:
-    """Neither a command's nor a verb's."""
+    """Abbreviated options of commands and of their verbs are refused."""
     main, argv = _main(_words(line))
     with pytest.raises(SystemExit):
         main(argv)
 
 
 def test_lines_are_found_at_all() -> None:
-    """With variables before them, and behind another command."""
+    """Commands are found behind variables and behind another command, too."""
     names = {_words(line.partition(": ")[2])[1] for line in LINES}
     assert {"sidecar", "up", "scaler", "simulate", "-m"} <= names

@@ -1,4 +1,4 @@
-"""docs/grpc.md: a sidecar with a model, Triton's client, and the answer that is shown."""
+"""Run the sidecar and Triton's client of docs/grpc.md, which print the answer shown."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ READY = "import sys, tritonclient.grpc as t; sys.exit(not t.InferenceServerClien
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    """A program of Python's."""
+    """Run Python code in a process of its own."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 def test_the_channel_to_several_pods() -> None:
-    """The expression is one, and the settings of its service are accepted."""
+    """The expression makes a channel, and gRPC accepts its service config."""
     with eval(CHANNEL, {"grpc": grpc}) as channel:
         assert isinstance(channel, grpc.Channel)
 
 
 @pytest.mark.slow
 def test_the_answer_is_the_one_that_is_shown(tmp_path: Path) -> None:
-    """The command and the program run as they are printed, on other ports."""
+    """Run the command and the program as they are printed, on other ports."""
     models.mlp(tmp_path / "net" / "model.onnx")
     ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in (8080, 9000)}
 

@@ -43,7 +43,7 @@ DECLARED = [*take(PAGE, "^batch_axis"), *take(PAGE, "^ragged")]
 
 
 def defined(text: str, **names: Any) -> dict[str, Any]:
-    """What a handler of this text defines beside ``names``."""
+    """Return what a handler with this text defines, in addition to ``names``."""
     names["__name__"] = __name__
     exec(compile(text, "handler.py", "exec"), names)
     return names
@@ -51,7 +51,7 @@ def defined(text: str, **names: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogisticRegression:
-    """A model of three flowers, stored where the handlers load it."""
+    """Train a model of three flowers, and store it where the handlers load it."""
     monkeypatch.chdir(tmp_path)
     x, y = load_iris(return_X_y=True)
     model = LogisticRegression(max_iter=1000).fit(x, y)
@@ -62,7 +62,7 @@ def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogisticRegre
 
 
 def test_a_handler_of_batches(classifier: LogisticRegression) -> None:
-    """Of the features of each item it makes the label of each."""
+    """The handler returns the label for the features of each item."""
     names = defined(SKLEARN)
     names["load"]()
     bodies = [
@@ -74,25 +74,25 @@ def test_a_handler_of_batches(classifier: LogisticRegression) -> None:
 
 
 def test_the_example_is_a_body() -> None:
-    """Of JSON, as the handler above reads it."""
+    """The example is JSON that the handler above can read."""
     assert [1, 2, 3] == json.loads(defined(EXAMPLE)["example"])["features"]
 
 
 def test_an_error_among_results() -> None:
-    """The empty body is the only one refused."""
+    """Only the item with an empty body is refused."""
     answers = answered(defined(ERRORS)["handle_batch"], b"a", b"")
     assert [(200, b"A"), 422] == [answers[0], answers[1][0]]
 
 
 class _Model:
-    """Continues what the page asks for as the page shows."""
+    """A model that continues the prompt of the page as the page shows."""
 
     def generate(self, prompt: str) -> Iterator[str]:
         yield from {"the fox": ["saw", "the"]}[prompt]
 
 
 def test_an_answer_in_pieces() -> None:
-    """The events are those that are shown."""
+    """The events are the ones that the page shows."""
     module = HandlerModule(Path("handler.py"), stream=defined(STREAM, model=_Model())["stream"])
     item = Item(memoryview(b'{"prompt": "the fox"}'), build_head("POST /", []), math.inf)
     answer = Streaming(module, everything=True).answer(item)
@@ -102,7 +102,7 @@ def test_an_answer_in_pieces() -> None:
 
 @pytest.mark.usefixtures("classifier")
 def test_the_flask_app() -> None:
-    """It answers what is shown, and 400 to what has no instances."""
+    """The app gives the answer that is shown, and 400 for a body without instances."""
     pytest.importorskip("flask", reason="the extra scaler has it")
     client = defined(FLASK)["app"].test_client()
     _, _, asked = FLASK_ANSWER.partition("--json '")
@@ -139,7 +139,7 @@ def test_a_step_in_the_handler(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", DECLARED, ids=lambda block: str(block.first))
 def test_declared_axes(block: Block, tmp_path: Path) -> None:
-    """A handler of nothing else is read, and all that it declares."""
+    """A handler with these declarations alone is accepted, and each of them is read."""
     (tmp_path / "handler.py").write_text(block.text)
     module = handler_contract.read(tmp_path, tmp_path.name)
     found = {**module.lengths, "batch_axis": module.batch_axis}

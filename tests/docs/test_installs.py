@@ -53,14 +53,14 @@ def test_the_extras_exist(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_requirements_of_a_handler(tmp_path: Path) -> None:
-    """Install what the file names, which is in the folder of ``carpool new``."""
+    """The command of the page installs the packages of the handler's requirements.txt."""
     (tmp_path / "classify").mkdir()
     (tmp_path / "classify" / "requirements.txt").write_text("# One package a line.\nPyYAML\n")
     assert "satisfied: PyYAML" in installed(REQUIREMENTS, tmp_path)
 
 
 def test_there_are_commands() -> None:
-    """Those of README.md, the tutorial, and the backends."""
+    """Commands are found in README.md and in the tutorial."""
     assert {"README.md", "docs/tutorial.md"} < {
         page for page in PAGES for b in blocks(page) if any(line in b.text for line in INSTALLS)
     }

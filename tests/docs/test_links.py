@@ -15,7 +15,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def _links(page: Path) -> list[str]:
-    """Targets of the links to other pages and places, outside code."""
+    """Return the targets of the page's links to other pages and headings, outside code."""
     text = _SPAN.sub("`", _FENCED.sub("", page.read_text(encoding="utf-8")))
     lines = [line for line in text.splitlines() if not line.startswith("    ")]
     found = _LINK.findall("\n".join(lines))
@@ -23,7 +23,7 @@ def _links(page: Path) -> list[str]:
 
 
 def _anchors(page: Path) -> set[str]:
-    """What GitHub makes of a page's headings."""
+    """Return the anchors that GitHub makes of a page's headings."""
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
     found: set[str] = set()
     for heading in re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE):
@@ -45,13 +45,13 @@ def _leads_nowhere(page: Path, target: str) -> bool:
 
 
 def test_links_lead_somewhere() -> None:
-    """Files are there, and so are the headings that anchors name."""
+    """Linked files exist, and so do the headings that anchors name."""
     found = [(page, target) for page in PAGES for target in _links(page)]
     assert [] == [each for each in found if _leads_nowhere(*each)]
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    """What is looked for above would be seen; code is not taken for links."""
+    """The check above finds a broken link, and does not take code for links."""
     page = tmp_path / "page.md"
     page.write_text("# One & two\n[a](gone.md) [b](#one--two) [c](#three)\n`[d](no.md)`\n")
     assert ["gone.md", "#one--two", "#three"] == _links(page)
@@ -73,7 +73,7 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    """docs/README.md links to each page, and to each folder's own."""
+    """docs/README.md links to each page, and to the index of each folder."""
     listed = {(DOCS / target.partition("#")[0]).resolve() for target in _links(DOCS / "README.md")}
     pages = {*DOCS.glob("*.md"), *(DOCS / "policies").glob("*.md"), DOCS / "adr" / "README.md"}
     assert set() == pages - listed - {DOCS / "README.md"}

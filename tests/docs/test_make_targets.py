@@ -17,13 +17,13 @@ TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), r
 
 
 def _mentioned(page: Path, program: str) -> set[str]:
-    """Words after ``program`` where it starts a code span or a line of a code block."""
+    """Return the words after ``program`` where it starts a code span or a line of a code block."""
     pattern = re.compile(rf"(?:`|^\s*(?:\$ )?){program} ([a-z][a-z-]*)", re.MULTILINE)
     return set(pattern.findall(page.read_text()))
 
 
 def _unknown(program: str, known: Iterable[str]) -> dict[str, set[str]]:
-    """The pages that name a word after ``program`` that is not known, with these words."""
+    """Return the unknown words after ``program``, by the page that names them."""
     found = {str(page.relative_to(ROOT)): _mentioned(page, program) for page in PAGES}
     return {page: words - set(known) for page, words in found.items() if words - set(known)}
 

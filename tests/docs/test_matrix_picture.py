@@ -1,4 +1,4 @@
-"""docs/matrix.svg is what its rows say."""
+"""docs/matrix.svg shows the rows of its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
 def test_the_command_on_the_page_draws_the_picture_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From rows that are kept; after other rows, or another drawing, it has to be run again."""
+    """The stored rows give the stored picture; run the command again after either changes."""
     monkeypatch.chdir(ROOT)
     (command,) = re.findall(
         r"^    carpool (compare .*--picture docs/matrix\.svg)$", PAGE, re.MULTILINE

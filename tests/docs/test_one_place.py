@@ -36,5 +36,5 @@ EXPECTED = [
 
 @pytest.mark.parametrize(("name", "page"), EXPECTED)
 def test_it_has_one_place(name: str, page: str) -> None:
-    """Other pages use it, and link to that place."""
+    """Other pages mention it, and link to that place."""
     assert [f"docs/{page}.md"] == [where for each, where in PLACES if each == name]

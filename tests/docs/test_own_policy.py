@@ -18,7 +18,7 @@ FILE, CHECK = (block.text for block in take("docs/own-policy.md", language="pyth
 def test_the_policy_example_and_its_check_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reader who writes the one into its file and runs the other has a policy that holds."""
+    """Write the policy into its file and run the check of the page, which reports that it holds."""
     assert FILE.startswith("# halves.py\n")
     (tmp_path / "halves.py").write_text(FILE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,4 +1,4 @@
-"""docs/own-server.md: a Flask app, a sidecar in front of it, and the answer that is shown."""
+"""Run the Flask app and the sidecar of docs/own-server.md, which give the answer shown."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def _free_port() -> str:
 
 
 def test_the_sidecars_page_shows_the_same_command() -> None:
-    """Which is run below."""
+    """The command in docs/sidecar.md is the one that the next test runs."""
     assert IN_SHORT.rstrip() in BLOCKS["bash"]
 
 
 @pytest.mark.slow
 def test_the_answer_is_the_one_that_is_shown(tmp_path: Path) -> None:
-    """The commands run one after the other as they are printed, on other ports."""
+    """Run the commands one after the other as they are printed, on other ports."""
     (tmp_path / "app.py").write_text(BLOCKS["python"], encoding="utf-8")
     command = BLOCKS["bash"]
     for port in ("8501", "8080"):

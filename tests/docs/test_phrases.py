@@ -1,4 +1,4 @@
-"""Phrases of docs/phrases.txt stay out of what users read, as words.txt keeps words out."""
+"""The phrases of docs/phrases.txt are not used in texts that users read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_OURS = ("benchmarks/results/", "docs/phrases.txt")
 
 
 def _read() -> list[Path]:
-    """What the list of words holds for: the Makefile names it."""
+    """Return the files that the list of words applies to, which the Makefile names."""
     makefile = (ROOT / "Makefile").read_text()
     (named,) = re.findall(r"^WORDED := ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
     paths = [ROOT / name for name in named.replace("\\", " ").split()]
@@ -23,7 +23,7 @@ def _read() -> list[Path]:
 
 
 def test_no_phrase_of_the_list_is_used() -> None:
-    """Each has a plain English equivalent, which stands beside it."""
+    """The list has a plain English equivalent beside each phrase."""
     found = [
         f"{path.relative_to(ROOT)}: {match[0]!r}, say {PHRASES[match[0].lower()]}"
         for path in _read()
@@ -34,6 +34,6 @@ def test_no_phrase_of_the_list_is_used() -> None:
 
 
 def test_texts_are_read_at_all() -> None:
-    """Pages, code and its messages are among them."""
+    """Pages, code and messages are among the files."""
     read = {path.relative_to(ROOT).as_posix() for path in _read()}
     assert {"README.md", "docs/sidecar.md", "carpool/errors.py"} <= read

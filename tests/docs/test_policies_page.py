@@ -46,7 +46,7 @@ def test_every_promise_is_listed() -> None:
 
 
 def test_the_parameters_shown_are_accepted() -> None:
-    """What the page says to write in batch.params, `fixed` takes."""
+    """`fixed` accepts what the page says to write in batch.params."""
     shown = [
         text
         for block in PARAMETERS
@@ -64,7 +64,7 @@ def test_the_parameters_shown_are_accepted() -> None:
 def test_the_policy_of_ones_own_is_written_checked_and_driven(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The blocks of Python run one after the other as they are printed."""
+    """Run the blocks of Python one after the other as they are printed."""
     names: dict[str, Any] = {"__name__": __name__}
     for block in CODE:
         exec(compile(block.text, "policies.md", "exec"), names)

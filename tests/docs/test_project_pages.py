@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md, RELEASING.md and the records of decisions say is so."""
+"""CONTRIBUTING.md, RELEASING.md and the records of decisions are true."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _yaml(name: str) -> Any:
 
 
 def _paths(page: Path) -> list[str]:
-    """What a page names between backquotes as a file or a folder of the repository."""
+    """Return the files and folders of the repository that a page names between backquotes."""
     spans = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
     shape = re.compile(r"\.?[a-z_]+(/[\w.]+)*(/|\.(py|toml|txt|yml))")
     return [word for span in spans for word in span.split() if shape.fullmatch(word)]
 
 
 def test_files_and_folders_exist() -> None:
-    """What a page names is there, so that renaming changes the page, too."""
+    """A renamed file has to be renamed in the page, too."""
     named = [(page.stem, path) for page in [*PAGES, *RECORDS] for path in _paths(page)]
     assert [] == [(page, path) for page, path in named if not (ROOT / path).exists()]
 
@@ -42,7 +42,7 @@ def test_paths_are_found_at_all() -> None:
 
 
 def test_every_folder_of_code_says_which_tests_to_run() -> None:
-    """CONTRIBUTING.md has a line for each part, and the tests that it names are there."""
+    """CONTRIBUTING.md has a line for each part, and the tests that it names exist."""
     table = re.findall(r"^\| (`.+`) \| (.+) \|$", _read("CONTRIBUTING.md"), re.MULTILINE)
     changed = {path for names, _ in table for path in re.findall(r"`(\w+)/`", names)}
     parts = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks"}
@@ -82,7 +82,7 @@ def test_the_hosted_workflow_runs_what_ci_runs() -> None:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.stem))
 def test_a_record_has_its_number_date_and_sections(record: Path) -> None:
-    """A decision says what led to it, what was decided, and what follows."""
+    """A record states the context, the decision and its consequences."""
     text = record.read_text(encoding="utf-8")
     assert re.match(
         rf"# {int(record.name[:4])}\. \S.*\n\n(Accepted|Proposed|Replaced)[^\n]*, 20\d\d-", text
@@ -91,7 +91,7 @@ def test_a_record_has_its_number_date_and_sections(record: Path) -> None:
 
 
 def test_the_index_lists_every_record_under_its_title() -> None:
-    """Numbers have no gaps, and titles are the records' own."""
+    """Numbers have no gaps, and titles are those of the records."""
     listed = re.findall(
         r"^\| \[(\d{4})\]\(([^)]+)\) \| (.+) \|$", _read("docs/adr/README.md"), re.MULTILINE
     )

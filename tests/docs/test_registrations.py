@@ -1,4 +1,4 @@
-"""Commands in the pages that register variants, and the function of docs/policies/infaas.md."""
+"""Run the pages' commands that register variants, and serve them as infaas.md shows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live")]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A home with models, validation data, and a stack of one function without a model."""
+    """Return a home with models, validation data, and a stack of one function without a model."""
     for model, data in (("small", "objects"), ("large", "objects"), ("model", "validation")):
         answer = classifier(tmp_path / f"{model}.onnx")
         validation(tmp_path / f"{data}.npz", answer)
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(text: str, folder: Path) -> str:
-    """Return what commands print that end with 0, run by a shell whose home is ``folder``."""
+    """Run commands, which must end with 0, with ``folder`` as home, and return the output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euc", text],
@@ -69,14 +69,14 @@ def run(text: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("app", COMMANDS)
 def test_variants_are_registered(app: str, folder: Path) -> None:
-    """They are in the list that the command names at its end."""
+    """The command's last line names the list, which has the variants."""
     last = run(COMMANDS[app], folder).splitlines()[-1]
     variants = read_variants(folder / "variants" / app / "variants.json")
     assert f"{len(variants)} variants of {app} in variants/{app}/variants.json" == last
 
 
 def test_a_request_chooses_among_registered_variants(folder: Path) -> None:
-    """The function has no model but its variants; one of them is named in the response."""
+    """The function has no model but its variants, and the response names the one that answered."""
     run("\n".join(REGISTER), folder)
     *back, command = UP.partition("#")[0].split("&&")
     assert ["cd .."] == [part.strip() for part in back]

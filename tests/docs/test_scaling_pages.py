@@ -34,7 +34,7 @@ def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it(
 def printed(
     monkeypatch: pytest.MonkeyPatch, quick_checks: None, capsys: pytest.CaptureFixture[str]
 ) -> dict[str, Any]:
-    """What the blocks of Python define, run one after the other as they are printed."""
+    """Run the blocks of Python one after the other as printed, and return what they define."""
     del quick_checks
     monkeypatch.syspath_prepend(DOCS.parent / "examples" / "policy")
     names: dict[str, Any] = {"__name__": __name__}
@@ -45,7 +45,7 @@ def printed(
 
 
 def test_the_policies_of_ones_own_work(printed: dict[str, Any]) -> None:
-    """Scaling and batch policy keep every promise; the prewarm policy learns, and remembers it."""
+    """The scaling policy keeps every promise; the prewarm policy restores what it learned."""
     assert "keeps every promise" in str(check_policy(printed["Halves"]))
     policies = [plugins.build(printed["TwiceTheLongest"], {}) for _ in range(2)]
     policies[0].observe(90.0, 0.0)
@@ -54,13 +54,13 @@ def test_the_policies_of_ones_own_work(printed: dict[str, Any]) -> None:
 
 
 def test_every_point_has_its_entry_point_on_the_page() -> None:
-    """The groups that are looked in are the groups that are written there."""
+    """The page has all groups of entry points that are searched, and no others."""
     tables = [tomllib.loads(block.text)["project"]["entry-points"] for block in ENTRY_POINTS]
     assert sorted(plugins.GROUPS.values()) == sorted(group for table in tables for group in table)
 
 
 def test_the_policy_on_the_page_is_the_example_and_short() -> None:
-    """What is read is what is installed, and its lines can be counted."""
+    """The page shows the policy that the example installs, in at most 15 lines."""
     block, *_ = CODE
     example = (DOCS.parent / "examples" / "policy" / "headroom.py").read_text(encoding="utf-8")
     assert example.endswith(f"\n\n{block}")

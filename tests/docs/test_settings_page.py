@@ -1,4 +1,4 @@
-"""docs/settings.md says what the code says."""
+"""docs/settings.md agrees with the settings in the code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_setting_has_its_line(row: Row) -> None:
 
 
 def test_the_example_parses() -> None:
-    """The stack file shown is one that the settings accept."""
+    """The settings accept the stack file of the page."""
     yaml = pytest.importorskip("yaml")
     function = yaml.safe_load(EXAMPLE)["functions"]["classify"]
     read = settings.FunctionSettings.from_labels(function["labels"], function["annotations"])

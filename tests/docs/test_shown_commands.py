@@ -1,4 +1,4 @@
-"""Commands in the pages that end by themselves do so without an error, in a reader's folder."""
+"""Commands of the pages that end by themselves end without an error, in a reader's folder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ functions:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With the files that the commands name, as far as they are the reader's."""
+    """Enter a folder with the files that the commands expect of the reader."""
     shutil.copytree(ROOT / "examples" / "scenarios", tmp_path / "examples" / "scenarios")
     (tmp_path / "scenario.yaml").write_text(
         "models: {toy: {linear: {base_ms: 20, per_item_ms: 5}}}\n"
@@ -72,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [pytest.param(x, marks=pytest.mark.slow if SLOW & {*x.split()} else ()) for x in LINES],
 )
 def test_a_command_ends_well(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints something; a simulation is of its first seconds here."""
+    """The command prints something; simulations are limited to their first seconds."""
     name, *argv = shlex.split(line.replace("NAME", "classify"), comments=True)
     assert "carpool" == name
     shorter = ["--horizon", "5s"] if "simulate" in argv else []
@@ -81,7 +81,7 @@ def test_a_command_ends_well(line: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_doctor_prints_what_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By either command, as the stack file has its usual name."""
+    """Both commands give the same finding, because the stack file has its usual name."""
     (folder / "stack.yaml").write_text(STACK)
     for command in (DOCTOR, SILENT):
         assert 1 == main(command.split()[1:])
@@ -89,7 +89,7 @@ def test_the_doctor_prints_what_is_shown(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_the_message_is_the_golden_one() -> None:
-    """Its bytes in the first columns, up to where the page leaves some out."""
+    """The first columns have the bytes of the golden message that the page does not omit."""
     whole = (ROOT / "tests" / "contract" / "golden" / "request.bin").read_bytes()
     rows = re.findall(r"^((?:[0-9a-f]{2} +)+)(\.\.\.)?", GOLDEN, re.MULTILINE)
     shown = [bytes.fromhex(row) for row, _ in rows]
@@ -101,7 +101,7 @@ def test_the_message_is_the_golden_one() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_prediction_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """The second one, which measures nothing, but for the numbers and the names."""
+    """The second prediction, which measures nothing, differs in numbers and names alone."""
     command, shown = PREDICTION.split("\n\n")
     for _ in range(2):
         capsys.readouterr()
@@ -111,7 +111,7 @@ def test_a_prediction_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -
 
 
 def shape(text: str) -> list[list[str]]:
-    """Return the words of each line, but for numbers and the names of model and processor."""
+    """Return the words of each line, without numbers and the names of model and processor."""
     text = re.sub(r"^\S+: sum", "sum", text)
     text = re.sub(r"laws from .* \(", "laws from (", text)
     return [re.sub(r"\d+(\.\d+)?", "N", line).split() for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""Commands in the pages that run until they are stopped: each starts, works, and ends in peace."""
+"""Commands of the pages that run until they are stopped start, work, and end without an error."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.slow
 
 
 class _Server:
-    """A command that runs, and the file with all that it prints."""
+    """A running command, and the file with its output."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process
@@ -78,7 +78,7 @@ class _Server:
 
 @contextmanager
 def started(text: str, folder: Path, *options: str, **env: str) -> Iterator[_Server]:
-    """Run a command of a page in ``folder``, with options behind it for the ports of a test."""
+    """Run a command of a page in ``folder``, with further ``options`` such as a test's ports."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     own = {"PATH": path, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", **env}
     log = folder / f"{len(list(folder.glob('*.log')))}.log"
@@ -96,7 +96,7 @@ def started(text: str, folder: Path, *options: str, **env: str) -> Iterator[_Ser
 
 
 def answered(url: str, document: object) -> requests.Response:
-    """Return the answer to a document; the server may still have to start."""
+    """Return the first good answer to a document, as the server may still be starting."""
     answers: list[requests.Response] = []
 
     def asked() -> bool:
@@ -111,7 +111,7 @@ def answered(url: str, document: object) -> requests.Response:
 
 
 def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function with the reader's model is served; a simulation is of its first seconds here."""
+    """The reader's model is served; the simulation is limited to its first seconds."""
     monkeypatch.chdir(tmp_path)
     models.mlp(tmp_path / "model.onnx")
     assert 0 == main(NEW.split()[1:])
@@ -124,7 +124,7 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_provider_and_a_scaler(tmp_path: Path) -> None:
-    """The scaler finds the credentials of the provider, and answers what health checks ask."""
+    """The scaler finds the provider's credentials, and answers health checks."""
     (tmp_path / "stack.yaml").write_text(STACK)
     (tmp_path / "classify").mkdir()
     (tmp_path / "classify" / "handler.py").write_text("def handle_batch(items): return items\n")
@@ -139,7 +139,7 @@ def test_a_provider_and_a_scaler(tmp_path: Path) -> None:
 
 
 def test_a_provider_with_a_backend_of_ones_own(tmp_path: Path) -> None:
-    """The class and its parameters are found; a deployment is the backend's to accept."""
+    """The class and its parameters are found, and the backend runs what is deployed."""
     (tmp_path / "mine.py").write_text(BACKEND)
     with started(PLUGIN, tmp_path, "--port", "0", "--no-auth") as provider:
         url = provider.said(r"provider at (http://\S+);")
@@ -162,7 +162,7 @@ def test_a_sidecar_with_its_handler(tmp_path: Path) -> None:
 
 
 def test_a_sidecar_before_a_server_of_the_open_inference_protocol(tmp_path: Path) -> None:
-    """The answer is that of a Flask app under gunicorn, by way of the sidecar."""
+    """The sidecar passes on the answer of a Flask app under gunicorn."""
     text = OWN_SERVER
     ports = {port: str(free_port()) for port in ("8501", "8080")}
     for port, own in ports.items():

@@ -1,4 +1,4 @@
-"""Stack files, scenarios, values of the chart and queries in the pages are valid as printed."""
+"""Stack files, scenarios, chart values and queries in the pages are valid as printed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _named(block: Block) -> str:
 
 
 def _functions(block: Block) -> dict[str, Any]:
-    """Of a stack file, of a function in one, or of its labels."""
+    """Return the functions of a block: a stack file, a function of one, or a function's labels."""
     document = yaml.safe_load(block.text)
     if "functions" in document:
         return dict(document["functions"])
@@ -68,14 +68,14 @@ def _functions(block: Block) -> dict[str, Any]:
 def test_settings_of_functions(
     block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The doctor knows each of them, and finds no fault in its value."""
+    """The doctor knows each setting and accepts its value."""
     functions = _functions(block)
     assert [] == Doctor(tmp_path, capsys).says_of(functions)
 
 
 @pytest.fixture
 def scenarios(tmp_path: Path) -> Path:
-    """A folder with the data that scenarios in the pages name."""
+    """Return a folder with the data that scenarios in the pages name."""
     shutil.copytree(SCENARIOS, tmp_path, dirs_exist_ok=True)
     shutil.copy(SCENARIOS / "tagging.json", tmp_path / "vgg19.json")
     shutil.copy(ROOT / "carpool" / "predictor" / "profiles.sqlite", tmp_path)
@@ -87,7 +87,7 @@ def scenarios(tmp_path: Path) -> Path:
 
 
 def test_the_scenario(scenarios: Path) -> None:
-    """With every key that it explains."""
+    """The scenario with every key of the page can be read."""
     (scenarios / "scenario.yaml").write_text(SCENARIO)
     scenario = read_scenario(scenarios / "scenario.yaml")
     assert ["classify"] == [function.name for function in scenario.functions]
@@ -95,7 +95,7 @@ def test_the_scenario(scenarios: Path) -> None:
 
 @pytest.mark.parametrize("block", PIECES, ids=_named)
 def test_pieces_of_scenarios(block: Block, scenarios: Path) -> None:
-    """In place of the same keys of the whole one."""
+    """The scenario can be read with each piece in place of its own keys."""
     whole, piece = yaml.safe_load(SCENARIO), yaml.safe_load(block.text)
     known = {**whole["models"], **piece.get("models", {})}
     (scenarios / "scenario.yaml").write_text(yaml.safe_dump({**whole, **piece, "models": known}))
@@ -104,14 +104,14 @@ def test_pieces_of_scenarios(block: Block, scenarios: Path) -> None:
 
 @pytest.mark.parametrize("block", VALUES, ids=_named)
 def test_values_of_the_chart(block: Block, tmp_path: Path) -> None:
-    """The chart takes them, and they change what it renders."""
+    """The chart accepts the values, and they change what it renders."""
     (tmp_path / "values.yaml").write_text(block.text)
     with_block = rendered(require_tool("helm"), values=tmp_path / "values.yaml")
     assert with_block != rendered(require_tool("helm"), values=None)
 
 
 def test_queries(tmp_path: Path) -> None:
-    """Prometheus takes each as the expression of a rule."""
+    """Prometheus accepts each query as the expression of a rule."""
     rules = [{"record": f"shown:{n}", "expr": query.text} for n, query in enumerate(QUERIES)]
     (tmp_path / "rules.yml").write_text(
         yaml.safe_dump({"groups": [{"name": "shown", "rules": rules}]})
@@ -122,7 +122,7 @@ def test_queries(tmp_path: Path) -> None:
 
 
 def test_what_prometheus_scrapes(tmp_path: Path) -> None:
-    """Its configuration is accepted; files with passwords are not looked for."""
+    """Prometheus accepts the configuration; its password files are not checked."""
     (tmp_path / "prometheus.yml").write_text(SCRAPED)
     command = (require_tool("promtool"), "check", "config", "--syntax-only")
     done = subprocess.run(
@@ -132,6 +132,6 @@ def test_what_prometheus_scrapes(tmp_path: Path) -> None:
 
 
 def test_the_entry_point_of_a_batch_policy() -> None:
-    """It is in the group that is searched."""
+    """The entry point is in the group that is searched."""
     (group,) = tomllib.loads(ENTRY_POINT)["project"]["entry-points"]
     assert plugins.GROUPS["batch"] == group

@@ -1,4 +1,4 @@
-"""Commands in the pages that need a running stack, one after the other, on other ports."""
+"""Run the commands of the pages that need a running stack, one after the other, on other ports."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HANDLER = "def handle_batch(items):\n    return [item.body.nbytes for item in it
 
 
 class _Reader:
-    """Runs what the pages show in the folder of a stack."""
+    """A reader who runs commands of the pages in the folder of a stack."""
 
     def __init__(self, folder: Path, result: dict[str, Any]) -> None:
         self._folder = folder
@@ -65,13 +65,13 @@ class _Reader:
         return own.replace("~/.local/state", os.environ["XDG_STATE_HOME"])
 
     def run(self, text: str) -> str:
-        """Standard output of commands that end with 0."""
+        """Run commands that must end with 0, and return their standard output."""
         done = self.ended(text)
         assert 0 == done.returncode, f"{text}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def succeeds(self, text: str) -> bool:
-        """Whether they do by now: the scaler follows the provider."""
+        """Return whether the commands end with 0 by now, as the scaler follows the provider."""
         return self.ended(text).returncode == 0
 
     def ended(self, text: str) -> subprocess.CompletedProcess[str]:
@@ -89,7 +89,7 @@ class _Reader:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A stack of two versions of one function."""
+    """Return the folder of a stack with two versions of one function."""
     (tmp_path / "stack.yaml").write_text(STACK)
     (tmp_path / "classify").mkdir()
     (tmp_path / "classify" / "handler.py").write_text(HANDLER)
@@ -99,7 +99,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.xdist_group("live")
 def test_commands_of_a_running_stack(folder: Path) -> None:
-    """None ends with an error; the scaler's state is read back once it has stopped."""
+    """No command fails; the scaler's state is imported again once the stack has stopped."""
     name, *argv = shlex.split(UP)
     assert "carpool" == name
     ports = ("--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
@@ -121,5 +121,5 @@ def test_commands_of_a_running_stack(folder: Path) -> None:
 
 
 def test_other_pages_show_the_same_commands() -> None:
-    """Which are run above."""
+    """The commands of other pages are among those that are run above."""
     assert {block.text for block in SAME} <= {UP, *(block.text for block in CALLS)}

@@ -1,4 +1,4 @@
-"""The site of the documentation is built strictly, is whole, and needs no network."""
+"""The documentation's site is complete, has no dead links, and needs no network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "lin
 
 
 class _Page(HTMLParser):
-    """What a page loads, what it links to, and the places in it."""
+    """Resources, links and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make site` does; any warning fails it."""
+    """Build the site as `make site` does; any warning fails it."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     built = subprocess.run(
@@ -56,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[Path, _Page]:
-    """Every page of the site, parsed."""
+    """Return every page of the site, parsed."""
     return {path: _Page(path) for path in site.rglob("*.html")}
 
 
@@ -66,7 +66,7 @@ def _local(path: Path, target: str) -> tuple[Path, str]:
 
 
 def test_no_bytecode_is_published(site: Path) -> None:
-    """Importing the hooks leaves some beside the pages."""
+    """Bytecode from the import of the hooks is not left beside the pages."""
     assert [] == [*site.rglob("*.py[co]"), *site.rglob("__pycache__")]
 
 
@@ -81,7 +81,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, _Page]) 
 
 
 def test_links_lead_somewhere(pages: dict[Path, _Page]) -> None:
-    """Each link is a page of the site, and each fragment a place in it."""
+    """Each link leads to a page of the site, and each fragment to a place in that page."""
     lost = []
     for path, page in pages.items():
         local = [t for t in page.links if t and not urlsplit(t).scheme and path.name != "404.html"]
@@ -106,7 +106,7 @@ def test_every_page_is_reached_from_the_first(site: Path, pages: dict[Path, _Pag
 
 
 def test_tables_and_code_are_read_as_on_github(site: Path) -> None:
-    """No mark of Markdown is left over in the text of a page."""
+    """No Markdown markup is left in the text of a page."""
     left = {}
     for path in site.rglob("*.html"):
         text = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", path.read_text(), flags=re.DOTALL)

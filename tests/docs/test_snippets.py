@@ -1,4 +1,4 @@
-"""Every block of code in the pages is run by a test, or listed with the reason why none runs it."""
+"""Every block of code in the pages is run by a test, or listed with the reason why it is not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GIVEN = Counter(
 
 @pytest.fixture(scope="module")
 def needed() -> Counter[str]:
-    """What no test takes; modules that skip as a whole have taken their blocks before."""
+    """Count the blocks that no test takes; modules that skip have taken theirs before."""
     for file in sorted(ROOT.glob("tests/**/test_*.py")):
         if "tests.docs.snippets" in file.read_text(encoding="utf-8"):
             with suppress(pytest.skip.Exception):
@@ -41,17 +41,17 @@ def test_every_block_is_run_or_says_why_not(needed: Counter[str]) -> None:
 
 
 def test_no_reason_is_left_over(needed: Counter[str]) -> None:
-    """Each is about a block that is there, and that no test runs."""
+    """Each entry names an existing block that no test runs."""
     assert Counter() == GIVEN - needed
 
 
 def test_reasons_name_files_that_exist() -> None:
-    """Those of tests and benchmarks, which do in part what the block does."""
+    """The tests and benchmarks that the list mentions exist."""
     named = re.findall(r"\b(?:tests|benchmarks)/[\w/.]*\w", LIST)
     assert named
     assert [] == [path for path in named if not (ROOT / path).exists()]
 
 
 def test_blocks_are_found_at_all() -> None:
-    """With and without fences."""
+    """Blocks with and without fences are found."""
     assert {"", "bash", "console", "json", "python", "toml", "yaml"} <= {b.language for b in BLOCKS}

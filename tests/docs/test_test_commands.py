@@ -1,4 +1,4 @@
-"""Commands in the documentation that run tests select at least one."""
+"""Commands in the documentation that run tests select at least one test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMAND = re.compile(r'python -m pytest((?: -m (?:"[\w ]+"|\w+))?) (tests/[\w/]+
 
 
 def selected() -> dict[str, set[str]]:
-    """The files that pages name, by the marks that they select."""
+    """Return the files that pages name, by the markers that they select."""
     found: dict[str, set[str]] = {}
     for page in PAGES:
         for marks, file in COMMAND.findall(page.read_text()):
@@ -30,7 +30,7 @@ def selected() -> dict[str, set[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("marks", "files"), sorted(selected().items()))
 def test_every_file_that_is_named_has_such_tests(marks: str, files: set[str]) -> None:
-    """A figure whose command runs nothing would be nobody's."""
+    """Each named file has tests with those markers, so the figures beside it have a source."""
     options = ("--collect-only", "-q", "-n", "0", *shlex.split(marks))
     command = (sys.executable, "-m", "pytest", *options, *sorted(files))
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
@@ -40,7 +40,7 @@ def test_every_file_that_is_named_has_such_tests(marks: str, files: set[str]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("line", SHOWN.splitlines())
 def test_every_selection_that_is_shown_has_tests(line: str) -> None:
-    """Collect the tests, and run none."""
+    """Collect the tests of the command without running them."""
     python, *words = shlex.split(line, comments=True)
     assert ".venv/bin/python" == python
     command = (sys.executable, *words, "--collect-only", "-q", "-n", "0")

@@ -14,12 +14,12 @@ MESSAGES = sorted({span for seen in SEEN for span in re.findall(r"`([^`]+)`", se
 
 
 def test_a_message_is_one_that_is_said() -> None:
-    """Every piece between what differs stands in the code as it stands here."""
+    """The fixed parts of each message stand in the code."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     pieces = [piece.strip(" :;,?") for message in MESSAGES for piece in message.split("...")]
     assert [] == [piece for piece in pieces if piece.removesuffix(" =") not in sources]
 
 
 def test_messages_are_found_at_all() -> None:
-    """The first column is read: most rows quote a message."""
+    """Most rows of the table quote a message in the first column."""
     assert len(MESSAGES) > len(SEEN) / 2 > 20

@@ -1,4 +1,4 @@
-"""The tutorial, followed from the first command to the last, on another port."""
+"""Follow the tutorial from the first command to the last, on other ports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if any(not find_spec(name) for name in ("sklearn", "skl2onnx", "onnxruntime")):
 
 
 class _Reader:
-    """A reader of the page: one terminal for `carpool up`, one for everything else."""
+    """A reader of the page, with one terminal for `carpool up` and one for everything else."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,13 +47,13 @@ class _Reader:
             self.printed = self._second(command)
 
     def own(self, text: str) -> str:
-        """What is shown, with the ports used here."""
+        """Return a text of the page with the ports of this test."""
         for port, own in self._ports.items():
             text = text.replace(port, own)
         return text
 
     def up(self) -> None:
-        """Stop the one that runs, and wait until the next one has printed its table."""
+        """Stop a running `carpool up`, and start it again until it has printed its table."""
         self.stop()
         ports = ["--port", self._ports["8080"], "--scaler-port", self._ports["8090"]]
         self._first = subprocess.Popen(
@@ -69,7 +69,7 @@ class _Reader:
         assert self.printed.startswith("FUNCTION")
 
     def stop(self) -> None:
-        """Ctrl-C."""
+        """Stop `carpool up` as Ctrl-C does."""
         if self._first:
             with self._first as process:
                 process.send_signal(signal.SIGINT)
@@ -98,7 +98,7 @@ def _free_port() -> str:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[_Reader]:
-    """A reader in an empty folder."""
+    """Yield a reader in an empty folder."""
     with ExitStack() as end:
         follower = _Reader(tmp_path)
         end.callback(follower.stop)
@@ -107,7 +107,7 @@ def reader(tmp_path: Path) -> Iterator[_Reader]:
 
 @pytest.mark.slow
 def test_every_command_does_what_the_page_says(reader: _Reader) -> None:
-    """What is shown is what is answered; every command ends with 0."""
+    """Each answer is the one that is shown, and every command ends with 0."""
     for language, text in STEPS:
         if language == "bash":
             reader.run(text)
@@ -117,7 +117,7 @@ def test_every_command_does_what_the_page_says(reader: _Reader) -> None:
 
 
 def test_the_environment_has_what_the_page_installs() -> None:
-    """The first block, which needs a package index, is the only one that is not run above."""
+    """Only the first block is not run above, as it needs a package index."""
     language, text = INSTALL
     assert "bash" == language
     assert re.fullmatch(r"python3 -m venv venv\n\. venv/bin/activate\npip install .*\n", text)
