@@ -13,20 +13,23 @@ import asyncio
 import hmac
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from carpool.errors import CarpoolError
 from carpool.http.client import AnswerTooLarge, ConnectionFailed
+from carpool.http.time_limits import TimeLimits
 from carpool.stream_rule import EVENT_STREAM
 from carpool.task_set import TaskSet
 from sidecar.runtime.hop import says_handler_hung
 from sidecar.runtime.streams import STREAMED, Cut, decoded, pass_on
 
 if TYPE_CHECKING:
-    from carpool.http.client import Response
+    from carpool.http.client import PendingRequest, Response
     from carpool.http.server import Exchange
     from sidecar.runtime.handler_liveness import ProbedInstance
+
+    Outcome = Response | Exception
 
 __all__ = ["Relay"]
 
@@ -51,6 +54,8 @@ class Relay:
     def __init__(self, local: ProbedInstance, exec_timeout_s: float, key: str) -> None:
         self._local = local
         self._timeout_s = exec_timeout_s if exec_timeout_s < math.inf else None
+        self._time_limits = TimeLimits(exec_timeout_s)
+        self._now = asyncio.get_running_loop().time
         self._key = key.encode()
         self._warned = False
         self._tasks = TaskSet()
@@ -66,7 +71,7 @@ class Relay:
             task = self._tasks.start(self._stream(exchange))
             exchange.on_gone = task.cancel
         else:
-            self._tasks.start(self._pass_on(exchange))
+            self._pass_on(exchange)
         return True
 
     def _refuse(self, exchange: Exchange) -> None:
@@ -79,43 +84,51 @@ class Relay:
         )
         exchange.reply(403, errors.body(text))
 
-    async def _pass_on(self, exchange: Exchange) -> None:
-        local, loop = self._local, asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            response = await self._response(exchange)
-        except TimeoutError:
-            local.hung(f"it did not answer a batch within {self._timeout_s:g} s")
-            text = b"the handler did not answer in time"
-            exchange.reply(504, text, "text/plain", [("x-openfaas-internal", "sidecar")])
-        except AnswerTooLarge as error:
-            local.answered(loop.time() - began)
-            exchange.fail(error)
-        except CarpoolError as error:
-            log.warning("the handler closed the connection: %s", error)
-            local.unreachable(str(error))
-            exchange.abort()
-        else:
-            if says_handler_hung(response):
-                local.hung("it did not answer a batch within the watchdog's exec_timeout")
-            else:
-                local.answered(loop.time() - began)
-            headers = [
-                (name.decode("latin-1"), value.decode("latin-1"))
-                for name, value in response.headers
-                if name not in _NOT_PASSED
-            ]
-            content_type = (response.header(b"content-type") or b"").decode("latin-1")
-            exchange.reply(response.status, response.body, content_type, headers)
-
-    async def _response(self, exchange: Exchange) -> Response:
-        local = self._local
+    def _pass_on(self, exchange: Exchange) -> None:
+        """Send a batch now; a connection that is idle takes it without a task."""
+        local, began = self._local, self._now()
         local.relayed += 1
-        try:
-            pending = local.pool.begin("POST", "/", local.headers, exchange.body)
-            return await pending.response(self._timeout_s)
-        finally:
-            local.relayed -= 1
+        pending = local.pool.begin("POST", "/", local.headers, exchange.body)
+        self._time_limits.begin(pending)
+        pending.then(partial(self._returned, exchange, pending, began))
+
+    def _returned(
+        self, exchange: Exchange, pending: PendingRequest, began: float, outcome: Outcome
+    ) -> None:
+        self._time_limits.end(pending)
+        local = self._local
+        local.relayed -= 1
+        if isinstance(outcome, Exception):
+            outcome.__traceback__ = None  # its frames know the error itself: no cycle may stay
+            self._failed(exchange, outcome, self._now() - began)
+            return
+        if says_handler_hung(outcome):
+            local.hung("it did not answer a batch within the watchdog's exec_timeout")
+        else:
+            local.answered(self._now() - began)
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in outcome.headers
+            if name not in _NOT_PASSED
+        ]
+        content_type = (outcome.header(b"content-type") or b"").decode("latin-1")
+        exchange.reply(outcome.status, outcome.body, content_type, headers)
+
+    def _failed(self, exchange: Exchange, error: Exception, exec_s: float) -> None:
+        if isinstance(error, TimeoutError):
+            self._hung(exchange, f"it did not answer a batch within {self._timeout_s:g} s")
+        elif isinstance(error, AnswerTooLarge):
+            self._local.answered(exec_s)
+            exchange.fail(error)
+        else:
+            log.warning("the handler closed the connection: %s", error)
+            self._local.unreachable(str(error))
+            exchange.abort()
+
+    def _hung(self, exchange: Exchange, reason: str) -> None:
+        self._local.hung(reason)
+        text = b"the handler did not answer in time"
+        exchange.reply(504, text, "text/plain", [("x-openfaas-internal", "sidecar")])
 
     async def _stream(self, exchange: Exchange) -> None:
         """Pass a stream on; the front enforces deadlines and disconnects if it takes too long."""
@@ -131,9 +144,7 @@ class Relay:
                 passed = [p for p in decoded(answer) if p[0].encode() not in _NOT_PASSED]
                 await pass_on(answer, exchange, passed, self._timeout_s or math.inf)
         except TimeoutError:
-            local.hung(f"it did not begin a stream within {self._timeout_s:g} s")
-            text = b"the handler did not answer in time"
-            exchange.reply(504, text, "text/plain", [("x-openfaas-internal", "sidecar")])
+            self._hung(exchange, f"it did not begin a stream within {self._timeout_s:g} s")
         except ConnectionFailed as error:
             local.unreachable(str(error))
             exchange.abort()
