@@ -18,7 +18,7 @@ from carpool.http.exchange import UNKNOWN_LENGTH
 from carpool.task_set import TaskSet
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from carpool.http.exchange import Headers
     from carpool.wire import Buffer
@@ -120,18 +120,23 @@ class _Collector:
 
 
 async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
-    """Wait for the whole response and return it."""
-    collector = _Collector(answer_bytes)
-    while (response := collector.take(connection)) is None:
+    """Wait for the whole response to a request that was just sent, and return it."""
+    collector, response = _Collector(answer_bytes), None
+    while response is None:
         await connection.progress()
+        response = collector.take(connection)
     return response
+
+
+def _one_chunk(body: Buffer) -> bytes:
+    """Return a body as a chunk, or none if it is empty, and the end of chunks."""
+    return b"".join((b"%x\r\n" % len(body), body, b"\r\n0\r\n\r\n")) if body else b"0\r\n\r\n"
 
 
 class PendingRequest:
     """A request whose response is pending; created by `Pool.begin`.
 
-    The response is awaited (`response`), or reported (`then`), which takes no task if the request
-    has been sent.
+    The response is reported (`then`), which takes no task if the request has been sent.
     """
 
     __slots__ = ("_collector", "_done", "_pool", "_sent", "_task")
@@ -207,17 +212,6 @@ class PendingRequest:
         done, self._done = self._done, None
         return done
 
-    async def response(self, timeout_s: float | None = None) -> Response:
-        """Wait for the whole response; raises as `Pool.request` does."""
-        pool, sent = self._pool, self._sent
-        if isinstance(sent, tuple):
-            return await pool.request(*sent, timeout_s=timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await _whole(sent, pool.answer_bytes)
-        finally:
-            pool.give_back(sent)
-
 
 class Pool:
     """Keep-alive connections to one address.
@@ -275,14 +269,15 @@ class Pool:
     def begin(self, method: str, target: str, headers: Headers, body: Buffer) -> PendingRequest:
         """Send one request now, without waiting for the event loop, if a connection is idle.
 
-        It then does not count towards ``max_connections``. Otherwise it is sent when its response
-        is awaited, or by a task that `PendingRequest.then` starts.
+        It then does not count towards ``max_connections``. Otherwise it is sent by a task that
+        `PendingRequest.then` starts.
         """
         connection = self._reuse()
         if connection is None:
             return PendingRequest(self, (method, target, headers, body))
         self._busy.add(connection)
-        connection.send(method, self._head(method, target, headers, len(body)), body)
+        head, body = self._framed(method, target, headers, body)
+        connection.send(method, head, body)
         return PendingRequest(self, connection)
 
     @asynccontextmanager
@@ -332,10 +327,7 @@ class Pool:
     async def _exchange(
         self, method: str, target: str, headers: Headers, body: Buffer, *, chunked: bool = False
     ) -> AsyncIterator[ClientConnection]:
-        head = self._head(method, target, headers, None if chunked else len(body))
-        if chunked:
-            chunk = (b"%x\r\n" % len(body), body, b"\r\n") if body else ()
-            body = b"".join((*chunk, b"0\r\n\r\n"))
+        head, body = self._framed(method, target, headers, body, chunked=chunked)
         async with self._slots:
             connection = self._reuse() or await self._connect()
             self._busy.add(connection)
@@ -345,22 +337,26 @@ class Pool:
             finally:
                 self.give_back(connection)
 
-    def _head(self, method: str, target: str, headers: Headers, size: int | None) -> bytes:
-        """Return a request's head; the body is chunked if ``size`` is None."""
-        lines = [f"{method} {target} HTTP/1.1\r\n".encode("latin-1", "replace")]
-        if isinstance(headers, bytes):
-            lines += headers, self._host
-        else:
-            headers = tuple(headers)
-            names = {name.lower() for name, _ in headers}
-            text = "".join([f"{name}: {value}\r\n" for name, value in headers])
-            lines += text.encode("latin-1", "replace"), b"" if "host" in names else self._host
-        if size is None:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        elif size or method not in ("GET", "HEAD", "OPTIONS"):
-            lines.append(b"content-length: %d\r\n" % size)
-        lines.append(b"\r\n")
-        return b"".join(lines)
+    def _framed(
+        self, method: str, target: str, headers: Headers, body: Buffer, *, chunked: bool = False
+    ) -> tuple[bytes, Buffer]:
+        """Return the head and the body of a request as they are sent."""
+        lines = headers + self._host if isinstance(headers, bytes) else self._lines(headers)
+        framing = b""
+        if chunked:
+            framing, body = b"transfer-encoding: chunked\r\n", _one_chunk(body)
+        elif body or method not in ("GET", "HEAD", "OPTIONS"):
+            framing = b"content-length: %d\r\n" % len(body)
+        start = f"{method} {target} HTTP/1.1\r\n".encode("latin-1", "replace")
+        return b"".join((start, lines, framing, b"\r\n")), body
+
+    def _lines(self, headers: Iterable[tuple[str, str]]) -> bytes:
+        """Return the lines of headers, with the peer's address if they name no host."""
+        headers = tuple(headers)
+        names = {name.lower() for name, _ in headers}
+        text = "".join([f"{name}: {value}\r\n" for name, value in headers])
+        lines = text.encode("latin-1", "replace")
+        return lines if "host" in names else lines + self._host
 
     def _reuse(self) -> ClientConnection | None:
         oldest = asyncio.get_running_loop().time() - self._idle_s

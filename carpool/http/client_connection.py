@@ -62,8 +62,7 @@ class ClientConnection(asyncio.Protocol):
         complete: Whether the response is whole, or none is expected.
         reusable: Whether another request may follow.
         failure: Why no more of the response will arrive; None while it may.
-        on_progress: Called when more of the response has arrived, or never will; None if that is
-            awaited (`progress`).
+        on_progress: Called when more of the response has arrived, or never will, if it is not None.
     """
 
     transport: asyncio.Transport
@@ -71,7 +70,6 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[None] | None = None
         self.failure: ConnectionFailed | None = None
         self.on_progress: Callable[[], None] | None = None
         self._paused = False
@@ -100,15 +98,22 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(head)
             self.transport.write(body)
 
-    async def progress(self) -> None:
-        """Wait until more of the response has arrived; raise if it never will."""
+    def progress(self) -> asyncio.Future[None]:
+        """Return a future that ends when more of the response has arrived, or never will.
+
+        Raises:
+            ConnectionFailed: it is known that no more will arrive.
+        """
         if self.failure:
             raise self.failure
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        news = self._loop.create_future()
+
+        def end() -> None:
+            if not news.done():
+                news.set_result(None)
+
+        self.on_progress = end
+        return news
 
     def next_chunk(self) -> bytes:
         """Return one piece of the body; reading resumes when enough has been taken."""
@@ -182,20 +187,16 @@ class ClientConnection(asyncio.Protocol):
         return not names & {b"content-length", b"transfer-encoding"}
 
     def _fail(self, message: str, *, lost: bool = False) -> None:
+        if self.failure:
+            return  # closing the connection is its consequence
         stale = (self._requests > 1 or lost) and not self._heard
         self.failure = ConnectionFailed(message, sent=True, stale=stale)
         if self.on_progress:
             self.on_progress()
-        elif self._waiter and not self._waiter.done():
-            self._waiter.set_exception(self.failure)
 
     def _wake(self) -> None:
-        if not self.head_complete:
-            return
-        if self.on_progress:
+        if self.head_complete and self.on_progress:
             self.on_progress()
-        elif self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
 
     # -- httptools --------------------------------------------------------------------------
 
