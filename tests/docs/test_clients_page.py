@@ -86,7 +86,7 @@ def test_a_client_gets_its_answers(
 def test_a_load_generator_reports_no_error(
     tool: str, good: str, bad: str, stack: dict[str, Any], tmp_path: Path
 ) -> None:
-    """And the function has answered as many as it reports, or those under way at its end, too."""
+    """The function has answered as many requests as reported, and at most those in flight more."""
     require_tool(tool)
     before = answered(stack)
     printed = run(tool, stack["url"], tmp_path)

@@ -45,7 +45,7 @@ def printed(
 
 
 def test_the_policies_of_ones_own_work(printed: dict[str, Any]) -> None:
-    """The scaling policy keeps every promise; the prewarm policy restores what it learned."""
+    """The batch policy keeps every promise; the prewarm policy restores what it learned."""
     assert "keeps every promise" in str(check_policy(printed["Halves"]))
     policies = [plugins.build(printed["TwiceTheLongest"], {}) for _ in range(2)]
     policies[0].observe(90.0, 0.0)

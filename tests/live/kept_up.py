@@ -1,4 +1,4 @@
-"""A whole stack for tests that is started again whenever it dies."""
+"""A whole stack for tests that is restarted whenever it dies."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _BACKLOG_S = 5.0  # what has come while the provider was stopped comes all at on
 
 @dataclass(slots=True)
 class Away:
-    """From when until when a provider was gone, or stopped; for ever, while it is not back."""
+    """A period in which a provider was gone or stopped; infinite until the provider is back."""
 
     gone_s: float
     back_s: float = math.inf
 
 
 class KeptUp(Stack):
-    """A stack that a supervisor looks after.
+    """A stack that a supervisor restarts.
 
     Attributes:
         away: Each time that the provider was killed or stopped.
@@ -45,27 +45,27 @@ class KeptUp(Stack):
         self.away = list[Away]()
 
     def was_away(self, at_s: float, grace_s: float) -> bool:
-        """Whether the provider was, or had come back for less than the grace."""
+        """Return whether the provider was away, or had been back for at most ``grace_s``."""
         return any(each.gone_s <= at_s <= each.back_s + grace_s for each in self.away)
 
     @property
     def is_back(self) -> bool:
-        """Whether the provider is there again, however often it was killed."""
+        """Return whether the provider runs again after all its kills."""
         return all(math.isfinite(each.back_s) for each in self.away)
 
     def stalled(self, from_s: float, to_s: float) -> None:
-        """The provider is stopped for a while; the calls of that time go on with it."""
+        """Record that the provider was stopped for a while; its calls continue afterwards."""
         self.away.insert(0, Away(from_s, to_s + _BACKLOG_S))
 
     def kill_provider(self) -> None:
-        """SIGKILL to the provider."""
+        """Send SIGKILL to the provider."""
         self.away.append(Away(time.monotonic()))
         self.up.process.kill()
 
 
 @contextlib.contextmanager
 def kept_up(folder: Path) -> Iterator[KeptUp]:
-    """A stack that is started again at its address whenever it dies, as a supervisor would."""
+    """Yield a stack that is restarted at its address whenever it dies, as a supervisor would do."""
     with contextlib.ExitStack() as starts:
 
         def started(*ports: str) -> Up:

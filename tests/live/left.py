@@ -1,4 +1,4 @@
-"""What a stack has left behind: processes, listening ports, control groups, temporary files."""
+"""Find what a stack leaves behind: processes, listening ports, control groups, temporary files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LOOK_S = 0.5
 
 @contextlib.contextmanager
 def leaves_nothing(folder: Path) -> Iterator[list[int]]:
-    """What is started in ``folder`` meanwhile leaves only what it has written there.
+    """Check that what is started in ``folder`` leaves only the files that it has written there.
 
     Yields:
-        A list to which its ports belong.
+        A list for the ports to check.
     """
     ports: list[int] = []
     seen: set[str] = set()  # its run folders, by whose names it calls its control groups
@@ -58,7 +58,7 @@ def leaves_nothing(folder: Path) -> Iterator[list[int]]:
 
 
 def _processes(folder: Path) -> list[str]:
-    """The commands of processes that run in ``folder``."""
+    """Return the commands of the processes that run in ``folder``."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

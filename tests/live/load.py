@@ -1,4 +1,4 @@
-"""Open-loop load for tests, and what becomes of it."""
+"""Open-loop load for tests, and its outcome."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def load(
     outcome: Outcome | None = None,
     over: threading.Event | None = None,
 ) -> Outcome:
-    """So many requests a second, whatever becomes of them; each must be answered with its own.
+    """Send requests at a constant rate; each must be answered with its own response.
 
     No more are sent once ``over`` is set.
     """
@@ -47,12 +47,12 @@ async def load(
 
 
 class Outcome:
-    """What became of requests.
+    """The outcome of a load.
 
     Attributes:
-        sent: How many there were.
-        pending: How many wait for an answer now.
-        refused_s: When others than 200 were answered.
+        sent: Number of requests sent.
+        pending: Number of requests that wait for an answer now.
+        refused_s: Times at which others than 200 were answered.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def answered(self) -> int:
-        """Answers of any kind."""
+        """Number of answers with any status."""
         return self.statuses.total()
 
 
@@ -94,10 +94,10 @@ async def _call(
 
 
 class Steady:
-    """Load in the background, until it is told to stop.
+    """A load in the background, until it is stopped.
 
     Attributes:
-        outcome: What has become of it so far.
+        outcome: The outcome so far.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Steady:
         self._thread.start()
 
     def over(self) -> Outcome:
-        """Stop it, and wait for the last answer."""
+        """Stop the load, and wait for the last answer."""
         self._over.set()
         self._thread.join()
         return self.outcome
 
 
 def all_are_answered(outcome: Outcome) -> None:
-    """There were some, and each has got its own answer."""
+    """Check that requests were sent, and that each got its own answer."""
     assert outcome.sent > 0
     answered = {200: outcome.sent}
     assert (answered, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)

@@ -1,4 +1,4 @@
-"""A real Prometheus for tests, on this machine, reading what the shipped configuration names."""
+"""A real Prometheus on this machine, which reads what the shipped configuration names."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class RealPrometheus:
 
     @property
     def url(self) -> str:
-        """Where it answers; empty before it does."""
+        """Its address, or an empty string before it answers."""
         said = "".join(self.said)
         found = _LISTENING.search(said)
         return f"http://{found[1]}" if found and _STARTED in said else ""
 
     def reads(self, provider: str, running: Stack) -> None:
-        """Have it read a stack as the shipped configuration says, with what the stack asks for."""
+        """Configure it to read a stack as the shipped configuration does, with credentials."""
         scaler = running.scaler.removeprefix("http://")
         text = SHIPPED.read_text().replace("scaler:8090", scaler).replace("provider:8080", provider)
         config = yaml.safe_load(text)
@@ -68,7 +68,7 @@ class RealPrometheus:
         return "".join(self.said).count("Completed loading of configuration file")
 
     def targets(self) -> dict[str, list[str]]:
-        """The health of its targets, by job."""
+        """Return the health of its targets, by job."""
         found: dict[str, list[str]] = {}
         answer = requests.get(f"{self.url}/api/v1/targets", timeout=HANG_S).json()
         for target in answer["data"]["activeTargets"]:
@@ -76,7 +76,7 @@ class RealPrometheus:
         return found
 
     def ask(self, query: str) -> dict[str, float]:
-        """The values of an instant query, by what its labels are."""
+        """Return the values of an instant query, by their labels."""
         answer: dict[str, Any] = requests.get(
             f"{self.url}/api/v1/query", params={"query": query}, timeout=HANG_S
         ).json()
@@ -86,7 +86,7 @@ class RealPrometheus:
         }
 
     def ended(self) -> None:
-        """Kill it, and wait for its end."""
+        """Kill it, and wait until it has ended."""
         self.process.kill()
         self.process.wait(HANG_S)
         self._reader.join(HANG_S)
@@ -94,7 +94,7 @@ class RealPrometheus:
 
 @contextlib.contextmanager
 def prometheus(folder: Path) -> Iterator[RealPrometheus]:
-    """One that reads nothing yet."""
+    """Yield a Prometheus without targets."""
     config = folder / "prometheus.yml"
     config.write_text(_NOTHING)
     process = subprocess.Popen(

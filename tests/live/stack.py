@@ -1,4 +1,4 @@
-"""A whole stack for tests: ``carpool up`` with a scaled function, and what is seen of it."""
+"""A whole stack for tests: ``carpool up`` with a scaled function, and its observed state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def handle_batch(items):
 def write_function(
     folder: Path, environment: Mapping[str, str] | None = None, /, **labels: str
 ) -> None:
-    """A stack file with the function ``echo``, which takes 20 ms and 2 ms an item."""
+    """Write a stack file with the function ``echo``, which takes 20 ms, and 2 ms for each item."""
     (folder / "echo").mkdir()
     (folder / "echo" / "handler.py").write_text(HANDLER)
     settings = {
@@ -76,22 +76,22 @@ class Stack:
 
     @property
     def ports(self) -> list[int]:
-        """Where it listens."""
+        """Return the ports on which it listens."""
         return [int(url.rpartition(":")[2]) for url in (self.url, self.scaler)]
 
     def ask_scaler(self, path: str) -> requests.Response:
-        """What the scaler answers with its token."""
+        """Send a request to the scaler with its token."""
         headers = {"authorization": f"Bearer {self.token}"}
         return requests.get(self.scaler + path, headers=headers, timeout=HANG_S)
 
     def system(self, method: str, path: str, document: object = None) -> requests.Response:
-        """What the provider answers with its credentials."""
+        """Send a request to the provider with its credentials."""
         return requests.request(
             method, self.url + path, json=document, auth=self.auth, timeout=HANG_S
         )
 
     def explain(self, name: str = "echo") -> dict[str, Any]:
-        """What the scaler says of a function; empty while there is none to ask."""
+        """Return the scaler's explanation of a function; empty while no scaler answers."""
         try:
             answer = self.ask_scaler(f"/v1/functions/{name}")
         except requests.RequestException:
@@ -100,37 +100,37 @@ class Stack:
         return found
 
     def ready(self) -> int:
-        """Ready instances."""
+        """Return the number of ready instances."""
         return int(self.explain().get("ready", -1))
 
     def troubles(self, name: str = "echo") -> list[str] | None:
-        """What the scaler says is wrong with a function; None while it cannot be asked.
+        """Return the problems of a function that the scaler reports; None while it does not answer.
 
-        That batches take longer than they did may be said of any machine that has other work.
+        Slower batches are left out, as any machine with other work may cause them.
         """
         notes = self.explain(name).get("notes")
         return None if notes is None else [n for n in notes if not n.startswith("batches take ")]
 
     def only_class(self) -> str:
-        """Wait until the function has one class of instances; its name."""
+        """Wait until the function has one class of instances, and return its name."""
         wait_until(lambda: 1 == len(self.replicas()), what="one class of instances")
         (name,) = self.replicas()
         return name
 
     def counted(self, state: str = "done") -> int:
-        """How many requests of ``echo`` have ended so, as the scaler has heard."""
+        """Return the number of requests of ``echo`` with this outcome that the scaler knows."""
         metrics = self.ask_scaler("/metrics").text
         name = f'scaler_requests_total{{function_name="echo",state="{state}"}} '
         found = [line.rpartition(" ")[2] for line in metrics.splitlines() if name in line]
         return sum(int(float(value)) for value in found)
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """What the provider lists."""
+        """Return the functions that the provider lists."""
         listed = self.system("GET", "/system/functions").json()
         return {function["name"]: function for function in listed}
 
     def replicas(self) -> dict[str, int]:
-        """Replicas of the classes of ``echo``."""
+        """Return the replicas of the classes of ``echo``."""
         return {
             name: function["replicas"]
             for name, function in self.functions().items()
@@ -138,7 +138,7 @@ class Stack:
         }
 
     def processes(self, word: str, without: str = "\0") -> list[int]:
-        """Processes below the stack whose command line has a word."""
+        """Return the processes below the stack whose command line contains a word."""
         found = []
         for pid in descendants(self.up.process.pid):
             with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ class Stack:
         return found
 
     def fronts(self) -> dict[int, str]:
-        """The fronts' processes, and where each listens."""
+        """Return the fronts' process ids and addresses."""
         found = {}
         for pid in self.processes("-m sidecar"):
             with contextlib.suppress(OSError):
@@ -159,11 +159,11 @@ class Stack:
         return found
 
     def kill(self, word: str) -> bool:
-        """SIGKILL to the first such process; whether there was one."""
+        """Send SIGKILL to the first such process; return whether there was one."""
         return any(self.kill_one(pid) for pid in self.processes(word)[:1])
 
     def kill_one(self, pid: int) -> bool:
-        """SIGKILL; whether it was there."""
+        """Send SIGKILL to a process; return whether it existed."""
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -173,7 +173,7 @@ class Stack:
 
 @contextlib.contextmanager
 def stack(folder: Path, scaler: str = "") -> Iterator[Stack]:
-    """A stack that has started; it must end in good order."""
+    """Yield a stack that has started; it must end without an error."""
     ports = ("--port", "0", "--scaler-port", "0")
     with carpool(folder, *ARGUMENTS, *ports, "--scaler", f"--hold 2s {scaler}") as up:
         yield Stack(up, folder)
@@ -181,7 +181,7 @@ def stack(folder: Path, scaler: str = "") -> Iterator[Stack]:
 
 
 def ends_well(up: Up) -> None:
-    """SIGTERM ends it in good order."""
+    """Check that the stack ends without an error on SIGTERM."""
     up.process.send_signal(signal.SIGTERM)
     code, said = up.ended()
     assert 0 == code, said

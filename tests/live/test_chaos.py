@@ -1,7 +1,7 @@
-"""Everything is killed or stopped at random under load; every request still ends in one way.
+"""Kill or stop all parts at random under load; every request still ends in exactly one way.
 
-A minute long; ten with ``chaos_seconds=600 pytest -m slow tests/live/test_chaos.py``. What there is
-to strike with is in `tests.live.weapons`.
+A run takes a minute, or ten with ``chaos_seconds=600 pytest -m slow tests/live/test_chaos.py``.
+`tests.live.weapons` has the faults.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXEC_TIMEOUT = {"exec_timeout": "5s"}  # a stopped handler is replaced after th
 @pytest.mark.timing
 @pytest.mark.timeout(_DURATION_S + 600)
 def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path) -> None:
-    """Scaler, sidecars and handlers die at random: an answer each, or a break at a killed hop."""
+    """Kill scaler, sidecars and handlers: each request is answered, or fails at a killed hop."""
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
     write_function(tmp_path, _EXEC_TIMEOUT, **{"scale.min": "2"})
     disk = small_disk(tmp_path / ".carpool")
@@ -52,7 +52,7 @@ def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path)
 @pytest.mark.timing
 @pytest.mark.timeout(_DURATION_S + 600)
 def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
-    """After a restart its state is unchanged; only calls while it is down get no answer."""
+    """A restart leaves the provider's state unchanged; only calls while it is down fail."""
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
     write_function(tmp_path, _EXEC_TIMEOUT, **{"scale.min": "2"})
     disk = small_disk(tmp_path / ".carpool")
@@ -70,7 +70,7 @@ def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
 
 
 def _under_fire(running: Stack, seed: int, *parts: str) -> tuple[Outcome, str]:
-    """Load for the whole time, while they die; what became of it, and in words."""
+    """Run the load while the parts are struck; return its outcome, also in words."""
     until_planned(running)
     outcome, over = Outcome(), threading.Event()
     weapons = Weapons(running, outcome, random.Random(seed), *parts)
@@ -91,7 +91,7 @@ def _under_fire(running: Stack, seed: int, *parts: str) -> tuple[Outcome, str]:
 
 
 def _all_is_well(running: Stack) -> None:
-    """What is planned is there, and nothing else; the next requests are answered."""
+    """Check that exactly the planned instances exist, and that the next requests are answered."""
     wait_until(lambda: running.explain().get("ready", 0) >= 2, what="two instances again")
     wait_until(lambda: running.troubles() == [], 150, "all is well again")
     wait_until(lambda: list(running.replicas().values()) == [2], what="two replicas")
@@ -101,9 +101,9 @@ def _all_is_well(running: Stack) -> None:
 
 
 def _judge(running: Stack, outcome: Outcome, blows: list[Blow], told: str) -> None:
-    """Each has an answer, or a broken connection; what is refused was with something struck.
+    """Check that each refusal or broken connection coincides with a fault.
 
-    Or it came while the provider was away, which it is told as soon as that listens again.
+    A request that came while the provider was away is refused when it listens again.
     """
     assert [] == outcome.wrong, told
     assert RATE_RPS * _DURATION_S == outcome.answered + len(outcome.broken), told
@@ -117,7 +117,7 @@ def _judge(running: Stack, outcome: Outcome, blows: list[Blow], told: str) -> No
 @pytest.mark.timing
 @pytest.mark.timeout(600)
 def test_a_killed_provider_takes_everything_with_it_and_starts_again(tmp_path: Path) -> None:
-    """SIGKILL to the provider leaves no process; the next scaler knows what the last one knew."""
+    """A killed provider leaves no process, and the next scaler has the state of the last one."""
     write_function(tmp_path)
     arguments = ("up", "--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
     with carpool(tmp_path, *arguments) as up:

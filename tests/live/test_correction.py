@@ -1,4 +1,4 @@
-"""A latency model that is wrong by a factor, on a real stack: plans follow what is measured."""
+"""Plans follow measured times on a real stack whose latency model is wrong by a factor."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def _loaded(running: Stack, seconds: float) -> None:
 
 
 def _class(running: Stack) -> dict[str, Any]:
-    """The class of instances of the plan in force; none at first."""
+    """Return the class of instances in the current plan; empty at first."""
     plan = running.explain().get("plan")
     found: dict[str, Any] = plan["classes"][0] if plan else {}
     return found
 
 
 def _allowed(model: Linear, kind: dict[str, Any], factor: float, base_s: float) -> float:
-    """What a plan allows for beyond the corrected model, as a part of it."""
+    """Return the share that a plan allows in addition to the corrected model."""
     foretold_s = model.predict(kind["batch_size"], kind["cpu"], 0, 0.99) or 0.0
     return float(kind["exec_s"]) / (factor * foretold_s + base_s) - 1
 
 
 def _counted(running: Stack) -> tuple[float, float, float]:
-    """Batches so far, their items, and the seconds that they took, as the sidecar reports them."""
+    """Return the batches so far, their items, and their seconds, as the sidecar reports them."""
     found = running.explain()
     batches, item_count, exec_s = (
         sum(found[key].values()) for key in ("batches", "item_count", "exec_s")
@@ -77,21 +77,21 @@ def _said(folder: Path, *words: str) -> str:
 
 
 def _correction(folder: Path) -> tuple[float, float]:
-    """Factor and base of the scaler, as its store keeps them."""
+    """Return the scaler's correction, factor and base, from its store."""
     kept: dict[str, Any] = json.loads(_said(folder, "export", "--store", ".carpool/scaler.db"))
     (found,) = [each["correction"] for each in _forms(kept) if "correction" in each]
     return found[0], found[1]
 
 
 def _forms(found: Any) -> list[dict[str, Any]]:
-    """All mappings within a form."""
+    """Return all mappings within a document."""
     inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
     own = [found] if isinstance(found, dict) else []
     return own + [each for part in inner for each in _forms(part)]
 
 
 def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
-    """At first a plan is the model's; then it is what batches take, and a warning says so."""
+    """The first plan uses the model, later ones the measured times, and a warning says so."""
     write_function(tmp_path)
     (tmp_path / "echo" / "handler.py").write_text(HANDLER)
     model = Linear(BASE_MS / 1000, PER_ITEM_MS / 1000)

@@ -1,4 +1,4 @@
-"""The page in a browser, on the embedded stack with real processes and load."""
+"""The dashboard in a browser, on the embedded stack with real processes and load."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def log_in(tab: Page, token: str) -> None:
 
 
 def drawn(tab: Page) -> list[str]:
-    """What each plot says it shows."""
+    """Return the description of each plot."""
     script = "[...document.querySelectorAll('figure svg')].map(s => s.getAttribute('aria-label'))"
     return list(tab.value(script))
 
 
 def nothing_is_missing(said: list[str]) -> bool:
-    """Whether plots show something of all that they are of."""
+    """Return whether each plot shows data of everything that it is about."""
     return all("\N{EN DASH}" not in text for text in said)
 
 
 def pointed_at(tab: Page) -> str:
-    """What is said of the end of the first plot."""
+    """Return the tooltip at the end of the first plot."""
     box = tab.value(
         "(() => { const b = document.querySelector('figure svg').getBoundingClientRect();"
         " return [b.right - 8, b.y + b.height / 2] })()"
@@ -59,7 +59,7 @@ def pointed_at(tab: Page) -> str:
 
 
 def colours(tab: Page) -> dict[str, set[str]]:
-    """In what colours the plot of instances shows each class, ready and loading."""
+    """Return the colours of each class, ready and loading, in the plot of instances."""
     keys = "[...document.querySelectorAll('#plots figure:nth-of-type(2) .key')]"
     found: dict[str, set[str]] = {}
     for name, kinds in tab.value(f"{keys}.map(key => [key.textContent, key.className])"):
@@ -68,13 +68,13 @@ def colours(tab: Page) -> dict[str, set[str]]:
 
 
 def points(tab: Page, number: int) -> int:
-    """How many points the first line of a plot has."""
+    """Return the number of points in the first line of a plot."""
     figure = f"document.querySelectorAll('figure')[{number}]"
     return int(tab.value(f"({figure}.querySelector('path')?.getAttribute('d') || '').length"))
 
 
 def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
-    """With the token it shows load, instances and latencies; a reload shows the past, too."""
+    """With the token, the page shows load, instances and latencies, also after a reload."""
     pictures = Path(PICTURES) if PICTURES else tmp_path
     profile = tmp_path / "profile"
     (tmp_path / "stack").mkdir()

@@ -1,4 +1,4 @@
-"""The scaler on the embedded stack, with real processes: plans in, instances out, nothing lost."""
+"""The scaler on the embedded stack with real processes: plans take effect, no request is lost."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ with open(os.environ["gate"]) as file:
 
 
 def until_planned(running: Stack, policy: str = "infless") -> Outcome:
-    """Have the function measured under a little load, and wait until the policy plans for it.
+    """Measure the function under a low load, and wait until the policy plans for it.
 
     Returns:
-        What became of the load.
+        The outcome of the load.
     """
     outcome = asyncio.run(load(running.url, 20, 3, BACKGROUND))
     wait_until(
@@ -48,7 +48,7 @@ def until_planned(running: Stack, policy: str = "infless") -> Outcome:
 
 
 def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
-    """More load, more instances; less load, fewer; every request is answered, in batches."""
+    """Instances increase and decrease with the load, and every request is answered, in batches."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
         token = tmp_path / ".secrets" / "carpool-scaler-token"
@@ -67,7 +67,7 @@ def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
 
 
 def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
-    """Under load, SIGKILL to the scaler loses nothing; its successor goes on from the store."""
+    """Killing the scaler under load loses no request; its successor continues from the store."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
         until_planned(running)
@@ -93,7 +93,7 @@ def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Gate]:
-    """An open gate in the way of every start of the function that `write_sleeper` writes."""
+    """Yield an open gate that every start of `write_sleeper`'s function has to pass."""
     made = Gate(tmp_path / "gate")
     made.open()
     yield made
@@ -101,7 +101,7 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 
 def write_sleeper(folder: Path, gate: Gate, **labels: str) -> None:
-    """The function ``echo``, which may have no instance, and whose starts wait at the gate."""
+    """Write the function ``echo``, which scales to zero, and whose starts wait at the gate."""
     write_function(folder, {"gate": str(gate.path)}, **{"scale.min": "0", **labels})
     (folder / "echo" / "handler.py").write_text(GATED_HANDLER)
 
@@ -118,7 +118,7 @@ AT_ONCE_RPS = 1e5
 
 
 def test_a_function_sleeps_and_holds_the_requests_that_wake_it(tmp_path: Path, gate: Gate) -> None:
-    """Idle, it has no instance; requests wait for one, up to the cap, and leave in a batch."""
+    """Requests for an idle function wait for an instance, up to the cap, and leave in a batch."""
     write_sleeper(tmp_path, gate, **{"queue.max": "10"})
     with stack(tmp_path, SLEEPY) as running:
         until_planned(running)
@@ -140,7 +140,7 @@ def test_a_function_sleeps_and_holds_the_requests_that_wake_it(tmp_path: Path, g
 def test_a_request_that_wakes_a_function_is_answered_late_rather_than_refused(
     tmp_path: Path, gate: Gate
 ) -> None:
-    """No objective is as long as a start; only the caller's own limit ends the wait."""
+    """A cold start exceeds any objective, so only the caller's own limit ends the wait."""
     write_sleeper(tmp_path, gate, slo="200ms")
     with stack(tmp_path, SLEEPY) as running:
         until_planned(running)
@@ -164,7 +164,7 @@ def test_a_request_that_wakes_a_function_is_answered_late_rather_than_refused(
 
 
 def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: Path) -> None:
-    """Scaling behind the scaler's back is reported and corrected."""
+    """Scaling by others than the scaler is reported and corrected."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
         until_planned(running)
@@ -184,7 +184,7 @@ def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: P
 
 @pytest.mark.parametrize("policy", ["openfaas", "batch", "harmonybatch", "infaas"])
 def test_every_policy_runs_live(tmp_path: Path, policy: str) -> None:
-    """The policies that a scenario is simulated with plan for a running stack, too."""
+    """Policies that simulate scenarios also plan for a running stack."""
     write_function(tmp_path)
     with stack(tmp_path, f"--policy {policy}") as running:
         until_planned(running, policy)
@@ -195,7 +195,7 @@ def test_every_policy_runs_live(tmp_path: Path, policy: str) -> None:
 
 
 def test_several_fronts_share_the_instances(tmp_path: Path) -> None:
-    """Each front forms its own batches for the same instances; the scaler adds up what they say."""
+    """Each front forms its own batches for the same instances; the scaler adds up their reports."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
         before = until_planned(running).sent
@@ -211,7 +211,7 @@ def test_several_fronts_share_the_instances(tmp_path: Path) -> None:
 
 
 def done(front: str) -> float:
-    """How many requests a front has answered, by its own metrics."""
+    """Return the number of requests that a front has answered, by its own metrics."""
     found = [
         line.rpartition(" ")[2]
         for line in metrics_of(front).splitlines()
@@ -221,7 +221,7 @@ def done(front: str) -> float:
 
 
 def metrics_of(front: str) -> str:
-    """What a front says of itself."""
+    """Return a front's metrics."""
 
     async def ask() -> str:
         pool = Pool(front)

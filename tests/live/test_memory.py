@@ -1,4 +1,4 @@
-"""A handler that wants more memory than it may have: killed alone, and callers are told why."""
+"""A handler that exceeds its memory limit is killed alone, and callers learn why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MIB = 2**20
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A function that takes as many bytes as it is told, of 192 MiB."""
+    """Return the folder of a function that allocates as many bytes as requested, of 192 MiB."""
     (tmp_path / "eat").mkdir()
     (tmp_path / "eat" / "handler.py").write_text(HANDLER)
     function = {
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_handler_killed_for_memory_is_said_to_have_been(folder: Path) -> None:
-    """In the function's log and in its status; the sidecar beside it goes on, and so do others."""
+    """The function's log and status give the reason; its sidecar and other functions continue."""
     with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
         result = up.result()
         url = result["url"]

@@ -1,4 +1,4 @@
-"""A real Prometheus beside a real stack: it reads what all parts export, and counts requests."""
+"""A real Prometheus reads the metrics of all parts of a real stack, and counts requests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _RATE_RPS = 40
 
 
 def notes(running: Stack) -> str:
-    """What the scaler thinks is wrong with ``echo``."""
+    """Return the problems of ``echo`` that the scaler sees."""
     return str(running.explain().get("notes"))
 
 
 def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_path: Path) -> None:
-    """Agreement is silent; a way past the provider, a target that is gone, its absence are told."""
+    """Only calls past the provider, a lost target, and a lost Prometheus are reported."""
     write_function(tmp_path)
     (tmp_path / "p").mkdir()
     with (
@@ -60,12 +60,12 @@ def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_pa
 
 
 def trouble(running: Stack) -> str:
-    """What the scaler says of other sources."""
+    """Return what the scaler reports about other sources."""
     return str(running.ask_scaler("/v1/functions").json()["trouble"])
 
 
 def _agrees(running: Stack, second: RealPrometheus) -> int:
-    """For as long as a disagreement needs to be one, there is none; how many were answered."""
+    """Check that no disagreement is reported under load; return the number of requests."""
     steady, judged = Steady(running.url, _RATE_RPS), threading.Event()
     for _ in range(75):
         judged.wait(1)
@@ -82,7 +82,7 @@ def _agrees(running: Stack, second: RealPrometheus) -> int:
 
 
 def _all_have_counted(second: RealPrometheus, answered: int) -> None:
-    """Provider, the front's own metrics and the scaler's, as Prometheus has read them."""
+    """Check the counts of provider, front and scaler as Prometheus has read them."""
     by_all = {
         "sum(provider_function_invocations_total{code='200'})",
         "sum(batch_requests_total{state='done', function_name='echo.openfaas-fn'})",
@@ -93,7 +93,7 @@ def _all_have_counted(second: RealPrometheus, answered: int) -> None:
 
 
 def _who_calls_past_the_provider_is_noticed(running: Stack) -> None:
-    """With what is counted and what the sidecars count."""
+    """Calls past the provider are reported while they last, and no longer."""
     (front,) = running.fronts().values()
     steady = Steady(front, _RATE_RPS, path="/")
     try:
@@ -106,7 +106,7 @@ def _who_calls_past_the_provider_is_noticed(running: Stack) -> None:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What each part of a stack that has served exports."""
+    """Yield the metrics of each part of a stack that has served requests."""
     folder = tmp_path_factory.mktemp("exported")
     write_function(folder)
     with stack(folder) as running:
@@ -121,7 +121,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
 
 
 def targets(running: Stack) -> dict[str, str]:
-    """Where the metrics of each front and instance are."""
+    """Return the addresses of the metrics of each front and instance."""
     listed = running.system("GET", "/metrics/targets").json()
     labels = [group["labels"] for group in listed]
     return {each["instance"]: each["__metrics_path__"] for each in labels}
@@ -129,7 +129,7 @@ def targets(running: Stack) -> dict[str, str]:
 
 @pytest.mark.parametrize("part", ["provider", "scaler", "front", "instance"])
 def test_prometheus_has_nothing_to_object_to(exported: dict[str, str], part: str) -> None:
-    """Names, units, types and help are as Prometheus's own checker wants them."""
+    """Prometheus's own checker accepts names, units, types and help texts."""
     checked = (require_tool("promtool"), "check", "metrics")
     done = subprocess.run(
         checked, input=exported[part], check=False, capture_output=True, text=True, timeout=HANG_S

@@ -1,4 +1,4 @@
-"""A scaled function reloaded under load: all of its instances, and none of its requests lost."""
+"""Reload a scaled function under load: all instances are replaced, and no request is lost."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def instances(running: Stack) -> set[int]:
-    """The processes that run the function's code."""
+    """Return the processes that run the function's code."""
     return set(running.processes("-m watchdog_plugin"))
 
 
 def reload(running: Stack) -> requests.Response:
-    """What the provider answers."""
+    """Ask the provider to reload the function."""
     return running.system("POST", "/system/reload-function/echo")
 
 
 def call(running: Stack) -> dict[str, Any]:
-    """One answer."""
+    """Call the function once."""
     url, headers = f"{running.url}/function/echo", dict([BACKGROUND])
     answer = requests.post(url, data=b"x", headers=headers, timeout=HANG_S)
     assert 200 == answer.status_code, answer.text
@@ -37,7 +37,7 @@ def call(running: Stack) -> dict[str, Any]:
 
 
 def test_a_scaled_function_is_reloaded_without_a_lost_request(tmp_path: Path) -> None:
-    """Instances that only the front calls are replaced; broken ones are not, and serve on."""
+    """Instances behind the front are replaced, unless the new version is broken."""
     write_function(tmp_path, {}, **{"scale.min": "2", "batch.max": "4"})
     handler = tmp_path / "echo" / "handler.py"
     with stack(tmp_path) as running:

@@ -1,4 +1,4 @@
-"""``carpool up`` and its scaler: only where it is needed, and not without being told why not."""
+"""``carpool up`` starts a scaler only where it is needed, and says why one cannot start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UP = ("up", "--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
 
 @pytest.mark.slow
 def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> None:
-    """A misspelt policy is said by the scaler, and the stack ends with it."""
+    """The scaler reports a misspelt policy, and the stack ends with it."""
     write_function(tmp_path)
     with carpool(tmp_path, *_UP, "--scaler", "--policy infles") as up:
         code, said = up.ended()
@@ -29,7 +29,7 @@ def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_an_option_of_the_scaler_may_stand_alone(tmp_path: Path) -> None:
-    """One that begins with a dash and has no blank in it is no option of ``carpool up``."""
+    """A single option is passed on to the scaler, which refuses its value."""
     write_function(tmp_path)
     with carpool(tmp_path, *_UP, "--scaler", "--interval=soon") as up:
         code, said = up.ended()
@@ -39,7 +39,7 @@ def test_an_option_of_the_scaler_may_stand_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_port_that_is_taken_is_named_as_it_was_given(tmp_path: Path) -> None:
-    """The scaler's own word for it is another one."""
+    """The message has the option of ``carpool up``, which the scaler calls by another name."""
     write_function(tmp_path)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -53,7 +53,7 @@ def test_a_port_that_is_taken_is_named_as_it_was_given(tmp_path: Path) -> None:
 
 
 def test_without_a_scaled_function_there_is_no_scaler(tmp_path: Path) -> None:
-    """A function without a scaling policy is as it was: no process, no token, no port."""
+    """Without a scaling policy there is no scaler process, token or port."""
     write_function(tmp_path, **{"scale.policy": "fixed"})
     with carpool(tmp_path, *_UP) as up:
         assert {"url", "functions", "credentials"} == set(up.result())

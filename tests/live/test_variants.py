@@ -1,4 +1,4 @@
-"""Requests that choose their variant, on the embedded stack, with a registered model."""
+"""Requests choose their variant, on the embedded stack, with a registered model."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ QUICKLY = """--params '{"calm_s": 2.0, "smoothing_s": 2.0}' --policy infaas --wi
 
 
 def ask(running: Stack, path: str = INFER, sent: bytes = b"", **headers: str) -> requests.Response:
-    """One request; ``accuracy`` is the header X-Carpool-Accuracy, and so on.
+    """Send one request; ``accuracy`` is the header X-Carpool-Accuracy, and so on.
 
-    It has no deadline, unless it names a latency: how fast answers are is not the subject here.
+    It has no deadline unless it names a latency, because response times are not tested here.
     """
     named = {f"x-carpool-{name}": text for name, text in headers.items()}
     named.update([BACKGROUND])
@@ -39,7 +39,7 @@ def ask(running: Stack, path: str = INFER, sent: bytes = b"", **headers: str) ->
 
 
 def served(answer: requests.Response) -> str:
-    """The variant that has answered: handler and sidecar agree on it."""
+    """Return the variant that has answered; handler and sidecar must agree on it."""
     assert 200 == answer.status_code, answer.text
     found: dict[str, Any] = answer.json()
     assert found["model_version"] == answer.headers["x-carpool-variant"]
@@ -47,12 +47,12 @@ def served(answer: requests.Response) -> str:
 
 
 def answers(running: Stack, **headers: str) -> bool:
-    """Whether a request with such a demand is served by now."""
+    """Return whether a request with these requirements is answered by now."""
     return 200 == ask(running, INFER, b"", **headers).status_code
 
 
 def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
-    """By headers, parameters and names; what no variant can give is refused with the closest."""
+    """Headers, parameters and names choose it; a refusal names the closest variant."""
     variants = write_function(tmp_path)
     narrow, wide = variants[NARROW], variants[WIDE]
     assert narrow.accuracy + 0.05 < wide.accuracy
@@ -92,7 +92,7 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
 
 
 def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path: Path) -> None:
-    """Refused while no variant has it; served once one is registered, and none fails meanwhile."""
+    """Requests are refused until a variant is registered, and no other request fails meanwhile."""
     (narrow,) = write_function(tmp_path, "narrow").values()
     least = f"{narrow.accuracy + 0.02:.4f}"
     with stack(tmp_path, QUICKLY) as running:
@@ -110,12 +110,12 @@ def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path
 
 
 class Callers:
-    """Requests that accept any variant, all the time, and others that do not, for a while.
+    """Constant requests that accept any variant, and for a while others that do not.
 
     Attributes:
-        exacting: Whether the others are there.
-        over: Whether that was all.
-        answers: What was asked for, and the answer.
+        exacting: Whether the others are sent.
+        over: Whether to stop.
+        answers: Requirements and answer of each request.
     """
 
     def __init__(self, running: Stack, least: float) -> None:
@@ -125,7 +125,7 @@ class Callers:
         self._least = least
 
     async def call(self) -> None:
-        """Go on until it is over, and all are answered."""
+        """Send requests until ``over``, and wait for all answers."""
         async with asyncio.TaskGroup() as calls:
             while not self.over:
                 calls.create_task(self._call("lax", 0.0))
@@ -141,7 +141,7 @@ class Callers:
 
 
 async def until_replaced(running: Stack, callers: Callers) -> list[str]:
-    """The variants that were alone, in order, while exacting callers came and went again."""
+    """Return the variants that ran alone, in order, while exacting callers came and went."""
     seen: list[str] = []
     for exacting, wanted in ((False, NARROW), (True, WIDE), (False, NARROW)):
         callers.exacting = exacting
@@ -155,14 +155,14 @@ async def until_replaced(running: Stack, callers: Callers) -> list[str]:
 
 
 def only_variant(running: Stack, function: str = "rings") -> str:
-    """The variant that is ready; empty where there are several, or none."""
+    """Return the variant that is ready; empty if there are several, or none."""
     instances = running.explain(function).get("instances", {})
     there = {name.rpartition("-b")[0] for name, where in instances.items() if where}
     return there.pop() if len(there) == 1 else ""
 
 
 def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -> None:
-    """Up and down again; no request ever gets less than its application asks for."""
+    """Switch to the accurate variant and back; no answer is below the required accuracy."""
     apps = [{"name": "lax", "slo": "1s"}, {"name": "exact", "slo": "1s", "accuracy": 0.8}]
     variants = write_function(tmp_path, apps=json.dumps(apps))
     narrow, wide = variants[NARROW], variants[WIDE]
@@ -181,13 +181,13 @@ def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -
 
 
 def check_accuracy(outcome: list[tuple[float, Any]], variants: dict[str, Variant]) -> None:
-    """No request got less than it asked for."""
+    """Check that no answer is below the accuracy that its request required."""
     for least, answer in outcome:
         assert variants[json.loads(answer.body)["model_version"]].accuracy >= least
 
 
 def test_a_variant_that_no_instance_serves_does_not_wait_for_what_is_held(tmp_path: Path) -> None:
-    """Reductions are held back for an hour, and the wide one may take less: it is there soon."""
+    """The wide variant starts soon, although reductions are held back for an hour."""
     write_function(tmp_path)
     with stack(tmp_path, f"{QUICKLY} --hold 1h") as running:
         wait_until(lambda: answers(running), what="an instance")
@@ -203,9 +203,9 @@ def test_a_variant_that_no_instance_serves_does_not_wait_for_what_is_held(tmp_pa
 
 
 def test_a_jump_of_the_load_brings_the_larger_variant_and_calm_the_cheaper(tmp_path: Path) -> None:
-    """Four requests a second run on the small one, sixty more on the large one; all are answered.
+    """Four requests a second use the small variant, sixty more the large one; all are answered.
 
-    Instances sleep for as long as the variants would take; all else is real.
+    Instances sleep for as long as the variants would take; everything else is real.
     """
     write_switching(tmp_path)
     with stack(tmp_path, QUICKLY) as running:
@@ -219,7 +219,7 @@ def test_a_jump_of_the_load_brings_the_larger_variant_and_calm_the_cheaper(tmp_p
 
 
 def until_only(running: Stack, variant: str) -> None:
-    """Wait until a variant is alone, and its instances are the ones that answer."""
+    """Wait until a variant runs alone, and its instances answer."""
     wait_until(lambda: variant == only_variant(running, "echo"), what=f"{variant} alone")
     url = running.url + "/function/echo"
     answer = requests.post(url, data="7", headers=dict([BACKGROUND]), timeout=HANG_S)

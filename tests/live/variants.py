@@ -1,4 +1,4 @@
-"""A trained, registered model of two architectures, and a function that serves it."""
+"""Train and register a model of two architectures, and write a function that serves it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NETWORKS = {"narrow": (24, 1), "wide": (1000, 2)}  # width and threads
 
 
 def _points(rows: int, seed: int) -> tuple[Any, Any]:
-    """Points and their class: by how far from the middle they are, which no line tells apart."""
+    """Return points, and their classes by the distance from the centre."""
     x = np.random.default_rng(seed).normal(size=(rows, INPUTS)).astype(np.float32)
     squares = (x[:, :4] ** 2).sum(axis=1)
     return x, np.digitize(squares, [2.75, 4.75])
 
 
 def _train(path: Path, width: int) -> None:
-    """Random features and the best lines through them: a network of one hidden layer."""
+    """Fit a linear layer to random features: a network with one hidden layer."""
     onnx = pytest.importorskip("onnx")
     x, labels = _points(6000, 1)
     draw = np.random.default_rng(2)
@@ -76,7 +76,7 @@ def write_variant(folder: Path, name: str) -> None:
 
 
 def write_function(folder: Path, *networks: str, **annotations: str) -> dict[str, Variant]:
-    """A stack file with the function ``rings``, of these networks or all; its variants."""
+    """Write a stack with the function ``rings`` of these networks or all; return the variants."""
     home = folder / "rings"
     home.mkdir()
     for name in networks or _NETWORKS:
@@ -114,7 +114,7 @@ def handle_batch(items):
 
 
 def write_switching(folder: Path) -> None:
-    """A stack file with the function ``echo`` and two variants, which only sleep."""
+    """Write a stack file with the function ``echo`` and two variants, which only sleep."""
     stack.write_function(folder, **{"scale.policy": "infaas", "slo": "1s"})
     times = {name: ms for name, (_, ms) in _SWITCHING.items()}
     (folder / "echo" / "handler.py").write_text(_SLEEPER.format(ms=times))
@@ -128,7 +128,7 @@ def write_switching(folder: Path) -> None:
 
 
 def body(seed: int = 4, **parameters: object) -> bytes:
-    """An inference request of one point."""
+    """Return an inference request of one point."""
     x, _ = _points(1, seed)
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, INPUTS], "data": x[0].tolist()}
     data: dict[str, object] = {"inputs": [tensor]}

@@ -1,4 +1,4 @@
-"""What chaos strikes with: SIGKILL, SIGSTOP for a while, a store removed, a disk that is full."""
+"""Faults for chaos tests: SIGKILL, SIGSTOP for a while, a removed store, a full disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BALLAST = "ballast"
 
 
 class Blow(NamedTuple):
-    """What was done to which part, and the most requests that it was handling."""
+    """A fault, the part that it hit, and the most requests that the part was handling."""
 
     weapon: str
     victim: str
@@ -45,23 +45,23 @@ class Blow(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """A process that was stopped, and when it goes on."""
+    """A stopped process, and the time at which it continues."""
 
     until_s: float
     process: int  # a descriptor of it, as its number may be another's by then
 
 
 class Weapons:
-    """Strikes at random.
+    """Injects faults at random.
 
     Args:
-        running: at what.
-        outcome: of the load that it is under.
-        draw: decides.
-        parts: words of the command lines of those that are struck.
+        running: The stack.
+        outcome: The outcome of its load.
+        draw: Source of random numbers.
+        parts: Words of the command lines of the processes to strike.
 
     Attributes:
-        blows: what was done.
+        blows: The faults so far.
     """
 
     def __init__(self, running: Stack, outcome: Outcome, draw: random.Random, *parts: str) -> None:
@@ -74,7 +74,7 @@ class Weapons:
         self.blows: list[Blow] = []
 
     def strike_until(self, over: threading.Event) -> None:
-        """Strike every now and then; in the end all that was stopped goes on, and there is room."""
+        """Inject faults from time to time; finally continue stopped processes and free the disk."""
         next_s = time.monotonic()
         try:
             while not over.wait(0.1):
@@ -149,7 +149,7 @@ class Weapons:
         return self._draw.choice(found) if found else 0
 
     def _in_hand(self, pid: int, noticed_s: float) -> float:
-        """Requests in a front until that is noticed; else a handler's two batches."""
+        """Return a front's requests until its loss is noticed, or two batches of a handler."""
         if pid in self._running.fronts():
             return self._outcome.pending + RATE_RPS * noticed_s
         return 2 * BATCH
@@ -166,7 +166,7 @@ class Weapons:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """A small disk of its own there, where that is allowed; elsewhere none can be filled."""
+    """Mount a small disk at the folder where that is allowed."""
     folder.mkdir()
     mount = shutil.which("mount")
     size = f"size={_DISK_BYTES}"
