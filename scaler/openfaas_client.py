@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from scaler.control.action import Action
 
-__all__ = ["CALLS", "GatewayClient"]
+__all__ = ["CALLS", "CONNECT_S", "GatewayClient"]
 
 CALLS = 16  # at a time: a plan for a hundred functions is carried out within a second
-_TIMEOUT_S = (3.0, 15.0)  # to connect, and between two pieces of the answer
+CONNECT_S = 3.0  # else nothing is sent, so what the last leader sends does not come after the next
+_TIMEOUT_S = (CONNECT_S, 15.0)  # the latter between two pieces of the answer
 _ACCEPTED = frozenset((200, 202))
 _GONE = 404
 _LASTING = frozenset((400, 413, 422))  # the call itself is at fault

@@ -13,7 +13,8 @@ from faas_stack.provider.basic_auth_check import BasicAuth
 from scaler.control.action import Action
 from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
 from scaler.control.provider_error import ProviderError
-from scaler.openfaas_client import GatewayClient
+from scaler.kubernetes.lease import Timing
+from scaler.openfaas_client import CONNECT_S, GatewayClient
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 
 if TYPE_CHECKING:
@@ -109,3 +110,9 @@ async def test_a_scaler_that_does_not_lead_changes_nothing(rig: Rig) -> None:
     await blocking(lambda: gateway.carry_out(scale))
     assert 0 == (await blocking(gateway.functions))["echo"].replicas
     gateway.close()
+
+
+def test_changes_are_sent_before_another_scaler_may_lead() -> None:
+    """One that was checked at the last moment of the lead is sent while there is no leader."""
+    timing = Timing()
+    assert timing.deadline_s + CONNECT_S <= timing.duration_s
