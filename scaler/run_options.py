@@ -210,8 +210,8 @@ def read_options(args: argparse.Namespace) -> Options:
     lists = VariantLists(_variant_files(args.variants, problems))
     models: dict[str, LatencyModel] = {}
     for name in lists:
-        found = problems.attempt(lambda: lists.read(name))  # noqa: B023
-        models |= {name: found} if found else {}
+        variants = problems.attempt(lambda: lists.read(name))  # noqa: B023
+        models |= {name: variants} if variants else {}
     if args.prometheus and not args.prometheus.startswith(("http://", "https://")):
         problems.add("--prometheus", args.prometheus, "a URL such as http://127.0.0.1:9090")
     problems.raise_if_any()
@@ -256,14 +256,14 @@ def _setting(
 
 def _variant_files(texts: Sequence[str], problems: Problems) -> dict[str, Path]:
     """Return the variant files by function."""
-    found = {}
+    files = {}
     for text in texts:
         name, _, file = text.partition("=")
         if name and file:
-            found[name] = Path(file)
+            files[name] = Path(file)
         else:
             problems.add("--variants", text, "FUNCTION=FILE")
-    return found
+    return files
 
 
 def _credentials(args: argparse.Namespace) -> Credentials | None:

@@ -55,15 +55,15 @@ class VariantLists:
 
     def news(self) -> dict[str, VariantSet]:
         """Return the lists that have changed since they were last read."""
-        found = {}
+        sets = {}
         for function, path in self._files.items():
             if self._seen.get(function) == _stamp(path):
                 continue
             try:
-                found[function] = self.read(function)
+                sets[function] = self.read(function)
             except ConfigError as error:
                 log.warning("%s: its variants are unchanged: %s", function, error)
-        return found
+        return sets
 
 
 def _stamp(path: Path) -> _Stamp | None:

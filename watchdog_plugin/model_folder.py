@@ -75,12 +75,12 @@ def listing(folder: Path) -> Path | None:
         LoadError: There are several lists.
     """
     place = folder / "variants"
-    found = sorted({*place.glob(_LIST), *place.glob(f"*/{_LIST}")})
-    if len(found) > 1:
-        names = ", ".join(str(path) for path in found)
+    lists = sorted({*place.glob(_LIST), *place.glob(f"*/{_LIST}")})
+    if len(lists) > 1:
+        names = ", ".join(str(path) for path in lists)
         msg = f"variants of several applications, {names}: expected those of one"
         raise LoadError(msg)
-    return found[0] if found else None
+    return lists[0] if lists else None
 
 
 def _variant(there: Path, name: str) -> ModelFile:

@@ -168,14 +168,14 @@ def _requests(scenario: Scenario, data: Sequence[str], paths: Sequence[str]) -> 
 def _by_name(
     flag: str, texts: Sequence[str], names: Sequence[str], problems: Problems
 ) -> list[tuple[str, str]]:
-    found = []
+    pairs = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name not in names:
             hint = nearest(name, names) or f"the scenario has {', '.join(names)}"
             problems.add(flag, text, "NAME=VALUE with a function of the scenario", hint)
-        found.append((name, value))
-    return found
+        pairs.append((name, value))
+    return pairs
 
 
 @contextlib.contextmanager

@@ -60,8 +60,8 @@ class Observer:
 
     async def function(self, name: str) -> dict[str, Any]:
         """Return the scaler's status of a function. Empty if it does not know the function."""
-        found: dict[str, Any] = await self._ask(self._scaler, f"/v1/functions/{name}") or {}
-        return found
+        document: dict[str, Any] = await self._ask(self._scaler, f"/v1/functions/{name}") or {}
+        return document
 
     async def planning(self) -> tuple[float, float]:
         """Return the number of planning rounds so far and the seconds they took."""
@@ -113,14 +113,14 @@ class Observer:
         self, names: Iterable[str]
     ) -> dict[str, list[tuple[InstanceClass, int, int]]]:
         """Return the classes of each function with the numbers of instances, total and ready."""
-        found: dict[str, list[tuple[InstanceClass, int, int]]] = {name: [] for name in names}
+        instances: dict[str, list[tuple[InstanceClass, int, int]]] = {name: [] for name in names}
         for document in await self._ask(self._provider, "/system/functions") or []:
             status = Status.of(document)
             owner, kind = status.labels.get(FUNCTION_LABEL, ""), class_of(status)
-            if owner in found and kind is not None:
-                found[owner].append((kind, status.replicas, status.available))
+            if owner in instances and kind is not None:
+                instances[owner].append((kind, status.replicas, status.available))
                 self._kinds[owner, kind.name] = kind
-        return found
+        return instances
 
     async def _ask(self, pool: Pool, path: str) -> Any:  # noqa: ANN401  JSON
         try:

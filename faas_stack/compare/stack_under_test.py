@@ -61,12 +61,12 @@ def check(scenario: Scenario, path: Path) -> None:
     known = {function.name: function for function in stack.functions}
     problems = Problems()
     for function in scenario.functions:
-        found = known.get(function.name)
-        if found is None:
+        deployed = known.get(function.name)
+        if deployed is None:
             hint = nearest(function.name, known) or f"there are {', '.join(known) or 'none'}"
             problems.add(f"{path}: functions", function.name, "a function of the scenario", hint)
             continue
-        settings = FunctionSettings.from_labels(found.labels, found.annotations)
+        settings = FunctionSettings.from_labels(deployed.labels, deployed.annotations)
         where = f"{path}: functions.{function.name}"
         for label, given, expected in _differences(function, settings):
             hint = "the stack file and the scenario must agree"
@@ -79,21 +79,21 @@ def _differences(
 ) -> list[tuple[str, object, object]]:
     """Return the label, the function's value and the scenario's for each difference."""
     names = sorted(app.name for app in settings.apps)
-    found: list[tuple[str, object, object]] = []
+    differences: list[tuple[str, object, object]] = []
     if abs((settings.slo_s or 0.0) - function.slo_s) > 1e-9:  # noqa: PLR2004  seconds
-        found.append(("com.carpool.slo", settings.slo_s, f"{function.slo_s:g}s"))
+        differences.append(("com.carpool.slo", settings.slo_s, f"{function.slo_s:g}s"))
     if settings.percentile != function.percentile:
-        found.append(("com.carpool.slo.percentile", settings.percentile, function.percentile))
+        differences.append(("com.carpool.slo.percentile", settings.percentile, function.percentile))
     if settings.batch_max != function.max_batch:
-        found.append(("com.carpool.batch.max", settings.batch_max, function.max_batch))
+        differences.append(("com.carpool.batch.max", settings.batch_max, function.max_batch))
     expected = sorted(app.name for app in function.apps)
     if names != expected and (names or len(expected) > 1):
-        found.append(("com.carpool.apps", ", ".join(names), ", ".join(expected)))
+        differences.append(("com.carpool.apps", ", ".join(names), ", ".join(expected)))
     if settings.scale_policy == "fixed":
-        found.append(
+        differences.append(
             ("com.carpool.scale.policy", "fixed", "any other policy: with fixed, nothing scales it")
         )
-    return found
+    return differences
 
 
 def _labels(function: Function) -> dict[str, str]:

@@ -46,6 +46,6 @@ def handle_batch(items: Sequence[Any]) -> list[str]:
 
 @cache
 def _model() -> LatencyModel:
-    found = pickle.loads(Path(__file__).with_name(FILE).read_bytes())  # noqa: S301  our own
+    model = pickle.loads(Path(__file__).with_name(FILE).read_bytes())  # noqa: S301  our own
     variant = os.environ.get("model_variant", "")  # noqa: SIM112  as the scaler says it
-    return model_of(found, variant)
+    return model_of(model, variant)

@@ -100,7 +100,7 @@ async def _show_duels(address: str) -> None:
 async def _show_duel(name: str, contest: Contest) -> None:
     capacities = await comparison.calibrate(contest)
     rate_rps, overload = comparison.choose_rate(capacities)
-    found = " and ".join(
+    limits = " and ".join(
         f"{rate:.0f}/s {comparison.described(policy)}" for policy, rate in capacities.items()
     )
     why = (
@@ -108,7 +108,7 @@ async def _show_duel(name: str, contest: Contest) -> None:
         if overload
         else "which both can carry: this model gains nothing or little"
     )
-    _say(f"\n   {name}: at most {found}, so the load is {rate_rps:.0f}/s, {why}")
+    _say(f"\n   {name}: at most {limits}, so the load is {rate_rps:.0f}/s, {why}")
     results = await comparison.run_rounds(contest, rate_rps)
     for line in comparison.table(results, contest.slo).splitlines():
         _say(f" {line}")

@@ -41,8 +41,8 @@ def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[
     try:
         ledger.promise(function_context.function.name, each, count)
     except ConfigError as error:
-        for found in error.problems:
-            yield Problem(f"{name}: {found.name}", found.value, found.expected, found.hint)
+        for problem in error.problems:
+            yield Problem(f"{name}: {problem.name}", problem.value, problem.expected, problem.hint)
     except NoCapacity as error:
         asked = f"{count} x {amounts.resources(each)}"
         yield Problem(f"{name}.limits", asked, "no more than is left", str(error))

@@ -24,11 +24,11 @@ _PINNED = "cpu=pinned"
 def autoscaled_twice(case: Case) -> Iterator[Problem]:
     """No HPA or KEDA ScaledObject scales a function that the scaler scales, or a class of one."""
     for each in case.around.cluster.autoscalers if case.around.cluster else ():
-        for found in case.contexts:
-            own = each.namespace == namespace_of(found) and _is_of(each.target, found)
-            if found.scaled and own:
+        for context in case.contexts:
+            own = each.namespace == namespace_of(context) and _is_of(each.target, context)
+            if context.scaled and own:
                 where = f"{each.kind} {each.namespace}/{each.name}"
-                expected = f"none that scales {found.function.name}, because the scaler does"
+                expected = f"none that scales {context.function.name}, because the scaler does"
                 fix = "delete it, or set com.carpool.scale.policy to fixed"
                 yield Problem(where, each.target, expected, fix)
 
@@ -42,13 +42,13 @@ def _is_of(deployment: str, found: FunctionContext) -> bool:
 def namespace_missing(case: Case) -> Iterator[Problem]:
     """Every function's namespace exists, and has the label by which providers find it."""
     cluster = case.around.cluster
-    for found in case.contexts if cluster else ():
-        namespace = namespace_of(found)
+    for context in case.contexts if cluster else ():
+        namespace = namespace_of(context)
         if cluster and (why := cluster.namespaces.get(namespace)):
             expected = f"a namespace of functions; it {why}"
             label = f"kubectl label namespace {namespace} {NAMESPACE_SELECTOR}"
             fix = f"kubectl create namespace {namespace}; {label}"
-            name = f"functions.{found.function.name}.namespace"
+            name = f"functions.{context.function.name}.namespace"
             yield Problem(name, namespace, expected, label if "label" in why else fix)
 
 
@@ -67,12 +67,12 @@ def missing_capacity(case: Case) -> Iterator[Problem]:
     if case.around.cluster is None:
         return
     nodes = Cluster(case.around.cluster.nodes)
-    for found in case.contexts:
-        count = found.settings.scale_min if found.settings and not found.scaled else 1
-        size = size_of(found)
+    for context in case.contexts:
+        count = context.settings.scale_min if context.settings and not context.scaled else 1
+        size = size_of(context)
         if nodes.place_up_to(size, count) < count:
             yield Problem(
-                f"functions.{found.function.name}",
+                f"functions.{context.function.name}",
                 f"{count} x {_described(size)}",
                 "capacity on the nodes",
                 f"{_left(nodes)}; kubectl describe nodes shows what uses it",
@@ -101,16 +101,16 @@ def pinning_without_manager(case: Case) -> Iterator[Problem]:
     if case.around.cluster is None:
         return
     unpinned = case.around.cluster.unpinned
-    for found in case.contexts:
-        if _PINNED not in found.function.constraints:
+    for context in case.contexts:
+        if _PINNED not in context.function.constraints:
             continue
-        name = f"functions.{found.function.name}.constraints"
+        name = f"functions.{context.function.name}.constraints"
         if unpinned:
             expected = (
                 f"a kubelet with cpuManagerPolicy: static; {', '.join(unpinned)} do not have it"
             )
             fix = "set it in the kubelet's configuration, or remove the constraint"
             yield Problem(name, _PINNED, expected, fix)
-        if not size_of(found).memory_mb:
+        if not size_of(context).memory_mb:
             expected = "a memory limit, too: only pods of the class Guaranteed get cores"
             yield Problem(name, _PINNED, expected, "set com.carpool.memory or limits.memory")

@@ -74,7 +74,7 @@ def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> C
         KubernetesApiError: If the cluster cannot be reached.
     """
     api.call("GET", "/version")  # later calls may be forbidden, this one never is
-    namespaces = sorted({namespace_of(found) for found in contexts})
+    namespaces = sorted({namespace_of(context) for context in contexts})
     reasons = {name: _no_namespace(api, name) for name in namespaces}
     there = [name for name in namespaces if "does not exist" not in reasons[name]]
     account = f"system:serviceaccount:{home}:{_ACCOUNT}"
@@ -95,11 +95,11 @@ def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> C
 def _no_namespace(api: KubernetesApi, name: str) -> str:
     """Return why a namespace is not one for functions. Empty if it is."""
     try:
-        found = api.call("GET", f"/api/v1/namespaces/{quote(name, safe='')}")
+        namespace = api.call("GET", f"/api/v1/namespaces/{quote(name, safe='')}")
     except KubernetesApiError as error:
         return "does not exist" if error.code == _NOT_FOUND else ""
     key, _, value = NAMESPACE_SELECTOR.partition("=")
-    labelled = (found["metadata"].get("labels") or {}).get(key) == value
+    labelled = (namespace["metadata"].get("labels") or {}).get(key) == value
     return "" if labelled or name == DEFAULT_NAMESPACE else f"has no label {NAMESPACE_SELECTOR}"
 
 
@@ -116,12 +116,12 @@ def _autoscalers(api: KubernetesApi, namespace: str) -> Iterator[Autoscaler]:
 def _refusals(
     api: KubernetesApi, contexts: Iterable[FunctionContext], namespaces: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    for found in contexts:
-        namespace = namespace_of(found)
+    for context in contexts:
+        namespace = namespace_of(context)
         if namespace not in namespaces:
             continue
         try:
-            pod = _pod(found)
+            pod = _pod(context)
         except CarpoolError:  # reported when the file is read
             continue
         try:
@@ -129,7 +129,7 @@ def _refusals(
             api.call("POST", path, pod, {"dryRun": "All"})
         except KubernetesApiError as error:
             if not (error.code == _FORBIDDEN and "cannot create" in str(error)):
-                yield found.function.name, str(error)
+                yield context.function.name, str(error)
 
 
 def _pod(found: FunctionContext) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _deployment(found: FunctionContext) -> Deployment:
 
 def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...]:
     """Return the nodes, counting what these functions use now as free, as it is requested again."""
-    own = ",".join(f"{FUNCTION}!={found.function.name}" for found in contexts)
+    own = ",".join(f"{FUNCTION}!={context.function.name}" for context in contexts)
     others = {"labelSelector": own}
     try:
         return nodes_of(api.objects("/api/v1/nodes"), api.objects("/api/v1/pods", others))
@@ -182,10 +182,10 @@ def _may(api: KubernetesApi, account: str, attributes: dict[str, str]) -> bool:
         },
     }
     try:
-        found = api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        answer = api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     except KubernetesApiError:
         return True
-    return bool(found["status"].get("allowed"))
+    return bool(answer["status"].get("allowed"))
 
 
 def _unpinned(api: KubernetesApi) -> Iterator[str]:
@@ -194,6 +194,8 @@ def _unpinned(api: KubernetesApi) -> Iterator[str]:
         for node in api.objects("/api/v1/nodes"):
             name = node["metadata"]["name"]
             with suppress(KubernetesApiError, KeyError):
-                found = api.call("GET", f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz")
-                if found["kubeletconfig"].get("cpuManagerPolicy", "none") != "static":
+                configuration = api.call(
+                    "GET", f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz"
+                )
+                if configuration["kubeletconfig"].get("cpuManagerPolicy", "none") != "static":
                     yield name

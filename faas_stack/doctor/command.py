@@ -113,8 +113,8 @@ def _options(args: argparse.Namespace) -> DoctorOptions:
 
 
 def _compose(named: Path | None, folder: Path) -> Compose | None:
-    found = named or next((folder / n for n in compose_file.NAMES if (folder / n).is_file()), None)
-    return compose_file.read(found) if found else None
+    path = named or next((folder / n for n in compose_file.NAMES if (folder / n).is_file()), None)
+    return compose_file.read(path) if path else None
 
 
 def _as_json(path: Path, findings: Sequence[Finding]) -> str:

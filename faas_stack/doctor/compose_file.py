@@ -68,22 +68,22 @@ class Compose:
     @property
     def alert_managers(self) -> tuple[str, ...]:
         """Places in the file that start an AlertManager."""
-        found = [s.name for s in self.started if _ALERT_MANAGER.search(s.image)]
-        return tuple(f"{self.path}: services.{name}.image" for name in found)
+        names = [s.name for s in self.started if _ALERT_MANAGER.search(s.image)]
+        return tuple(f"{self.path}: services.{name}.image" for name in names)
 
     @property
     def gpus(self) -> int | None:
         """Number of GPUs of the provider. None without a Carpool provider."""
         if self._provider is None:
             return None
-        found = _GPUS.search(self._provider.command)
-        return int(found[1]) if found else 0
+        match = _GPUS.search(self._provider.command)
+        return int(match[1]) if match else 0
 
     @property
     def scaler(self) -> str:
         """Address of the scaler in the options of Carpool's provider. Empty if it is not given."""
-        found = _SCALER.search(self._provider.command) if self._provider else None
-        return found[1] if found else ""
+        match = _SCALER.search(self._provider.command) if self._provider else None
+        return match[1] if match else ""
 
     @property
     def _provider(self) -> Service | None:
@@ -109,8 +109,8 @@ def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:
     if not isinstance(services, dict):
         raise ConfigError([Problem(str(path), "", "a compose file, with services")])
     chosen = set(env.get("COMPOSE_PROFILES", "").split(",")) - {""}
-    found = {str(name): _service(str(name), value, chosen) for name, value in services.items()}
-    return Compose(path, found)
+    by_name = {str(name): _service(str(name), value, chosen) for name, value in services.items()}
+    return Compose(path, by_name)
 
 
 def _service(name: str, value: Any, chosen: set[str]) -> Service:  # noqa: ANN401  YAML

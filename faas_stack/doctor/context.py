@@ -92,8 +92,8 @@ class FunctionContext:
         """Latency objectives by the name of the setting."""
         if self.settings is None:
             return {}
-        found = {"com.carpool.slo": self.settings.slo_s} if self.settings.slo_s else {}
-        return found | {f"com.carpool.apps[{app.name}]": app.slo_s for app in self.settings.apps}
+        own = {"com.carpool.slo": self.settings.slo_s} if self.settings.slo_s else {}
+        return own | {f"com.carpool.apps[{app.name}]": app.slo_s for app in self.settings.apps}
 
     @property
     def scaled(self) -> bool:

@@ -61,10 +61,13 @@ def wrong_options(function_context: FunctionContext) -> Iterator[Problem]:
         try:
             read(named)
         except ConfigError as error:
-            for found in error.problems:
-                if found.name not in _ELSEWHERE and found.name != "exec_timeout":
+            for problem in error.problems:
+                if problem.name not in _ELSEWHERE and problem.name != "exec_timeout":
                     yield Problem(
-                        function_context.env(found.name), found.value, found.expected, found.hint
+                        function_context.env(problem.name),
+                        problem.value,
+                        problem.expected,
+                        problem.hint,
                     )
 
 

@@ -80,8 +80,8 @@ def explore(
     if options.gateway:
         around = _from_gateway(around, options, answers)
     if options.prometheus:
-        found = answers.of("--prometheus", options.prometheus, "/api/v1/alertmanagers")
-        around = replace(around, alert_managers=(*around.alert_managers, *_alerting(found)))
+        managers = answers.of("--prometheus", options.prometheus, "/api/v1/alertmanagers")
+        around = replace(around, alert_managers=(*around.alert_managers, *_alerting(managers)))
     if options.community:
         around = replace(around, community="--ce")
     upstream_s = options.gateway_timeout_s

@@ -105,10 +105,10 @@ def gateway_order(case: Case) -> Iterator[Problem]:
     gateway = case.around.gateway
     if gateway is None:
         return
-    found = {name: _gateway_s(gateway, name) for name in ("upstream", "read", "write")}
+    timeouts_s = {name: _gateway_s(gateway, name) for name in ("upstream", "read", "write")}
     for name in ("read", "write"):
-        if found["upstream"] >= found[name]:
-            upstream, other = map(durations.format, (found["upstream"], found[name]))
+        if timeouts_s["upstream"] >= timeouts_s[name]:
+            upstream, other = map(durations.format, (timeouts_s["upstream"], timeouts_s[name]))
             expected = f"less than {name}_timeout, which is {other}"
             fix = f"set {name}_timeout to 5s more; else callers see a reset instead of a 502"
             where = f"{case.around.gateway_name}.upstream_timeout"

@@ -101,18 +101,18 @@ class Tally:
 
     def warnings(self) -> list[str]:
         """Return where the generator itself fell short of the plan. Empty if it did not."""
-        found = []
+        texts = []
         late = sum(lag > _NOTICEABLE_S for lag in self.lags_s)
         if self.lags_s and late > _NOTICEABLE_SHARE * len(self.lags_s):
             p99_ms = 1e3 * quantile(sorted(self.lags_s), 0.99)
-            found.append(
+            texts.append(
                 f"the generator could not keep the schedule: {late} of {len(self.lags_s)} requests"
                 f" left more than {1e3 * _NOTICEABLE_S:g} ms late (p99 {p99_ms:.1f} ms), which is"
                 " part of the latencies above; lower the rate or run it on another machine"
             )
         if self.starved:
-            found.append(
+            texts.append(
                 f"{self.starved} requests waited for a free connection (counted in their latency);"
                 " --connections allows more at once"
             )
-        return found
+        return texts

@@ -64,12 +64,12 @@ class Gpus:
 
     def busy(self) -> dict[str, float]:
         """Return the recent utilization of each GPU that reports one."""
-        found = {}
+        shares = {}
         for name in self._devices:
             with contextlib.suppress(Unusable):
                 percent = nvml.busy_percent(name)
-                found.update({} if percent is None else {name: percent / 100})
-        return found
+                shares.update({} if percent is None else {name: percent / 100})
+        return shares
 
     def environment(self, assignment: Assignment) -> dict[str, str]:
         """Return the environment of an instance's processes, restarting the daemon if it died.

@@ -98,11 +98,11 @@ def _mig_instances(nvml: Any, handle: Any) -> list[Any]:  # noqa: ANN401 - ships
         return []
     if current != nvml.NVML_DEVICE_MIG_ENABLE:
         return []
-    found = []
+    instances = []
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with contextlib.suppress(nvml.NVMLError_NotFound):
-            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
-    return found
+            instances.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
+    return instances
 
 
 def _device(nvml: Any, handle: Any, *, mig: bool = False) -> GpuDevice:  # noqa: ANN401 - no types

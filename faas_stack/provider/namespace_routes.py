@@ -39,8 +39,8 @@ class NamespaceRoutes:
         }
 
     async def _get(self, request: Request) -> int:
-        found = await self._namespaces.get(request.name)
-        return request.reply(found._asdict())
+        namespace = await self._namespaces.get(request.name)
+        return request.reply(namespace._asdict())
 
     async def _create(self, request: Request) -> int:
         await self._namespaces.create(_wanted(request))

@@ -71,13 +71,13 @@ def look(roots: Iterable[Path], skipped: Iterable[str] = ()) -> Seen:
 
 def _below(root: Path, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files at or below a root, except those that disappear in the meantime."""
-    found = status(root)
-    if found is None:
+    state = status(root)
+    if state is None:
         return
-    if stat.S_ISDIR(found.st_mode):
-        yield from _in_folder(str(root), skipped, frozenset([_place(found)]))
+    if stat.S_ISDIR(state.st_mode):
+        yield from _in_folder(str(root), skipped, frozenset([_place(state)]))
     else:
-        yield str(root), found
+        yield str(root), state
 
 
 def _in_folder(
@@ -89,11 +89,11 @@ def _in_folder(
             if entry.name in skipped or entry.name in _FOLDERS or _TEMPORARY.fullmatch(entry.name):
                 continue
             with suppress(OSError):  # a broken or circular link
-                found = entry.stat()
-                if not stat.S_ISDIR(found.st_mode):
-                    yield entry.path, found
-                elif _place(found) not in above:
-                    yield from _in_folder(entry.path, frozenset(), above | {_place(found)})
+                state = entry.stat()
+                if not stat.S_ISDIR(state.st_mode):
+                    yield entry.path, state
+                elif _place(state) not in above:
+                    yield from _in_folder(entry.path, frozenset(), above | {_place(state)})
 
 
 def _place(found: os.stat_result) -> Place:

@@ -177,8 +177,8 @@ def _functions(text: str) -> dict[str, Any]:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # ValueError: an invalid date
         return {}
-    found = document.get("functions") if isinstance(document, dict) else None
-    return found if isinstance(found, dict) else {}
+    functions = document.get("functions") if isinstance(document, dict) else None
+    return functions if isinstance(functions, dict) else {}
 
 
 def _copy(template: Template, folder: Path, model: Path | None) -> None:

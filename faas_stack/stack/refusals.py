@@ -72,7 +72,7 @@ async def _refused(pool: Pool, token: str) -> Mapping[str, str]:
         answer = await pool.request("GET", FUNCTIONS, headers, b"", _TIMEOUT_S)
     except (CarpoolError, TimeoutError):
         return {}  # the scaler is restarting or busy
-    found: Any = json.loads(answer.body) if answer.status == _OK else {"functions": ()}
+    document: Any = json.loads(answer.body) if answer.status == _OK else {"functions": ()}
     return {
-        each["name"]: " ".join(each["refused"]) for each in found["functions"] if each["refused"]
+        each["name"]: " ".join(each["refused"]) for each in document["functions"] if each["refused"]
     }

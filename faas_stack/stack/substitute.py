@@ -46,19 +46,19 @@ class _Substitution:
         text = self._text
         parts: list[str] = []
         while at < len(text):
-            found = _SPECIAL.search(text, at)
-            stop = found.start() if found else len(text)
+            match = _SPECIAL.search(text, at)
+            stop = match.start() if match else len(text)
             if nested and (brace := text.find("}", at, stop)) >= 0:
                 return "".join((*parts, text[at:brace])), brace
             parts.append(text[at:stop])
-            if not found:
+            if not match:
                 break
-            if found[0] == "${":
-                value, at = self._expression(found.start())
+            if match[0] == "${":
+                value, at = self._expression(match.start())
                 parts.append(value)
             else:
-                parts.append(found[0][1])
-                at = found.end()
+                parts.append(match[0][1])
+                at = match.end()
         return "".join(parts), len(text)
 
     def _expression(self, start: int) -> tuple[str, int]:

@@ -239,9 +239,9 @@ class SidecarReports:
 
     def _idle_s(self, now_s: float) -> dict[str, float]:
         """Return the seconds since each address last had a batch of any front."""
-        found: dict[str, float] = {}
+        idle: dict[str, float] = {}
         for front in self._live(now_s):
             for instance in front.report.instances:
                 idle_s = 0.0 if instance.in_flight else instance.idle_s + now_s - front.heard_s
-                found[instance.address] = min(idle_s, found.get(instance.address, idle_s))
-        return found
+                idle[instance.address] = min(idle_s, idle.get(instance.address, idle_s))
+        return idle

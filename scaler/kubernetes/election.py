@@ -62,8 +62,8 @@ class Election:
     @property
     def leader(self) -> str:
         """Address of another scaler that leads; empty if none is known."""
-        found = self._candidate.found
-        return found.address if found and found.holder != self._identity else ""
+        lease = self._candidate.found
+        return lease.address if lease and lease.holder != self._identity else ""
 
     def leads(self, term: int) -> bool:
         """Return whether this scaler leads in this term."""
@@ -102,8 +102,8 @@ class Election:
     def _look(self) -> None:
         began_s = time.monotonic()
         try:
-            found = self._leases.read()
-            record = self._candidate.next(found, began_s, _wall_ms())
+            lease = self._leases.read()
+            record = self._candidate.next(lease, began_s, _wall_ms())
             if record:
                 self._candidate.written(self._leases.write(record), began_s)
         except CarpoolError as error:

@@ -80,14 +80,16 @@ class Forwarding:
     async def _answer(self, exchange: Exchange) -> None:
         headers = [(_FORWARDED, "1"), *_decoded(exchange.headers, _OF_CONNECTIONS)]
         try:
-            found = await self._to_leader(exchange).request(
+            response = await self._to_leader(exchange).request(
                 exchange.method, exchange.target, headers, exchange.body, _timeout_s(exchange)
             )
         except (AnswerTooLarge, ConnectionFailed, TimeoutError) as error:
             _try_again(exchange, f"does not answer ({error or 'in time'})")
             return
-        kind = (found.header(b"content-type") or b"application/json").decode("latin-1")
-        exchange.reply(found.status, found.body, kind, _decoded(found.headers, _NOT_PASSED))
+        kind = (response.header(b"content-type") or b"application/json").decode("latin-1")
+        exchange.reply(
+            response.status, response.body, kind, _decoded(response.headers, _NOT_PASSED)
+        )
 
 
 def _ended(exchange: Exchange, task: asyncio.Task[None]) -> None:

@@ -65,10 +65,10 @@ def servers_of(
 ) -> tuple[Node, ...]:
     """As `nodes_of`, given what pods have ``taken`` (`taken_by`)."""
     usable = [node for node in nodes if not unusable(node, tolerations)]
-    found = (
+    servers = (
         _server(node, taken.get(_name(node), {}), gpu, gpu_slots or _slots(node)) for node in usable
     )
-    return tuple(server for server in found if server) or (_NO_SERVER,)
+    return tuple(server for server in servers if server) or (_NO_SERVER,)
 
 
 def unusable(node: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -100,13 +100,13 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 def taken_by(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Return the requests of pods by node and resource, in cores, bytes and pieces."""
-    found: dict[str, dict[str, float]] = {}
+    taken: dict[str, dict[str, float]] = {}
     for pod in pods:
         spec = pod.get("spec") or {}
         node, phase = spec.get("nodeName"), (pod.get("status") or {}).get("phase")
         if node and phase not in _OVER:
-            found[node] = _sum([found.get(node, {}), _asked(spec)])
-    return found
+            taken[node] = _sum([taken.get(node, {}), _asked(spec)])
+    return taken
 
 
 def _asked(spec: Mapping[str, Any]) -> dict[str, float]:
@@ -129,11 +129,11 @@ def _amounts(quantities: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def _sum(several: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    total: dict[str, float] = {}
     for amounts in several:
         for resource, amount in amounts.items():
-            found[resource] = found.get(resource, 0.0) + amount
-    return found
+            total[resource] = total.get(resource, 0.0) + amount
+    return total
 
 
 def _server(

@@ -115,10 +115,10 @@ class IdleHistogram:
         Raises:
             ConfigError: The data is malformed, or has other bins or another window.
         """
-        found = IdleHistogram(self.bins, self.window_s)
+        histogram = IdleHistogram(self.bins, self.window_s)
         for number, counts in self._checked(data).items():
-            found._add_slice(number, counts)
-        return found
+            histogram._add_slice(number, counts)
+        return histogram
 
     def merge(self, other: IdleHistogram) -> None:
         """Add the counts of a histogram with the same bins and window, except outdated ones."""

@@ -59,9 +59,9 @@ class IdleSeries:
         Raises:
             ConfigError: The data is malformed.
         """
-        found = cls()
-        found._keep(_pairs(data))
-        return found
+        series = cls()
+        series._keep(_pairs(data))
+        return series
 
     def merge(self, other: IdleSeries) -> None:
         """Merge another series into this one, keeping the latest of both."""

@@ -74,8 +74,8 @@ def _one_of(**kinds: Mapping[str, Rule]) -> Rule:
         before = len(problems)
         any_of_them(value, path, problems)
         if len(problems) == before:
-            found = " and ".join(given) or "none"
-            problems.add(path, found, f"exactly one of {', '.join(kinds)}")
+            kinds_given = " and ".join(given) or "none"
+            problems.add(path, kinds_given, f"exactly one of {', '.join(kinds)}")
 
     return check
 

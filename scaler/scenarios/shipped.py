@@ -32,5 +32,5 @@ def names() -> list[str]:
 def _found(path: Path, name: str) -> Path:
     if path.exists() or path.name != str(path):
         return path
-    found = (folder / name for folder in _FOLDERS)
-    return next((file for file in found if file.is_file()), path)
+    files = (folder / name for folder in _FOLDERS)
+    return next((file for file in files if file.is_file()), path)

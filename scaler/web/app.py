@@ -65,20 +65,20 @@ class _Views:
         return Response(self._snapshot.document(METRICS) or b"", content_type=CONTENT_TYPE)
 
     def whole(self, name: str) -> Response:
-        found = self._snapshot.document(f"{FUNCTIONS}/{name}")
-        if found is None:
+        document = self._snapshot.document(f"{FUNCTIONS}/{name}")
+        if document is None:
             names = self._snapshot.paths(f"{FUNCTIONS}/")
             hint = nearest(name, names) or f"there are {', '.join(names) or 'none'}"
             raise self._unknown(name, f"; {hint}")
-        return _json(found)
+        return _json(document)
 
     def shadow(self) -> Response:
-        found = self._snapshot.document(SHADOW)
-        if found is None:
+        document = self._snapshot.document(SHADOW)
+        if document is None:
             message = "no shadow policy runs: start the scaler with --shadow POLICY, "
             message += "or carpool up with --scaler '--shadow POLICY'"
             raise NotFound(message)
-        return _json(found)
+        return _json(document)
 
     def history(self, name: str) -> Response:
         head = self._snapshot.document(HISTORY + name)

@@ -96,15 +96,15 @@ class Documents:
         """Return the summary of one function."""
         now_s, plan = self._functions.now(), controller.plan
         rates = controller.reports.rates.at(now_s)
-        found = controller.present(now_s)
+        counts = controller.present(now_s)
         return {
             "name": controller.name,
             "policy": self._planner.policy_of(controller),
             "rate_rps": _number(sum(rates.values())),
             "queued": controller.reports.queued(now_s),
             "planned": sum(each.replicas for each in plan.classes) if plan else 0,
-            "ready": sum(each.ready for each in found.values()),
-            "loading": sum(each.loading for each in found.values()),
+            "ready": sum(each.ready for each in counts.values()),
+            "loading": sum(each.loading for each in counts.values()),
             "unplaced_rps": controller.unplaced_rps,
             "notes": controller.notes,
             "refused": controller.refused,

@@ -134,7 +134,7 @@ class Readers:
             if needs_snapshot:
                 await self._publisher.fresh()
             async with asyncio.timeout(_PATIENCE_S):
-                found = await self._asked(target)
+                response = await self._asked(target)
         except (AnswerTooLarge, TimeoutError) as error:
             text = f"the read API does not answer ({type(error).__name__}); try again"
             exchange.reply(503, errors.body(text), headers=[("retry-after", "1")])
@@ -142,10 +142,10 @@ class Readers:
             log.exception("a snapshot failed")
             exchange.reply(500, errors.body("internal error"))
         else:
-            kind = (found.header(b"content-type") or b"application/json").decode("latin-1")
-            lines = ((k.decode("latin-1"), v.decode("latin-1")) for k, v in found.headers)
+            kind = (response.header(b"content-type") or b"application/json").decode("latin-1")
+            lines = ((k.decode("latin-1"), v.decode("latin-1")) for k, v in response.headers)
             own = [(name, value) for name, value in lines if name not in _NOT_PASSED]
-            exchange.reply(found.status, found.body, kind, own)
+            exchange.reply(response.status, response.body, kind, own)
 
     async def _asked(self, target: str) -> Response:
         while True:  # nothing is changed by asking twice

@@ -72,15 +72,15 @@ class Snapshot:
         """Return the document of a path; None if there is none."""
         with closing(self._open()) as file:
             query = "SELECT body FROM documents WHERE path = ?"
-            found = file.execute(query, (path,)).fetchone()
-        return found[0] if found else None
+            row = file.execute(query, (path,)).fetchone()
+        return row[0] if row else None
 
     def paths(self, prefix: str) -> list[str]:
         """Return the paths of documents that start with a prefix, without it, in order."""
         with closing(self._open()) as file:
             query = "SELECT path FROM documents WHERE substr(path, 1, ?) = ? ORDER BY path"
-            found = file.execute(query, (len(prefix), prefix)).fetchall()
-        return [path[len(prefix) :] for (path,) in found]
+            rows = file.execute(query, (len(prefix), prefix)).fetchall()
+        return [path[len(prefix) :] for (path,) in rows]
 
     def samples(self, name: str, after: int) -> list[orjson.Fragment]:
         """Return a function's samples with numbers higher than ``after``, oldest first."""

@@ -166,13 +166,13 @@ def _spec(path: Path, arg: Any) -> TensorSpec:  # noqa: ANN401  onnxruntime ship
 
 
 def _tensor_outputs(path: Path, args: Iterable[Any]) -> list[TensorSpec]:
-    found = {arg.name: (_tensor(arg), arg.type) for arg in args}
-    outputs = [spec for spec, _ in found.values() if spec is not None]
+    by_name = {arg.name: (_tensor(arg), arg.type) for arg in args}
+    outputs = [spec for spec, _ in by_name.values() if spec is not None]
     if not outputs:
-        kinds = ", ".join(f"{name!r} {kind}" for name, (_, kind) in found.items())
+        kinds = ", ".join(f"{name!r} {kind}" for name, (_, kind) in by_name.items())
         msg = f"model {str(path)!r}: none of the outputs {kinds} is a tensor of a known type"
         raise LoadError(msg)
-    for name, (spec, kind) in found.items():
+    for name, (spec, kind) in by_name.items():
         if spec is None:
             logs.say(f"{path}: output {name!r} is a {kind}, not a tensor; answers leave it out")
     return outputs

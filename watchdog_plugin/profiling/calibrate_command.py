@@ -61,17 +61,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     arguments = parser.parse_args(argv)
     began = time.monotonic()
-    found = calibrate(_threads(arguments.cpu), arguments.budget, _say)
-    if not found.rows:  # it would replace one that is of use
+    calibration = calibrate(_threads(arguments.cpu), arguments.budget, _say)
+    if not calibration.rows:  # it would replace one that is of use
         expected = "time for at least one operator"
         hint = "the budget is too small: the default of 60s is enough on most machines"
         raise ConfigError([Problem("--budget", f"{arguments.budget:g}s", expected, hint)])
-    path = write_calibration(found.with_others_of(_earlier(found.origin)))
+    path = write_calibration(calibration.with_others_of(_earlier(calibration.origin)))
     spent_s = time.monotonic() - began
     if arguments.json:
-        sys.stdout.write(json.dumps(_document(found, path, spent_s), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_document(calibration, path, spent_s), indent=2) + "\n")
     else:
-        sys.stdout.write(_table(found, path, spent_s))
+        sys.stdout.write(_table(calibration, path, spent_s))
     return 0
 
 

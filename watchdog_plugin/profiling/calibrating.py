@@ -48,11 +48,11 @@ def calibrate(threads: Sequence[int], budget_s: float, say: Callable[[str], None
 
 def _few_of_each(operators: Sequence[Operator]) -> Iterator[int]:
     """Yield positions of a few operators of each class, as the runtime adds others to the model."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for at, operator in enumerate(operators):
         kind = sized(operator.at(1)).kind
-        found[kind] += 1
-        if found[kind] <= _OF_EACH:
+        counts[kind] += 1
+        if counts[kind] <= _OF_EACH:
             yield at
 
 

@@ -34,15 +34,15 @@ def matched(graph: Graph, cases: Sequence[Case], run: OperatorTimes) -> list[flo
             named[timed.name] = timed.seconds
         else:
             others[timed.kind, timed.shapes].append(timed.seconds)
-    found = []
+    times = []
     for operator, alike in zip(graph.operators, wanted, strict=True):
         if operator.name in named:
-            found.append(named[operator.name])
+            times.append(named[operator.name])
         elif others[alike]:
-            found.append(others[alike].pop())
+            times.append(others[alike].pop())
         else:
             return None
-    return found
+    return times
 
 
 def _likeness(case: Case) -> tuple[str, tuple[tuple[int, ...], ...]]:

@@ -299,6 +299,6 @@ def _operator_rows(graph: Graph, measured: Measured) -> Iterable[OperatorRow]:
     for case, times in zip(cases, columns, strict=bool(columns)):
         low, high = np.quantile(times, [0.25, 0.75]).tolist()
         together[case].append((median_grouped(times, interval=_CLOCK_S), high - low))
-    for case, found in together.items():
-        mean_s, spread_s = (sum(column) / len(found) for column in zip(*found, strict=True))
-        yield OperatorRow(case, measured.setting, len(found), mean_s, spread_s)
+    for case, times_s in together.items():
+        mean_s, spread_s = (sum(column) / len(times_s) for column in zip(*times_s, strict=True))
+        yield OperatorRow(case, measured.setting, len(times_s), mean_s, spread_s)

@@ -67,17 +67,17 @@ def load_errors() -> Iterator[None]:
 def feeds(model: ModelProto, batch: int) -> dict[str, Array]:
     """Return inputs for one batch: standard normal floats, integers 0 or 1, and empty strings."""
     rng = np.random.default_rng(batch)
-    found = {}
+    arrays = {}
     for value in model.graph.input:
         shape = [dim if isinstance(dim, int) else batch for dim in dims(value) or ()]
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         if dtype == np.object_:
-            found[value.name] = np.full(shape, "", dtype)
+            arrays[value.name] = np.full(shape, "", dtype)
         elif np.issubdtype(dtype, np.floating):
-            found[value.name] = rng.standard_normal(shape).astype(dtype)
+            arrays[value.name] = rng.standard_normal(shape).astype(dtype)
         else:
-            found[value.name] = rng.integers(0, 2, shape).astype(dtype)
-    return found
+            arrays[value.name] = rng.integers(0, 2, shape).astype(dtype)
+    return arrays
 
 
 class ProfiledSession:

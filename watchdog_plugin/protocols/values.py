@@ -164,25 +164,25 @@ def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
     dtype = spec.dtype
     _check_numbers(spec, data)
     try:
-        found = np.array(data)
+        array = np.array(data)
     except (ValueError, OverflowError) as error:
         msg = f"input {spec.name!r}: data is not a list of numbers, or a ragged one"
         raise BadRequest(msg) from error
-    if found.size and found.dtype.kind not in _TAKES[dtype.kind]:
-        what = _KINDS.get(found.dtype.kind, "numbers out of any range")
+    if array.size and array.dtype.kind not in _TAKES[dtype.kind]:
+        what = _KINDS.get(array.dtype.kind, "numbers out of any range")
         msg = f"input {spec.name!r}: data holds {what}, the model expects {spec}"
         raise BadRequest(msg)
     try:
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise OverflowError  # NumPy would take it for infinity
-        if found.dtype == dtype:
-            return found
-        if dtype.kind in "iu" and found.size:
-            _check_range(found, dtype)
+        if array.dtype == dtype:
+            return array
+        if dtype.kind in "iu" and array.size:
+            _check_range(array, dtype)
         if dtype.kind == "f":  # as NumPy takes whole numbers beside fractions: equal in any batch
-            found = found.astype(np.float64, copy=False)
+            array = array.astype(np.float64, copy=False)
         with np.errstate(over="raise"):
-            return found.astype(dtype)
+            return array.astype(dtype)
     except ArithmeticError as error:
         msg = f"input {spec.name!r}: a value is out of the range of {spec.datatype}"
         raise BadRequest(msg) from error

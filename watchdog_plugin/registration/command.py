@@ -131,13 +131,13 @@ def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
             raise RecipeFailed(msg) from error
         fresh.replace(path)
         registry.check_room(path)
-    found = _tried(chosen, path, job.threads)
+    measurements = _tried(chosen, path, job.threads)
     return {
         "name": job.name,
         "architecture": chosen.architecture,
         "cpu": job.threads,
         "gpu": 0,
-        **found,
+        **measurements,
         "file": job.file,
         "measured": job.measured,
     }
@@ -169,8 +169,8 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
     if ran.returncode:
         msg = f"it fails: {output}"
         raise FunctionFault(msg)
-    found: Any = rules.loads(ran.stdout.splitlines()[-1])
-    return dict(found)
+    measurements: Any = rules.loads(ran.stdout.splitlines()[-1])
+    return dict(measurements)
 
 
 def _described(entry: dict[str, Any]) -> str:

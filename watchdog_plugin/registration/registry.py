@@ -102,8 +102,8 @@ class Registry:
             return []
         read_variants(self.listing)
         form: Any = rules.loads(self.listing.read_text(encoding="utf-8"))
-        found: list[dict[str, Any]] = form["variants"]
-        return found
+        variants: list[dict[str, Any]] = form["variants"]
+        return variants
 
     def file(self, name: str) -> Path:
         """Return the path of the model file with that name, whether it exists or not."""

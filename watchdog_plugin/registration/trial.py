@@ -65,8 +65,8 @@ def _most_memory_mb() -> float:
     `getrusage` is not used, as it includes the process from which this one was forked.
     """
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    found = next(line for line in lines if line.startswith("VmHWM:"))
-    return int(found.split()[1]) / _KB_PER_MB
+    peak = next(line for line in lines if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) / _KB_PER_MB
 
 
 def _answers(session: OnnxSession, validation: ValidationSet, size: int) -> Any:  # noqa: ANN401
@@ -99,14 +99,14 @@ def main(argv: list[str]) -> int:
         return CarpoolError.exit_code
     sizes = [int(size) for size in batches.split(",")]
     try:
-        found = measured(Path(model), Path(data), int(threads), sizes, float(began_s))
+        measurements = measured(Path(model), Path(data), int(threads), sizes, float(began_s))
     except CarpoolError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except Exception as error:  # noqa: BLE001  the runtime's errors share no base class
         sys.stderr.write(f"{logs.describe(error)}\n")
         return CarpoolError.exit_code
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(measurements) + "\n")
     return 0
 
 

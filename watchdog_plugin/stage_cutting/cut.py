@@ -214,5 +214,5 @@ def _row_axis(shape: tuple[int, ...], other: tuple[int, ...]) -> int | None:
     """Return the axis that counts rows; None if there is none, or several, which prevent splits."""
     if len(shape) != len(other):
         return None
-    found = [axis for axis, sizes in enumerate(zip(shape, other, strict=True)) if sizes == ROWS]
-    return found[0] if len(found) == 1 else None
+    axes = [axis for axis, sizes in enumerate(zip(shape, other, strict=True)) if sizes == ROWS]
+    return axes[0] if len(axes) == 1 else None

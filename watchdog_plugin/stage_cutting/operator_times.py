@@ -98,8 +98,8 @@ class OperatorTimes(Meter):
     ) -> dict[int, float]:
         """Return the times of the batch sizes that the database can predict."""
         _, model = self._read(path, whole, feeds)
-        found = {size: model.predict(size, threads, 0.0) for size in _BATCHES}
-        return {size: round(seconds, 9) for size, seconds in found.items() if seconds}
+        predicted = {size: model.predict(size, threads, 0.0) for size in _BATCHES}
+        return {size: round(seconds, 9) for size, seconds in predicted.items() if seconds}
 
     def _batch_s(self, path: Path, session: OnnxSession, feeds: Arrays, threads: int) -> float:
         _, model = self._read(path, session, feeds)

@@ -151,14 +151,14 @@ class ApiServer:
         Raises:
             Expired: If it took too long.
         """
-        found: list[T] = []
+        items: list[T] = []
         params = {"labelSelector": selector, "limit": str(_PAGE)}
         while True:
             page = await self._call("GET", path, params=params)
-            found += map(read, page["items"] or ())  # an empty list is null
+            items += map(read, page["items"] or ())  # an empty list is null
             going_on = page["metadata"].get("continue", "")
             if not going_on:
-                return found, page["metadata"]["resourceVersion"]
+                return items, page["metadata"]["resourceVersion"]
             params["continue"] = going_on
 
     async def lines(

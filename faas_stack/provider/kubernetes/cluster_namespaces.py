@@ -36,10 +36,10 @@ class ClusterNamespaces:
     async def get(self, name: str) -> FunctionNamespace:
         """Return a namespace; without labels if not labelled for functions or not readable."""
         self._existing(name)
-        found: list[FunctionNamespace] = []
+        namespaces: list[FunctionNamespace] = []
         with suppress(Forbidden):
-            found, _ = await self._api.list(_PATH, NAMESPACE_SELECTOR, _read)
-        return next((each for each in found if each.name == name), FunctionNamespace(name))
+            namespaces, _ = await self._api.list(_PATH, NAMESPACE_SELECTOR, _read)
+        return next((each for each in namespaces if each.name == name), FunctionNamespace(name))
 
     async def create(self, namespace: FunctionNamespace) -> None:
         """Create a namespace."""
@@ -65,8 +65,8 @@ class ClusterNamespaces:
 
     async def _labelled(self, name: str) -> str:
         """Return the path of a namespace after checking with the API server that it exists."""
-        found = await self._api.names(_PATH, NAMESPACE_SELECTOR, f"metadata.name={name}")
-        if name not in (*found, self._namespaces.default):
+        names = await self._api.names(_PATH, NAMESPACE_SELECTOR, f"metadata.name={name}")
+        if name not in (*names, self._namespaces.default):
             raise _none(name)
         return f"{_PATH}/{quote(name, safe='')}"
 

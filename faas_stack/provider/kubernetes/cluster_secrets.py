@@ -54,16 +54,16 @@ class ClusterSecrets:
 
     async def exists(self, name: str, namespace: str) -> bool:
         """Return whether the secret exists and a function may use it."""
-        found = await self._api.find(collection(SECRETS, namespace, name), METADATA)
-        return found is not None and ID not in _labels(found)
+        secret = await self._api.find(collection(SECRETS, namespace, name), METADATA)
+        return secret is not None and ID not in _labels(secret)
 
     async def logins(self, names: Collection[str], namespace: str) -> frozenset[str]:
         """Return which of these secrets are registry logins, used to pull images."""
-        found: set[str] = set()
+        secrets: set[str] = set()
         for kind in _LOGINS if names else ():
             path = collection(SECRETS, namespace)
-            found |= set(await self._api.names(path, fields=f"type={kind}"))
-        return frozenset(found.intersection(names))
+            secrets |= set(await self._api.names(path, fields=f"type={kind}"))
+        return frozenset(secrets.intersection(names))
 
     async def _existing(self, name: str, namespace: str) -> str:
         self._namespaces.find(namespace)

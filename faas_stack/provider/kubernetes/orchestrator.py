@@ -130,8 +130,8 @@ class KubernetesOrchestrator:
     def all(self, namespace: str | None = None) -> list[KubernetesFunction]:
         """Return the functions of a namespace, or of all namespaces, sorted by name."""
         chosen = (each for each in self._namespaces if namespace in (None, each.name))
-        found = [function for each in chosen for function in each.functions.values()]
-        return sorted(found, key=lambda f: (f.deployment.service, f.deployment.namespace))
+        functions = [function for each in chosen for function in each.functions.values()]
+        return sorted(functions, key=lambda f: (f.deployment.service, f.deployment.namespace))
 
     def namespaces(self) -> list[str]:
         """Return the default namespace and all others that are labelled for functions."""

@@ -66,9 +66,9 @@ class Watch(Generic[T]):
         Raises:
             CarpoolError: The API server refuses the request or cannot be reached.
         """
-        found, self._version = await self._api.list(self._path, self._selector, self._known)
+        items, self._version = await self._api.list(self._path, self._selector, self._known)
         self.listings += 1
-        return [each for each in found if each is not None]
+        return [each for each in items if each is not None]
 
     async def follow(
         self,

@@ -53,9 +53,9 @@ class MeasuredModel:
             return None
         name = max(lines, key=lambda name: (batches.get(name, 0), name))
         base_s, per_item_s = (round(max(seconds, _LEAST_S), 6) for seconds in lines[name])
-        found = Linear(base_s, per_item_s, self._cpu, self._gpu, load_s)
-        if self._model is None or _differ(self._model, found):
-            self._model = found
+        fitted = Linear(base_s, per_item_s, self._cpu, self._gpu, load_s)
+        if self._model is None or _differ(self._model, fitted):
+            self._model = fitted
         return self._model
 
 

@@ -106,13 +106,13 @@ class DockerBackend:
         self.ledger = Allocation(there)
         mounts = self._state.mounts
         self._mounts = SecretMounts(self._secrets, mounts, await on_host(mounts, self._engine))
-        found = await self._engine.labelled(f"{LABEL}stack", options.stack)
-        owners = {container.labels.get(f"{LABEL}owner") for container in found}
+        containers = await self._engine.labelled(f"{LABEL}stack", options.stack)
+        owners = {container.labels.get(f"{LABEL}owner") for container in containers}
         if not claim and owners - {self._state.owner}:
             expected = "a name that no other state folder's functions have"
             hint = "choose another, or remove them with --clear"
             raise ConfigError([Problem("--stack", options.stack, expected, hint)])
-        self._orphans = {container.name: container for container in found}
+        self._orphans = {container.name: container for container in containers}
         await self._engine.ensure_network(options.network, {f"{LABEL}stack": options.stack})
 
     def size(self, deployment: Deployment) -> Resources:

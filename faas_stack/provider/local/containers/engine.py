@@ -146,8 +146,8 @@ class Engine:
         """Return all containers, running or not, with the given label."""
         filters = {"label": f"{label}={value}"}
         listed = await self._call(lambda: self._client.containers(all=True, filters=filters))
-        found = [await self.find(entry["Id"]) for entry in listed]
-        return [container for container in found if container]
+        containers = [await self.find(entry["Id"]) for entry in listed]
+        return [container for container in containers if container]
 
     async def follow(self, name: str, since: float, frame: Callable[[bytes], None]) -> None:
         """Pass on a container's output until it ends, in pieces that begin with a timestamp."""
