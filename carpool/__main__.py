@@ -156,16 +156,18 @@ def main(argv: list[str] | None = None) -> int:
 
         hint = nearest(name, COMMANDS) or f"the commands are {', '.join(COMMANDS)}"
         return _fail("", f"no command {name!r}; {hint}", _USAGE_EXIT)
-    return _run(name, rest)
+    return _run(name, rest, is_alone=argv is None)
 
 
-def _run(name: str, argv: list[str]) -> int:
+def _run(name: str, argv: list[str], *, is_alone: bool) -> int:
     from carpool.errors import CarpoolError  # noqa: PLC0415  --version and --help stay instant
 
     module_name, _, function_name = COMMANDS[name][0].partition(":")
     gc.disable()  # imports leave no garbage; looking for it takes an eighth of them
     try:
         command = getattr(importlib.import_module(module_name), function_name)
+        if is_alone:  # in its process, where what is imported stays
+            gc.freeze()
         gc.enable()
         return int(command(argv))
     except CarpoolError as error:

@@ -6,7 +6,6 @@ operator takes, is decided elsewhere.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -204,12 +203,14 @@ class Graph:
         known: dict[object, int] = {}
         return [known.setdefault(operator.key, len(known)) for operator in self.operators]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of the operators, independent of the model's name and of their order.
 
         The runtime's optimizer does not order all operators the same at each load.
         """
+        import hashlib  # noqa: PLC0415  a stored graph has its fingerprint
+
         parts = sorted(operator.key for operator in self.operators)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -224,6 +225,7 @@ def _attributes(text: str) -> Mapping[str, Any]:
     return found
 
 
+@lru_cache(maxsize=4096)  # what one operator writes, others read
 def _at(form: tuple[str, SymbolicShape, bool], batch: int) -> TensorShape:
     datatype, shape, constant = form
     return TensorShape(datatype, tuple([fixed + each * batch for fixed, each in shape]), constant)

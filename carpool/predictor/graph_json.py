@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from carpool.predictor.graph import SymbolicShape
+
+    Form = tuple[str, SymbolicShape, bool]
+
 __all__ = ["from_json", "known_graph", "to_json", "write_graph"]
 
-_FORM = 1
+_FORM = 2
 _READER = 1  # raise it where files of before are read as other graphs
 
 
@@ -54,13 +58,18 @@ def write_graph(
 
 
 def to_json(graph: Graph) -> str:
-    """Return the graph as JSON text."""
+    """Return the graph as JSON text, with each tensor's form once."""
+    forms: dict[Form, int] = {}
+
+    def numbers(given: Iterable[Form]) -> list[int]:
+        return [forms.setdefault(form, len(forms)) for form in given]
+
     operators = [
-        [o.name, o.kind, o.attributes, o.inputs, o.outputs, o.after, o.otherwise]
+        [o.name, o.kind, o.attributes, numbers(o.inputs), numbers(o.outputs), o.after, o.otherwise]
         for o in graph.operators
     ]
-    document = [_FORM, graph.model, graph.fixed_batch, operators]
-    return json.dumps(document, separators=(",", ":"))
+    parts = [graph.model, graph.fixed_batch, graph.fingerprint, list(forms), operators]
+    return json.dumps([_FORM, *parts], separators=(",", ":"))
 
 
 def from_json(text: str) -> Graph | None:
@@ -68,24 +77,22 @@ def from_json(text: str) -> Graph | None:
     form, *document = json.loads(text)
     if form != _FORM:
         return None
-    model, fixed_batch, operators = document
-    return Graph(model, [_operator(each) for each in operators], fixed_batch)
+    model, fixed_batch, fingerprint, forms, operators = document
+    known = [_form(each) for each in forms]
+    graph = Graph(model, [_operator(each, known) for each in operators], fixed_batch)
+    vars(graph)["fingerprint"] = fingerprint  # a cached property, which takes longer to compute
+    return graph
 
 
-def _operator(document: Sequence[Any]) -> Operator:
+def _operator(document: Sequence[Any], forms: Sequence[Form]) -> Operator:
     name, kind, attributes, inputs, outputs, after, otherwise = document
-    return Operator(
-        name, kind, attributes, _forms(inputs), _forms(outputs), tuple(after), otherwise
-    )
+    before, made = (tuple([forms[number] for number in each]) for each in (inputs, outputs))
+    return Operator(name, kind, attributes, before, made, tuple(after), otherwise)
 
 
-def _forms(
-    document: Iterable[Sequence[Any]],
-) -> tuple[tuple[str, tuple[tuple[int, int], ...], bool], ...]:
-    return tuple(
-        (datatype, tuple((fixed, each) for fixed, each in shape), constant)
-        for datatype, shape, constant in document
-    )
+def _form(document: Sequence[Any]) -> Form:
+    datatype, shape, constant = document
+    return datatype, tuple((fixed, each) for fixed, each in shape), constant
 
 
 def _key(path: Path, sizes: Mapping[str, int], runtime: str) -> tuple[str, str, str]:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
-import tempfile
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +75,7 @@ _FIXES = {
 
 def default_database() -> Path:
     """Return the path of the database that comes with the package."""
-    return Path(str(resources.files("carpool") / "predictor" / "profiles.sqlite"))
+    return Path(__file__).with_name("profiles.sqlite")
 
 
 def begin_database(path: Path) -> None:
@@ -99,6 +96,9 @@ def begin_database(path: Path) -> None:
 
 
 def _copy(source: Path, path: Path) -> None:
+    import shutil  # noqa: PLC0415  a database is copied once
+    import tempfile  # noqa: PLC0415
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         whole = Path(folder) / "copy"

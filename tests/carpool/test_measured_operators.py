@@ -207,7 +207,14 @@ def test_a_graph_is_remembered_as_long_as_its_file_is_the_same(
     path.write_bytes(b"one")
     operator = Operator("a", "Relu", "{}", (("f32", ((0, 1), (7, 0)), False),), (("", (), False),))
     net = Graph("net", [*NET.operators, operator], 4)
-    assert net == from_json(to_json(net))
+    again = from_json(to_json(net))
+    assert again is not None
+    assert (net, net.fingerprint) == (again, again.fingerprint)
+    assert (
+        replace(net, operators=[operator]).fingerprint
+        == replace(again, operators=[operator]).fingerprint
+    )
+    assert net.fingerprint != replace(again, operators=[operator]).fingerprint
     write_graph(database, path, {"a": 1}, "runtime", net)
     assert net == known_graph(database, path, {"a": 1}, "runtime")
     assert None is known_graph(database, path, {"a": 2}, "runtime")
