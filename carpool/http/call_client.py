@@ -109,8 +109,9 @@ class Calls:
             self._connecting = self._loop.create_task(self._connect())
 
     def _flush(self, connection: CallConnection) -> None:
-        unsent, self._unsent, self._unsent_bytes = self._unsent, {}, 0
-        for bundle in _bundles(unsent):
+        unsent, self._unsent = self._unsent, {}
+        size_bytes, self._unsent_bytes = self._unsent_bytes, 0
+        for bundle in (unsent,) if size_bytes < call_frames.BUNDLE_BYTES else _bundles(unsent):
             connection.send(bundle)
 
     async def _connect(self) -> None:

@@ -8,6 +8,7 @@ for other connections.
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,13 @@ def accept(exchange: Exchange) -> None:
         exchange.reply(_UPGRADE_REQUIRED, reason, headers=_UPGRADE)
         return
     exchange.switch(_SWITCHING, ServedCalls)
+
+
+@functools.lru_cache(maxsize=64)
+def _answer_head(content_type: str, lines: bytes) -> bytes:
+    """Return the head of a response in a bundle; cached, as responses mostly have the same."""
+    first = f"\ncontent-type: {content_type}\n" if content_type else "\n"
+    return first.encode("latin-1", "replace") + lines.replace(b"\r\n", b"\n")
 
 
 class ServedCalls(Connection):
@@ -247,9 +255,7 @@ class _Call(Exchange):
         lines = headers if type(headers) is bytes else encoded(headers)
         if self.added:
             lines += encoded(self.added)
-        first = f"\ncontent-type: {content_type}\n" if content_type else "\n"
-        head = first.encode("latin-1", "replace") + lines.replace(b"\r\n", b"\n")
-        self._answer(status, head, body)
+        self._answer(status, _answer_head(content_type, lines), body)
 
     def start(self, status: int, headers: Headers = ()) -> None:
         """Start a response, which is sent as a whole at its end."""

@@ -5,6 +5,7 @@ How the response reaches the caller is left to the classes derived from `Exchang
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,11 @@ UNKNOWN_LENGTH = -1
 
 def encoded(headers: Headers) -> bytes:
     """Return headers in the form in which they are sent."""
-    if isinstance(headers, bytes):
-        return headers
+    return headers if isinstance(headers, bytes) else _encoded(tuple(headers))
+
+
+@functools.lru_cache(maxsize=64)  # responses to a batch mostly have the same headers
+def _encoded(headers: tuple[tuple[str, str], ...]) -> bytes:
     lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
     return b"".join(lines)
 

@@ -69,6 +69,8 @@ def is_call(target: str) -> bool:
     """Return whether a function is called; requests for its metrics are not calls."""
     if not target.startswith(PREFIX):
         return False
+    if "/metrics" not in target:  # nearly always
+        return True
     rest = target[len(PREFIX) :].partition("?")[0].partition("/")[2]
     return rest != "metrics"
 

@@ -54,6 +54,7 @@ class Call:
         "_retried",
         "_retrying",
         "_timed",
+        "_version",
         "begun",
         "exchange",
         "function",
@@ -66,8 +67,13 @@ class Call:
     def __init__(self, exchange: Exchange, template: CallTemplate, own: Pairs) -> None:
         self.exchange = exchange
         self.template = template
-        self._timed = b"x-start-time" in dict(own)
-        self._own, self._added = _own_headers(exchange, own)
+        given = [name for name, _ in own]
+        self._timed = b"x-start-time" in given
+        self._added = b"" if b"x-call-id" in given else b"x-call-id: %b\r\n" % _call_id()
+        self._own = lines(own) + self._added
+        if b"x-forwarded-for" not in given and (peer := exchange.peer):
+            self._own = b"x-forwarded-for: %b\r\n%b" % (peer.encode("latin-1"), self._own)
+        self._version = b""
         self.function: Function | None = None
         self.begun = self.spare = False
         self.replica: Replica | None = None
@@ -79,8 +85,8 @@ class Call:
     def divided_to(self, function: Function, *, spare: bool) -> None:
         """Tell the client which of several functions has the call."""
         self.spare = spare
-        others = [pair for pair in self._added if pair[0] != VERSION_HEADER]
-        self._added = [*others, (VERSION_HEADER, function.deployment.service.encode())]
+        service = function.deployment.service.encode()
+        self._version = b"%b: %b\r\n" % (VERSION_HEADER, service)
 
     def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
         """Record the replica, and start the call's time unless the gateway has given its start.
@@ -100,19 +106,19 @@ class Call:
             self._deadline = min(self._deadline, now + limit_s)
         if not self._timed:
             self._timed = True
-            start = (b"x-start-time", b"%d" % time.time_ns())
-            self._added.append(start)
-            self._own.append(start)
+            start = b"x-start-time: %d\r\n" % time.time_ns()
+            self._added += start
+            self._own += start
 
     @property
     def header_lines(self) -> bytes:
         """Headers for the replica, as sent."""
-        return self.template.lines + lines(self._own)
+        return self.template.lines + self._own
 
     @property
     def own_lines(self) -> bytes:
         """Headers for the replica that are not in the template, one per line."""
-        return b"".join([b"%b: %b\n" % pair for pair in self._own])
+        return self._own.replace(b"\r\n", b"\n")
 
     @property
     def travels_with_others(self) -> bool:
@@ -124,7 +130,7 @@ class Call:
     @property
     def added_lines(self) -> bytes:
         """Headers added by the provider that the client gets, too."""
-        return lines(self._added)
+        return self._added + self._version
 
     def piece_sent(self, now: float) -> None:
         """Restart the time limit after the client was sent a chunk of the response."""
@@ -174,29 +180,14 @@ class Call:
         if self._answering:
             self.exchange.abort()
         else:
-            told = [(name.decode(), value.decode()) for name, value in self._added]
+            added = [line.partition(": ") for line in self.added_lines.decode().splitlines()]
+            told = [(name, value) for name, _, value in added]
             self.exchange.fail(error, [INTERNAL, *told])
         return error.status
 
 
-def _own_headers(exchange: Exchange, own: Pairs) -> tuple[Pairs, Pairs]:
-    """Return the headers to pass on beyond the template, and those also sent to the client."""
-    given = dict(own)
-    if b"x-forwarded-for" not in given and (peer := exchange.peer):
-        own.append((b"x-forwarded-for", peer.encode("latin-1")))
-    added = []
-    if b"x-call-id" not in given:
-        added.append((b"x-call-id", _call_id()))
-    return own + added, added
-
-
 def _call_id() -> bytes:
     """Return a random UUID without a system call; it identifies calls and is no secret."""
-    bits = _random.getrandbits
-    return b"%08x-%04x-4%03x-%04x-%012x" % (
-        bits(32),
-        bits(16),
-        bits(12),
-        0x8000 | bits(14),
-        bits(48),
-    )
+    digits = _random.getrandbits(120).to_bytes(15, "big").hex()
+    parts = digits[:8], digits[8:12], "4" + digits[12:15], "8" + digits[15:18], digits[18:]
+    return "-".join(parts).encode()

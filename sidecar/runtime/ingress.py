@@ -161,10 +161,9 @@ class Ingress:
             span, once = self.tracing.begin(exchange, once)
         spent_s, head, call_id = unread_s, template.head, ""
         if once:
-            head += _lines([pair for pair in once if pair[0] in _PASSED_ONCE])
-            own = dict(once)  # the last time stamp counts: the gateway adds its own at the end
-            call_id = own.get(b"x-call-id", b"").decode("latin-1")
-            spent_s = max(unread_s, self._spent_s(own.get(b"x-start-time", b"")))
+            own_lines, call_id, stamp = _own(once)
+            head += own_lines
+            spent_s = max(unread_s, self._spent_s(stamp))
         objective_s -= spent_s
         arrived = exchange.received
         budget_s = objective_s if objective_s < timeout_s else timeout_s  # noqa: FURB136 - no call
@@ -276,6 +275,22 @@ class Ingress:
 
 def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join([b"%b: %b\n" % pair for pair in headers])
+
+
+def _own(headers: _Pairs) -> tuple[bytes, str, bytes]:
+    """Return the lines to pass on of a request's own headers, its call id and its time stamp.
+
+    The last time stamp counts: the gateway adds its own at the end.
+    """
+    lines, call_id, stamp = b"", "", b""
+    for name, value in headers:
+        if name == b"x-start-time":
+            stamp = value
+            continue
+        lines += b"%b: %b\n" % (name, value)
+        if name == b"x-call-id":
+            call_id = value.decode("latin-1")
+    return lines, call_id, stamp
 
 
 def _background(klass: bytes) -> bool:

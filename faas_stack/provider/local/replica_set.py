@@ -166,8 +166,11 @@ class ReplicaSet:
 
     def choose(self) -> Replica | None:
         """Return the ready replica with the fewest in-flight requests; None if none is ready."""
-        ready = [r for r in self.replicas if r.ready]
-        return min(ready, key=lambda r: r.in_flight) if ready else None
+        chosen = None
+        for replica in self.replicas:
+            if replica.ready and (chosen is None or replica.in_flight < chosen.in_flight):
+                chosen = replica
+        return chosen
 
     async def _drain(self, replica: Replica) -> None:
         with suppress(TimeoutError):
