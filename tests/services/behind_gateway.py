@@ -1,7 +1,7 @@
-"""``carpool up`` behind OpenFaaS's own gateway, in a network of its own: reached by Unix sockets.
+"""Run ``carpool up`` behind OpenFaaS's gateway in a network of its own, reached by Unix sockets.
 
-``behind_gateway.py FOLDER GATEWAY`` serves ``FOLDER/stack.yaml`` and says ``ready``; then the
-sockets are ``gateway.sock`` and ``provider.sock`` there. It ends when its standard input does.
+``behind_gateway.py FOLDER GATEWAY`` serves ``FOLDER/stack.yaml`` and prints ``ready``; then the
+folder has the sockets ``gateway.sock`` and ``provider.sock``. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UP = ("up", "--port", str(PROVIDER), "--json", "--partition", "off")
 
 
 def gateway_env() -> dict[str, str]:
-    """Its settings: lists are not requested from it, so that it needs no Prometheus."""
+    """Return the gateway's settings. It needs no Prometheus, as lists are not requested from it."""
     return {
         **os.environ,
         "functions_provider_url": f"http://127.0.0.1:{PROVIDER}/",
@@ -32,7 +32,7 @@ def gateway_env() -> dict[str, str]:
 
 
 async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass bytes on as they come, and the end."""
+    """Pass on bytes as they arrive, and the end of the stream."""
     with contextlib.suppress(OSError):
         while data := await reader.read(65536):
             writer.write(data)
@@ -41,7 +41,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def bridge(path: Path, port: int) -> None:
-    """Have a Unix socket lead to a port of this network."""
+    """Serve a Unix socket that forwards to a port of this network."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection("127.0.0.1", port)

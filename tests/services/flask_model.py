@@ -1,8 +1,8 @@
-"""A server that knows nothing of Carpool: TF Serving's v1 form, by Flask.
+"""A Flask server for TF Serving's v1 format that does not know Carpool.
 
 The instance ``bad`` fails the whole request with 422, ``short`` loses a prediction, ``nan`` is
-answered with a NaN, ``headers`` with what the request had of some, ``trace`` with its traceparent,
-any other is answered doubled.
+answered with a NaN, ``headers`` with some of the request's headers, ``trace`` with its traceparent.
+Any other instance is answered doubled.
 ``POST /`` waits for the lock of the file that its body names.
 """
 
@@ -21,7 +21,7 @@ sizes: list[int] = []
 
 @app.post("/")
 def wait() -> str:
-    """Keep the one worker busy."""
+    """Block the only worker until the lock is free."""
     with Path(request.get_data(as_text=True).partition(":")[2]).open() as file:
         fcntl.flock(file, fcntl.LOCK_SH)
     return "done"
@@ -29,13 +29,13 @@ def wait() -> str:
 
 @app.get("/v1/models/m")
 def about() -> dict[str, Any]:
-    """How large the requests were."""
+    """Return the sizes of the requests so far."""
     return {"sizes": sizes}
 
 
 @app.post("/v1/models/m:predict")
 def predict() -> Any:
-    """A prediction for each instance."""
+    """Return a prediction for each instance."""
     rows = request.get_json()["instances"]
     sizes.append(len(rows))
     if "bad" in rows:
@@ -44,7 +44,7 @@ def predict() -> Any:
 
 
 def answer(row: Any) -> Any:
-    """What one instance is answered."""
+    """Return the prediction for one instance."""
     if row == "nan":
         return math.nan
     if row == "trace":

@@ -1,8 +1,8 @@
-"""A server that knows nothing of Carpool: the Open Inference Protocol, by Flask.
+"""A Flask server for the Open Inference Protocol that does not know Carpool.
 
-The output ``y`` is the input ``x`` doubled, row by row, ``total`` its rows' sums. Tensors as bytes
-are answered as bytes. A row that begins with a negative number fails the whole request with 422.
-``POST /`` waits for the lock of the file that its body names.
+The output ``y`` is the input ``x`` doubled, and ``total`` has the sums of its rows. Tensors as
+bytes are answered as bytes. A row that begins with a negative number fails the whole request with
+422. ``POST /`` waits for the lock of the file that its body names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LENGTH = "Inference-Header-Content-Length"
 
 @app.post("/")
 def wait() -> str:
-    """Keep the one worker busy."""
+    """Block the only worker until the lock is free."""
     with Path(request.get_data(as_text=True).partition(":")[2]).open() as file:
         fcntl.flock(file, fcntl.LOCK_SH)
     return "done"
@@ -30,25 +30,25 @@ def wait() -> str:
 
 @app.get("/v2/health/ready")
 def ready() -> dict[str, Any]:
-    """It has no model to load."""
+    """Return that it is ready, as it has no model to load."""
     return {"ready": True}
 
 
 @app.get("/v2/models/m")
 def about() -> dict[str, Any]:
-    """How large the requests were."""
+    """Return the sizes of the requests so far."""
     return {"sizes": sizes}
 
 
 @app.get("/pieces")
 def pieces() -> Response:
-    """An answer whose length is not known before."""
+    """Return a response whose length is not known in advance."""
     return Response(iter(["one", "two"]), content_type="text/plain")
 
 
 @app.post("/v2/models/m/infer")
 def infer() -> Any:
-    """A row of each output for each row of the input."""
+    """Return a row of each output for each row of the input."""
     text = request.get_data()
     length = int(request.headers.get(LENGTH, len(text)))
     body = json.loads(text[:length])
@@ -63,7 +63,7 @@ def infer() -> Any:
 
 
 def answer(own_id: str | None, outputs: dict[str, Any], *, as_bytes: bool) -> Any:
-    """Two tensors, in the JSON or behind it."""
+    """Return two tensors, in the JSON or as bytes behind it."""
     tensors, tail = [], b""
     for name, array in outputs.items():
         payload = array.astype("<f4").tobytes()

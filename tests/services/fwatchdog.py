@@ -1,8 +1,8 @@
-"""A stand-in for of-watchdog in http mode, for machines where the real one cannot be had.
+"""A substitute for of-watchdog in http mode, for machines without the real one.
 
-It does what was observed of the real one and matters to us: forks ``fprocess`` (split on blanks),
-answers ``/_/ready`` with what the child says at ``ready_path``, sends bodies on chunked, answers
-500 while the child does not listen and 504 after ``exec_timeout``, and exits 1 when the child dies.
+It reproduces the observed behaviour that matters here: it forks ``fprocess`` (split on blanks),
+answers ``/_/ready`` as the child does at ``ready_path``, sends bodies on chunked, answers 500 while
+the child does not listen and 504 after ``exec_timeout``, and exits with 1 when the child dies.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Proxy(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def main() -> None:
-    """Fork the child, serve, end with the child."""
+    """Fork the child, serve, and end with the child."""
     child = subprocess.Popen(os.environ["fprocess"].split())
     server = ThreadingHTTPServer(("127.0.0.1", int(os.environ["port"])), Proxy)
     threading.Thread(target=server.serve_forever, daemon=True).start()

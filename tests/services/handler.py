@@ -1,4 +1,4 @@
-"""A small handler process behind a real sidecar: answers each body in upper case."""
+"""A small handler process behind a real sidecar, which answers each body in upper case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carpool.http.server import Exchange, serve
 
 
 def answer(exchange: Exchange) -> None:
-    """The handler protocol: readiness, and batches."""
+    """Answer readiness probes and batches as the handler protocol requires."""
     if exchange.path == "/_/ready":
         exchange.reply(200, b"OK", "text/plain")
         return

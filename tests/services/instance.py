@@ -1,8 +1,8 @@
-"""A stand-in for a function's entry command: serves on ``$sidecar_listen``, drains on SIGTERM.
+"""A substitute for a function's entry command: serves on ``$sidecar_listen``, drains on SIGTERM.
 
-Behaviour comes from its environment (``ready_after``, ``die_after``, ``spawn``, ``deaf``,
-``repeatable``) and, per request, from the path. With SIGUSR1 it is ready at once. With an argument
-``alone`` it takes no calls in bundles.
+Its environment (``ready_after``, ``die_after``, ``spawn``, ``deaf``, ``repeatable``) and the path
+of each request set its behaviour. On SIGUSR1 it becomes ready at once. With the argument ``alone``
+it accepts no calls in bundles.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ CHILD = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 
 
 def say(text: str) -> None:
-    """Print a line now."""
+    """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 class Instance:
-    """Answers requests in ways tests ask for."""
+    """Answers requests as the tests require."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -121,7 +121,7 @@ class Instance:
 
 
 async def main() -> int:
-    """Serve until SIGTERM, or die as told."""
+    """Serve until SIGTERM, or exit as the environment says."""
     if os.environ.get("spawn"):
         child = await asyncio.create_subprocess_exec(*CHILD, start_new_session=True)
         say(f"child {child.pid}")

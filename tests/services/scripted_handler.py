@@ -1,12 +1,12 @@
-"""A handler whose behaviour each item's body writes down: a real process behind a real sidecar.
+"""A handler process behind a real sidecar; the body of each item sets its behaviour.
 
 ``slow:0.2`` sleeps, ``wait:PATH`` waits until it gets the lock of that file, ``hang``
-keeps its batch for ever, ``crash`` dies, ``fail`` fails the whole batch, ``bad`` fails alone with
-422, ``short`` answers too few items, ``garbage`` answers no batch,
-``badhead`` has a head that is none, ``head:X`` one with the line ``X``, ``status:N`` that status,
-``big:N`` so many bytes; anything else is echoed.
+never answers its batch, ``crash`` exits, ``fail`` fails the whole batch, ``bad`` fails alone with
+422, ``short`` answers too few items, ``garbage`` answers with bytes that are no batch,
+``badhead`` has a malformed head, ``head:X`` one with the line ``X``, ``status:N`` that status,
+``big:N`` a body of that many bytes; anything else is echoed.
 ``start_gate`` in the environment names a file whose lock the start waits for, and ``start_exit``
-makes it hopeless.
+makes the start fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCK = threading.Lock()
 
 
 class Handler(socketserver.StreamRequestHandler):
-    """One connection: batches and readiness probes in turn."""
+    """A connection with batches and readiness probes in turn."""
 
     def handle(self) -> None:
         while line := self.rfile.readline():
@@ -62,7 +62,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 def answer(word: str) -> tuple[Any, Any, Any]:
-    """Status, head and body that a word asks for."""
+    """Return the status, head and body that a word asks for."""
     verb, _, rest = word.partition(":")
     if word == "bad":
         return 422, OK, b"bad"
@@ -82,7 +82,7 @@ def passed(gate: str) -> None:
 
 
 class Server(socketserver.ThreadingUnixStreamServer):
-    """Listens where the sidecar says."""
+    """Listens on the socket that the sidecar names."""
 
     daemon_threads = True
 
