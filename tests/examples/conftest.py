@@ -23,7 +23,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.onnx", "*.json")
 
 @pytest.fixture(scope="session")
 def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A function that makes one example's folder, complete with its model, once."""
+    """Return a function that makes an example's folder once, complete with its model."""
 
     def make(name: str) -> Path:
         def fill(folder: Path) -> None:
@@ -40,6 +40,6 @@ def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
 def example(
     request: pytest.FixtureRequest, example_folder: Callable[[str], Path]
 ) -> Iterator[Handler]:
-    """The running handler of the example the test's parameter names."""
+    """Yield the running handler of the example that the test's parameter names."""
     with serving(example_folder(request.param)) as handler:
         yield handler

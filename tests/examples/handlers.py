@@ -1,4 +1,4 @@
-"""A function's real handler process, spoken to as a sidecar does: one POST per batch."""
+"""A function's real handler process, called as a sidecar does: one POST per batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READY_S = 30.0
 
 
 class Answer(NamedTuple):
-    """What one item of a batch got."""
+    """The answer to one item of a batch."""
 
     status: int
     body: bytes
@@ -43,7 +43,7 @@ class Handler:
     def batch(
         self, bodies: Sequence[bytes], content_type: str = "application/octet-stream"
     ) -> list[Answer]:
-        """The answers to ``bodies``, sent as one batch."""
+        """Send ``bodies`` as one batch and return the answers."""
         head = wire.build_head("POST /", [("content-type", content_type)])
         ids = range(1, len(bodies) + 1)
         message = wire.encode_request(
@@ -57,7 +57,7 @@ class Handler:
         return [Answer(status, bytes(body)) for status, body in pairs]
 
     def ready(self) -> bool:
-        """Whether it has loaded; fails the test if it has ended."""
+        """Return whether it has loaded; fail the test if it has ended."""
         assert self._process.poll() is None, "the handler ended; see its output above"
         try:
             return self._call("GET", "/_/ready", b"").status == 200
@@ -78,7 +78,7 @@ class Handler:
 
 @contextmanager
 def serving(function_dir: Path) -> Iterator[Handler]:
-    """The handler of the function in ``function_dir``, ready."""
+    """Yield the handler of the function in ``function_dir`` once it is ready."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/handler.sock"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("carpool_")}

@@ -22,7 +22,7 @@ RELATIVE = 1e-5
 
 
 def tensor(name: str, *shape: int) -> Callable[[int], bytes]:
-    """Makes the n-th request of an Open Inference Protocol v2 function."""
+    """Return a function that makes the n-th request of an Open Inference Protocol v2 function."""
 
     def body(n: int) -> bytes:
         row = np.random.default_rng(n).standard_normal(shape).round(4)
@@ -33,12 +33,12 @@ def tensor(name: str, *shape: int) -> Callable[[int], bytes]:
 
 
 def text(n: int) -> bytes:
-    """The n-th document: words, some more often than others."""
+    """Return the n-th document; some of its words are more frequent than others."""
     return " ".join(f"word{n * i % 7}" for i in range(n + 3)).encode()
 
 
 def file(n: int) -> bytes:
-    """The n-th file: short ones, which skip the model, between others of several kinds."""
+    """Return the n-th file; short ones, which skip the model, are among files of several kinds."""
     kinds = (
         b"",
         b"tiny",
@@ -70,7 +70,7 @@ CASES: list[Any] = [
 def test_answers_in_a_batch_equal_answers_one_by_one(
     example: Handler, body: Callable[[int], bytes], kind: str, sizes: list[int]
 ) -> None:
-    """Integers and text to the bit, floating point to 1e-5, in every place of every batch."""
+    """Integers and text are equal, floating point to 1e-5, in every place of every batch."""
     bodies = [body(n) for n in range(max(sizes))]
     alone = [example.batch([one], kind)[0] for one in bodies]
     assert {200} == {answer.status for answer in alone}
@@ -97,7 +97,7 @@ def test_a_bad_item_is_refused_and_its_neighbours_are_answered(example: Handler)
 
 
 def assert_same(one: Answer, other: Answer) -> None:
-    """Equal, with numbers compared as the promise says."""
+    """Check that two answers are equal, with numbers compared to the promised precision."""
     assert one.status == other.status
     left, right = (list(leaves(json.loads(answer.body))) for answer in (one, other))
     assert len(left) == len(right)
@@ -109,7 +109,7 @@ def assert_same(one: Answer, other: Answer) -> None:
 
 
 def leaves(value: object) -> Iterable[object]:
-    """Every key and scalar of a JSON value, in order."""
+    """Return every key and scalar of a JSON value, in order."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key

@@ -1,4 +1,4 @@
-"""The real faas-cli takes the templates and the example stack unchanged."""
+"""The real faas-cli accepts the templates and the example stack unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "build", "template", "*.onnx")
 
 
 def call(*command: str, cwd: Path) -> str:
-    """Run a program to its end; its output, or a failure that shows it."""
+    """Run a program to its end; return its output, or fail and show it."""
     done = subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, timeout=HANG_S, check=False
     )
@@ -36,7 +36,7 @@ def call(*command: str, cwd: Path) -> str:
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    """Every path below ``folder``, with mode and digest of each file."""
+    """Return every path below ``folder``, with mode and digest of each file."""
     return {
         str(path.relative_to(folder)): "folder"
         if path.is_dir()
@@ -47,7 +47,7 @@ def snapshot(folder: Path) -> dict[str, str]:
 
 
 def example_copy(tmp_path: Path) -> Path:
-    """The examples with the starter model in place of the big ones."""
+    """Copy the examples, with the starter model in place of the large ones."""
     folder = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", folder, ignore=IGNORED)
     (folder / "template").symlink_to(ROOT / "templates")
@@ -59,7 +59,7 @@ def example_copy(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("lang", TEMPLATES)
 def test_new_makes_a_function_whose_test_passes(lang: str, tmp_path: Path) -> None:
-    """`faas-cli new` copies the skeleton, and the skeleton's own test runs as the Dockerfile's."""
+    """`faas-cli new` copies the skeleton, whose own test runs as the Dockerfile runs it."""
     faas_cli = require_tool("faas-cli")
     (tmp_path / "template").symlink_to(ROOT / "templates")
     call(faas_cli, "new", "fresh", "--lang", lang, cwd=tmp_path)
@@ -74,7 +74,7 @@ def test_new_makes_a_function_whose_test_passes(lang: str, tmp_path: Path) -> No
 
 
 def test_template_pull_finds_the_templates_in_a_clone(tmp_path: Path) -> None:
-    """faas-cli looks for template/ in a repository: a link to templates/ will do."""
+    """faas-cli looks for template/ in a repository, where a link to templates/ is enough."""
     faas_cli, git = require_tool("faas-cli"), require_tool("git")
     repository, project = tmp_path / "repository", tmp_path / "project"
     shutil.copytree(ROOT / "templates", repository / "templates")
@@ -90,7 +90,7 @@ def test_template_pull_finds_the_templates_in_a_clone(tmp_path: Path) -> None:
 
 
 def test_shrinkwrap_and_carpool_assemble_the_same_contexts(tmp_path: Path) -> None:
-    """A function runs here from the very files that faas-cli would build an image of."""
+    """A function runs locally from the same files of which faas-cli would build an image."""
     faas_cli = require_tool("faas-cli")
     folder = example_copy(tmp_path)
     call(faas_cli, "build", "--shrinkwrap", "-f", "stack.yaml", cwd=folder)
@@ -103,7 +103,7 @@ def test_shrinkwrap_and_carpool_assemble_the_same_contexts(tmp_path: Path) -> No
 
 
 def test_the_example_stack_is_read_without_a_complaint(tmp_path: Path) -> None:
-    """Every label, template and handler of the example stack is one Carpool knows."""
+    """Carpool knows every label, template and handler of the example stack."""
     stack = stack_file.load(example_copy(tmp_path) / "stack.yaml")
     names = [function.name for function in stack.functions]
     assert names == ["filetype", "wide", "resnet50", "tiny", "wordcount", "story"]

@@ -1,4 +1,4 @@
-"""The filetype example answers as the magika package does, on real files."""
+"""The filetype example gives the answers of the magika package for real files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STDLIB = Path(json.__file__).parent
 
 
 def png() -> bytes:
-    """A small grey picture."""
+    """Return a small grey picture."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         sum_ = zlib.crc32(kind + data)
@@ -40,7 +40,7 @@ def png() -> bytes:
 
 
 def pdf() -> bytes:
-    """A page with a line of text."""
+    """Return a page with a line of text."""
     stream = b"BT /F1 24 Tf 72 700 Td (Carpool) Tj ET"
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -55,7 +55,7 @@ def pdf() -> bytes:
 
 
 def zipped() -> bytes:
-    """An archive of two members."""
+    """Return an archive of two members."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.txt", "alpha " * 100)
@@ -95,14 +95,14 @@ FILES: dict[str, bytes] = {
 
 @pytest.fixture(scope="module")
 def oracle() -> Magika:
-    """The package's own predictor."""
+    """Return the package's own predictor."""
     return Magika()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", ["filetype"], indirect=True)
 def test_answers_equal_the_magika_packages(example: Handler, oracle: Magika) -> None:
-    """Label, the model's own guess, mime type and score, all files in one batch."""
+    """Label, the model's own guess, MIME type and score agree for all files in one batch."""
     answers = example.batch(list(FILES.values()))
     for (name, content), answer in zip(FILES.items(), answers, strict=True):
         said = json.loads(answer.body)
@@ -120,6 +120,6 @@ def test_answers_equal_the_magika_packages(example: Handler, oracle: Magika) -> 
 
 @pytest.mark.slow
 def test_the_files_cover_many_kinds(oracle: Magika) -> None:
-    """The comparison above would mean little if everything were one kind."""
+    """The files of the comparison above are of many kinds."""
     labels = {str(oracle.identify_bytes(content).output.label) for content in FILES.values()}
     assert {"python", "png", "pdf", "zip", "gzip", "elf", "empty", "txt", "unknown"} <= labels

@@ -1,4 +1,4 @@
-"""The example models: free batch size, sane numbers, the same on every build."""
+"""The example models have a free batch size and usable outputs, and every build is the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS = [*(pytest.param(name, marks=pytest.mark.slow) for name in ("resnet50", 
 
 
 def run(path: Path, batch: int) -> NDArray[np.float32]:
-    """The model's first output for seeded noise."""
+    """Return the model's first output for seeded noise."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     wanted = session.get_inputs()[0]
     rng = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def test_a_model_is_valid_and_takes_any_batch(
 def test_outputs_differ_by_input_and_keep_their_scale(
     name: str, example_folder: Callable[[str], Path]
 ) -> None:
-    """Neither constant nor exploding: comparing answers means something."""
+    """Outputs are neither constant nor very large, so comparing them is meaningful."""
     output = run(example_folder(name) / "model.onnx", 2)
     assert np.isfinite(output).all()
     assert np.abs(output).max() < 100
@@ -60,7 +60,7 @@ def test_outputs_differ_by_input_and_keep_their_scale(
 
 @pytest.mark.slow
 def test_resnet50_answers_with_probabilities(example_folder: Callable[[str], Path]) -> None:
-    """A thousand classes that sum to one."""
+    """The thousand classes sum to one."""
     output = run(example_folder("resnet50") / "model.onnx", 1)
     assert output.shape == (1, 1000)
     assert output.sum() == pytest.approx(1, abs=1e-4)
@@ -86,13 +86,13 @@ def test_filetype_scores_do_not_depend_on_the_batch_and_alone_equal_magikas(
 
 
 def test_builds_repeat_byte_by_byte() -> None:
-    """Weights are seeded: two machines serve the same model."""
+    """Weights are seeded, so that two machines serve the same model."""
     first, again = (models.mlp((8, 16, 4), seed=9).SerializeToString() for _ in range(2))
     assert first == again
 
 
 def test_the_templates_model_is_the_one_built_here() -> None:
-    """The only binary of the templates can be made again: `examples.models.starter`."""
+    """`examples.models.starter` builds the only binary file of the templates."""
     assert models.starter().SerializeToString() == STARTER.read_bytes()
     assert len(STARTER.read_bytes()) < 1024
 
@@ -100,6 +100,6 @@ def test_the_templates_model_is_the_one_built_here() -> None:
 def test_an_unknown_example_is_named_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A typo is answered with the list."""
+    """The message for a misspelt name lists the known ones."""
     assert models.main(["wied"]) == 2
     assert "unknown example wied; known: filetype" in capsys.readouterr().err

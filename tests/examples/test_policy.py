@@ -1,4 +1,4 @@
-"""A third party's policy, packaged, as a user would install it."""
+"""A third party's policy as a package, installed as a user would install it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ horizon_s: 5
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what pip installs of its wheel."""
+    """Return a folder with the policy as pip installs its wheel."""
     folder = tmp_path_factory.mktemp("policy")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
     example = ROOT / "examples" / "policy"
@@ -42,7 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(installed: Path) -> Run:
-    """A command in that folder, with the policy installed."""
+    """Return a function that runs a command in that folder, with the policy installed."""
     paths = os.pathsep.join([str(installed / "site"), str(ROOT)])
 
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +61,7 @@ def run(installed: Path) -> Run:
 
 @pytest.mark.slow
 def test_it_has_a_name_and_keeps_every_promise(run: Run) -> None:
-    """By its entry point, with whose it is."""
+    """The policy is found by its entry point, and listed with the package that brings it."""
     listed = json.loads(run("carpool", "policies", "--kind", "scale", "--json").stdout)
     (found,) = [each for each in listed["policies"] if each["name"] == "headroom"]
     assert ("carpool-headroom", {"reserve": 0.2}) == (found["origin"], found["params"])
@@ -72,7 +72,7 @@ def test_it_has_a_name_and_keeps_every_promise(run: Run) -> None:
 
 @pytest.mark.slow
 def test_mypy_is_content(run: Run, installed: Path) -> None:
-    """Strictly, with the types that Carpool ships."""
+    """Strict mypy accepts it with the types that Carpool ships."""
     strict = ("--strict", "--config-file=", f"--cache-dir={installed / 'cache'}")
     checked = run("mypy", *strict, str(installed / "site" / "headroom.py"))
     assert checked.returncode == 0, checked.stdout
@@ -80,7 +80,7 @@ def test_mypy_is_content(run: Run, installed: Path) -> None:
 
 @pytest.mark.slow
 def test_it_plans_simulates_and_runs_live(run: Run) -> None:
-    """Everywhere by its name alone."""
+    """Each command accepts the policy by its name."""
     chosen = ("scenario.yaml", "--policy", "headroom", "--json")
     (plan,) = json.loads(run("carpool", "plan", *chosen).stdout)["functions"].values()
     assert "headroom" == plan["policy"]
