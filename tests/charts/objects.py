@@ -1,4 +1,4 @@
-"""The objects of manifests, and what Pod Security asks of their pods."""
+"""Read the objects of manifests, and check their pods against Pod Security."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Object = dict[str, Any]
 
 
 def objects(text: str) -> list[Object]:
-    """All objects of a YAML text."""
+    """Return all objects of a YAML text."""
     return [each for each in yaml.safe_load_all(text) if each]
 
 
 def of_kind(found: list[Object], kind: str, name: str = "") -> list[Object]:
-    """Those of a kind, or the one of them that has the name."""
+    """Return the objects of a kind, or the one of them with the name."""
     named = [each for each in found if each["kind"] == kind]
     return [each for each in named if not name or each["metadata"]["name"] == name]
 
 
 def pods(found: list[Object]) -> Iterator[tuple[str, Object]]:
-    """The pods that objects make, by the objects' names."""
+    """Return the pods that the objects create, with the objects' names."""
     for each in of_kind(found, "Deployment"):
         yield each["metadata"]["name"], each["spec"]["template"]["spec"]
 
 
 def violations(spec: Object) -> list[str]:
-    """What the Pod Security standard ``restricted`` would not let be."""
+    """Return the violations of the Pod Security standard ``restricted``."""
     own = spec.get("securityContext") or {}
     found = [name for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
     allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "projected", "secret"}

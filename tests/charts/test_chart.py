@@ -15,17 +15,17 @@ from tests.tools import require_tool
 
 @pytest.fixture(scope="session")
 def helm() -> str:
-    """The program."""
+    """Return the path of the program."""
     return require_tool("helm")
 
 
 def test_the_manifests_are_rendered_from_the_chart(helm: str) -> None:
-    """What is checked in is what the chart renders to now: `make manifests` writes it."""
+    """The committed manifests are what the chart renders now; `make manifests` updates them."""
     assert MANIFESTS.read_text() == rendered(helm)
 
 
 def test_the_chart_is_well_formed(helm: str) -> None:
-    """As `helm lint` has it."""
+    """`helm lint` accepts the chart."""
     command = [helm, "lint", "--strict", str(CHART), *PLACE]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert 0 == done.returncode, done.stdout
@@ -54,7 +54,7 @@ def test_the_chart_is_well_formed(helm: str) -> None:
     ],
 )
 def test_every_choice_renders_to_restricted_pods(helm: str, settings: list[str]) -> None:
-    """And to objects with names of their own."""
+    """Pods are restricted, and no two objects have the same name."""
     found = objects(rendered(helm, settings, None))
     names = sorted(
         (o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]) for o in found
@@ -64,7 +64,7 @@ def test_every_choice_renders_to_restricted_pods(helm: str, settings: list[str])
 
 
 def test_prometheus_may_read_what_it_is_told_to(helm: str) -> None:
-    """The ports of the monitors let in whom `metricsFrom` names, the gateway's narrowed one too."""
+    """Ports of the monitors accept what `metricsFrom` names, also if the gateway is restricted."""
     settings = [
         "serviceMonitor.create=true",
         "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
@@ -81,7 +81,7 @@ def test_prometheus_may_read_what_it_is_told_to(helm: str) -> None:
 
 
 def test_callers_may_reach_functions_past_the_gateway(helm: str) -> None:
-    """By gRPC, say: what `functionIngress` names, beside what is needed."""
+    """Functions accept callers that `functionIngress` names, such as by gRPC, and required ones."""
     caller = "networkPolicy.functionIngress[0]"
     settings = [f"{caller}.ports[0].port=9000", f"{caller}.from[0].podSelector.matchLabels.app=web"]
     expected = {
@@ -97,7 +97,7 @@ def test_callers_may_reach_functions_past_the_gateway(helm: str) -> None:
 
 
 def test_the_api_server_may_have_addresses(helm: str) -> None:
-    """Then nothing else is reached on its ports."""
+    """With addresses, nothing else can be reached on the API server's ports."""
     setting = "networkPolicy.apiServerCidrs={10.0.0.1/32,10.0.0.2/32}"
     found = objects(rendered(helm, [setting], None))
     blocks = [{"ipBlock": {"cidr": f"10.0.0.{n}/32"}} for n in (1, 2)]
@@ -108,14 +108,14 @@ def test_the_api_server_may_have_addresses(helm: str) -> None:
 
 
 def test_without_a_scaler_there_is_nothing_of_one(helm: str) -> None:
-    """Neither an account, nor a token that a provider would ask for."""
+    """There is no account for it, and no token that a provider would ask for."""
     found = objects(rendered(helm, ["autoscaler.enabled=false"], None))
     assert ["gateway"] == [name for name, _ in pods(found)]
     assert not [each for each in found if "carpool-scaler" in str(each)]
 
 
 def test_credentials_are_made_where_there_are_none(helm: str) -> None:
-    """As OpenFaaS names them, with a password that is another one each time."""
+    """The secret has OpenFaaS's names, and a new password each time."""
     found = [objects(rendered(helm, [], None)) for _ in range(2)]
     first, second = (of_kind(each, "Secret", "basic-auth")[0]["data"] for each in found)
     assert {"basic-auth-user", "basic-auth-password"} == first.keys()
@@ -124,7 +124,7 @@ def test_credentials_are_made_where_there_are_none(helm: str) -> None:
 
 
 def test_rights_that_are_asked_for(helm: str) -> None:
-    """With what may be switched on, as the provider's own table has them."""
+    """Rights for optional features are those in the provider's own table."""
     settings = ["functions.prepull=true", "gateway.manageNamespaces=true"]
     found = objects(rendered(helm, settings, None))
     (role,) = of_kind(found, "Role", "gateway")
@@ -135,7 +135,7 @@ def test_rights_that_are_asked_for(helm: str) -> None:
 
 
 def test_namespaces_are_not_managed_without_a_right_to(helm: str) -> None:
-    """The network would be opened for namespaces that the provider cannot make."""
+    """The network is not opened for namespaces that the provider cannot create."""
     settings = ["gateway.manageNamespaces=true", "clusterRole=false"]
     with pytest.raises(subprocess.CalledProcessError):
         rendered(helm, settings, None)

@@ -1,4 +1,4 @@
-"""The manifests that are checked in: as they are applied without Helm."""
+"""The committed manifests, as they are applied without Helm."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding"}
 
 
 def leaves(values: dict[str, Any], before: str = "") -> Iterator[str]:
-    """The paths of all values: what is empty, a list or no mapping ends one."""
+    """Return the paths of all values; an empty value, a list or a scalar ends a path."""
     for key, value in values.items():
         if isinstance(value, dict) and value and key != "resources":
             yield from leaves(value, f"{before}{key}.")
@@ -41,14 +41,14 @@ def leaves(values: dict[str, Any], before: str = "") -> Iterator[str]:
 
 
 def container(name: str) -> Object:
-    """The one container of a Deployment."""
+    """Return the only container of a Deployment."""
     (spec,) = [spec for found, spec in pods(FOUND) if found == name]
     (one,) = spec["containers"]
     return dict(one)
 
 
 def parsed(parser: argparse.ArgumentParser, args: list[str]) -> argparse.Namespace:
-    """What a command reads, with variables as the kubelet would set them; no flag abbreviated."""
+    """Parse a command's arguments, with the kubelet's variables and no abbreviated flag."""
     known = {name for action in parser._actions for name in action.option_strings}
     assert {arg.partition("=")[0] for arg in args} <= known
     return parser.parse_args([arg.replace("$(POD_IP)", "10.0.0.1") for arg in args])
@@ -56,12 +56,12 @@ def parsed(parser: argparse.ArgumentParser, args: list[str]) -> argparse.Namespa
 
 @pytest.mark.parametrize("path", sorted(leaves(VALUES)))
 def test_every_value_is_documented(path: str) -> None:
-    """In the table of docs/kubernetes.md, under its whole name."""
+    """The table of docs/kubernetes.md has each value under its full name."""
     assert f"`{path}`" in PAGE
 
 
 def test_every_documented_value_is_one() -> None:
-    """No row tells of a value that the chart does not know."""
+    """Each row of the table is a value that the chart knows."""
     rows = [
         line.split("|")[1]
         for line in PAGE.partition("## Values")[2].splitlines()
@@ -72,7 +72,7 @@ def test_every_documented_value_is_one() -> None:
 
 
 def test_objects_are_in_namespaces_that_there_are() -> None:
-    """All but what belongs to no namespace, and no name twice."""
+    """Every namespaced object is in a namespace of the manifests, and no name occurs twice."""
     known = {each["metadata"]["name"] for each in NAMESPACES}
     places = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in FOUND]
     assert len(set(places)) == len(places)
@@ -80,7 +80,7 @@ def test_objects_are_in_namespaces_that_there_are() -> None:
 
 
 def test_both_namespaces_enforce_restricted_pods() -> None:
-    """And that of the functions has the label by which providers find it."""
+    """The functions' namespace also has the label by which providers find it."""
     for each in NAMESPACES:
         labels = each["metadata"]["labels"]
         assert "restricted" == labels["pod-security.kubernetes.io/enforce"]
@@ -89,7 +89,7 @@ def test_both_namespaces_enforce_restricted_pods() -> None:
 
 
 def test_pods_are_restricted() -> None:
-    """With a root file system that cannot be written, too."""
+    """Pods also have a read-only root file system."""
     for name, spec in pods(FOUND):
         assert [] == violations(spec), name
         assert all(c["securityContext"]["readOnlyRootFilesystem"] for c in spec["containers"])
@@ -98,7 +98,7 @@ def test_pods_are_restricted() -> None:
 
 
 def test_pods_have_probes_and_requests() -> None:
-    """So that none gets a request before it can serve, and each has a place of its own."""
+    """No pod gets a request before it is ready, and each requests its resources."""
     for name, _ in pods(FOUND):
         found = container(name)
         assert found["readinessProbe"]["httpGet"]["path"] == "/healthz"
@@ -107,7 +107,7 @@ def test_pods_have_probes_and_requests() -> None:
 
 
 def test_a_service_and_a_budget_choose_pods_that_there_are() -> None:
-    """By the labels that pods have, and ports by names that containers have."""
+    """Their selectors match labels of pods, and their ports are ports of containers."""
     labels = {
         each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
         for each in of_kind(FOUND, "Deployment")
@@ -124,7 +124,7 @@ def test_a_service_and_a_budget_choose_pods_that_there_are() -> None:
 
 
 def test_images_are_built_here() -> None:
-    """A target of docker/Dockerfile each, of this version."""
+    """Each image is a target of docker/Dockerfile, in this version."""
     text = (ROOT / "docker/Dockerfile").read_text()
     targets = set(re.findall(r"^FROM .* AS (\S+)$", text, re.MULTILINE))
     for name, _ in pods(FOUND):
@@ -134,7 +134,7 @@ def test_images_are_built_here() -> None:
 
 
 def test_the_scaler_takes_its_options() -> None:
-    """What the chart passes is what `carpool scaler run` reads."""
+    """`carpool scaler run` accepts what the chart passes."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     run_command.add_flags(parser)
     args = parsed(parser, container("carpool-scaler")["args"])
@@ -143,7 +143,7 @@ def test_the_scaler_takes_its_options() -> None:
 
 
 def test_a_start_may_take_long_and_an_end_is_no_surprise() -> None:
-    """A container that starts is not restarted for it; one that ends goes on until it is known."""
+    """A slow start causes no restart, and a container that ends serves until that is known."""
     for name, _ in pods(FOUND):
         found = container(name)
         probe = found["startupProbe"]
@@ -153,7 +153,7 @@ def test_a_start_may_take_long_and_an_end_is_no_surprise() -> None:
 
 
 def test_names_are_looked_up_at_the_clusters_dns_alone() -> None:
-    """Port 53 of any host would be a way out."""
+    """Port 53 is open only to the cluster's DNS, as any other host would be a way out."""
     for policy in of_kind(FOUND, "NetworkPolicy", "carpool-dns"):
         (rule,) = policy["spec"]["egress"]
         (to,) = rule["to"]
@@ -162,7 +162,7 @@ def test_names_are_looked_up_at_the_clusters_dns_alone() -> None:
 
 
 def test_what_no_policy_names_cannot_be_reached() -> None:
-    """Both namespaces deny all traffic that no other policy lets pass."""
+    """Both namespaces deny all traffic that no other policy allows."""
     policies = of_kind(FOUND, "NetworkPolicy")
     denied = [
         each["metadata"]["namespace"]
@@ -173,7 +173,7 @@ def test_what_no_policy_names_cannot_be_reached() -> None:
 
 
 def test_every_listening_port_is_in_a_policy() -> None:
-    """A container's port that no policy names could never be reached."""
+    """A container's port that no policy names could not be reached."""
     for name, _ in pods(FOUND):
         (policy,) = of_kind(FOUND, "NetworkPolicy", name)
         let_in = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
@@ -181,25 +181,25 @@ def test_every_listening_port_is_in_a_policy() -> None:
 
 
 def rules(kind: str, name: str) -> list[Object]:
-    """Those of a role."""
+    """Return the rules of a role."""
     (role,) = of_kind(FOUND, kind, name)
     return list(role["rules"])
 
 
 def test_the_provider_may_do_what_it_does() -> None:
-    """And nothing else: the provider's own table."""
+    """Its rights are exactly those in the provider's own table."""
     assert list(provider.NAMESPACE_RULES) == rules("Role", "gateway")
     assert list(provider.CLUSTER_RULES) == rules("ClusterRole", "carpool-gateway")
 
 
 def test_the_scaler_may_do_what_it_does() -> None:
-    """And nothing else: the scaler's own table."""
+    """Its rights are exactly those in the scaler's own table."""
     assert list(scaler.NAMESPACE_RULES) == rules("Role", "carpool-scaler")
     assert list(scaler.CLUSTER_RULES) == rules("ClusterRole", "carpool-scaler")
 
 
 def test_the_provider_takes_its_options() -> None:
-    """What the chart passes is what `carpool provider kubernetes` reads."""
+    """`carpool provider kubernetes` accepts what the chart passes."""
     found = container("gateway")
     assert ["carpool", "provider", "kubernetes"] == found["command"]
     args = parsed(kubernetes_command._parser(), found["args"])
@@ -208,7 +208,7 @@ def test_the_provider_takes_its_options() -> None:
 
 
 def test_accounts_may_do_nothing_at_large() -> None:
-    """No wildcard, no role of the cluster but for lists, and no account that a pod does not use."""
+    """There is no wildcard, no cluster role but for lists, and no account that no pod uses."""
     for each in [*of_kind(FOUND, "Role"), *of_kind(FOUND, "ClusterRole")]:
         for rule in each["rules"]:
             assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
