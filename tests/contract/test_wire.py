@@ -29,17 +29,17 @@ ANSWER = ([7, 8, 9], [200, 400, 200], [OK_HEAD] * 3, [b"[1]", b'{"error":"no"}',
 
 
 def test_a_batch_of_requests_has_these_bytes() -> None:
-    """The format does not drift: the golden file was written once and is compared to the byte."""
+    """The format does not change: messages equal the golden file, which was written once."""
     assert (GOLDEN / "request.bin").read_bytes() == wire.encode_request(*REQUEST)
 
 
 def test_a_batch_of_answers_has_these_bytes() -> None:
-    """As for requests."""
+    """Answers equal their golden file, too."""
     assert (GOLDEN / "answer.bin").read_bytes() == wire.encode_answer(*ANSWER)
 
 
 def test_golden_requests_are_read() -> None:
-    """A reader of the golden bytes sees what was written, deadline and missing deadline alike."""
+    """Reading the golden bytes gives what was written, including a missing deadline."""
     columns = wire.decode_request((GOLDEN / "request.bin").read_bytes())
     assert (7, 8, 9) == columns.ids
     assert (0.25, math.inf, 0.125) == columns.remaining_s
@@ -56,7 +56,7 @@ def test_bodies_start_aligned_and_lie_back_to_back() -> None:
 
 
 def test_a_shared_head_travels_once() -> None:
-    """Thirty-two riders with one head cost one head."""
+    """Thirty-two requests with the same head take the bytes of one head."""
     message = wire.encode_request(range(32), [1.0] * 32, [JSON_HEAD] * 32, [b""] * 32)
     assert 1 == message.count(JSON_HEAD)
 
@@ -79,7 +79,7 @@ ITEMS = st.lists(
 def test_what_is_written_is_read(
     items: list[tuple[int, float, list[tuple[str, str]], bytes]],
 ) -> None:
-    """Any batch survives the way there and back."""
+    """Reading a written batch gives the same batch."""
     heads = [wire.build_head("POST /x", head) for _, _, head, _ in items]
     ids, remaining = [item[0] for item in items], [item[1] for item in items]
     bodies = [item[3] for item in items]
@@ -94,7 +94,7 @@ def test_what_is_written_is_read(
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(data: bytes) -> None:
-    """Bytes that are no message raise WireError, never anything else (zeros may be no items)."""
+    """Bytes that are no message raise WireError alone; zeros may be a message without items."""
     for magic in (b"", b"CPQ1", b"CPA1"):
         for decode in (wire.decode_request, wire.decode_answer):
             with suppress(wire.WireError):
@@ -104,7 +104,7 @@ def test_garbage_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
 @given(data=st.data())
 def test_damaged_messages_are_refused_or_read(data: st.DataObject, answers: bool) -> None:  # noqa: FBT001
-    """Some bytes changed, the end cut off or grown: WireError or whole columns, never a crash."""
+    """Changed, missing or additional bytes give WireError or complete columns, never a crash."""
     message = bytearray(wire.encode_answer(*ANSWER) if answers else wire.encode_request(*REQUEST))
     for _ in range(data.draw(st.integers(0, 3))):
         message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
@@ -122,7 +122,7 @@ def test_damaged_messages_are_refused_or_read(data: st.DataObject, answers: bool
     | st.lists(st.sampled_from([b"a", b": ", b"\n", b"\r", b"\0"])).map(b"".join)
 )
 def test_a_head_is_refused_or_survives(data: bytes) -> None:
-    """Bytes that are read as a head are what is written of it, in lower case; others: WireError."""
+    """A head that can be read is written again in lower case; other bytes raise WireError."""
     with suppress(wire.WireError):
         head = wire.parse_head(data)
         assert data.decode("latin-1").lower() == wire.build_head(*head).decode("latin-1").lower()
@@ -133,14 +133,14 @@ def test_a_head_is_refused_or_survives(data: bytes) -> None:
     st.lists(st.tuples(st.text(min_size=1, max_size=9), st.text(max_size=9)), max_size=3),
 )
 def test_a_head_that_can_be_written_can_be_read(line: str, headers: list[tuple[str, str]]) -> None:
-    """Whatever `build_head` lets through comes back as the same number of headers."""
+    """Reading a head of `build_head` gives the same number of headers."""
     with suppress(wire.WireError):
         head = wire.build_head(line, headers)
         assert (line, len(headers)) == (wire.parse_head(head)[0], len(wire.parse_head(head)[1]))
 
 
 def test_the_shared_part_of_a_head_ends_before_what_one_request_has_alone() -> None:
-    """Only whole, well-formed lines at the end are left out."""
+    """Only complete, well-formed lines at the end are left out."""
     own = b"traceparent: 00-ab-cd-01\nx-call-id: 7\n"
     kept = [
         JSON_HEAD,
@@ -156,7 +156,7 @@ def test_the_shared_part_of_a_head_ends_before_what_one_request_has_alone() -> N
 
 
 def test_large_heads_are_not_kept() -> None:
-    """The cache of heads holds what a function repeats, not megabytes that a client made up."""
+    """The cache of heads excludes the large heads that a client may send."""
     kept = len(wire.parse_head)
     for i in range(10):
         wire.parse_head(b"POST /%d\nx: %b\n" % (i, bytes([97]) * 10_000))
@@ -164,7 +164,7 @@ def test_large_heads_are_not_kept() -> None:
 
 
 def test_a_message_that_promises_too_much_costs_nothing() -> None:
-    """Four billion items announced in sixteen bytes are refused without allocating them."""
+    """Four billion items announced in sixteen bytes are refused without an allocation."""
     with pytest.raises(wire.WireError, match="at least"):
         wire.decode_request(struct.pack("<4sIII", b"CPQ1", 2**32 - 1, 1, 0))
 
@@ -187,7 +187,7 @@ def test_a_malformed_head_is_refused(head: bytes) -> None:
 
 
 def test_columns_of_different_length_are_refused() -> None:
-    """A batch is a table; a ragged one is a bug of the writer."""
+    """A batch is a table; columns of different lengths are an error of the writer."""
     with pytest.raises(wire.WireError, match="differ"):
         wire.encode_request([1, 2], [1.0], [TEXT_HEAD], [b""])
 
