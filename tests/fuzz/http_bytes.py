@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what a client may send: requests, nearly requests, noise; and cuts."""
+"""Hypothesis strategies for a client's bytes: requests, damaged ones, noise, and their pieces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RESERVED = {b"content-length", b"transfer-encoding", b"connection", b"host", b"
 
 
 class Sent(NamedTuple):
-    """A request as bytes, and what a server should read in them."""
+    """A request as bytes, and the values that a server should read from it."""
 
     raw: bytes
     method: str
@@ -51,14 +51,14 @@ class Sent(NamedTuple):
 
 @st.composite
 def cuts(draw: st.DrawFn, data: bytes) -> list[bytes]:
-    """``data`` in pieces."""
+    """Draw ``data`` in pieces."""
     places = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
     return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> Sent:
-    """A well-formed request: with a length, in chunks, or without a body."""
+    """Draw a well-formed request: with a length, in chunks, or without a body."""
     method, target = draw(_METHODS), draw(_TARGETS)
     pairs = draw(st.lists(st.tuples(_TOKENS, _VALUES), max_size=4))
     headers = [(name, value.strip()) for name, value in pairs if name.lower() not in _RESERVED]
@@ -88,13 +88,13 @@ def _chunked(draw: st.DrawFn, body: bytes) -> bytes:
 
 
 def noise() -> st.SearchStrategy[bytes]:
-    """Bytes that may look like HTTP in places."""
+    """Return a strategy for bytes that resemble HTTP in places."""
     return st.lists(_FRAGMENTS | st.binary(max_size=20), max_size=12).map(b"".join)
 
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """Requests of which a piece was lost, repeated, or replaced by noise."""
+    """Draw requests in which a piece is missing, repeated, or replaced by noise."""
     raw = b"".join([sent.raw for sent in draw(st.lists(requests(), min_size=1, max_size=3))])
     start = draw(st.integers(0, len(raw)))
     end = min(len(raw), start + draw(st.integers(0, 5)))
@@ -102,6 +102,6 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 def streams() -> st.SearchStrategy[bytes]:
-    """Anything a client may send."""
+    """Return a strategy for anything that a client may send."""
     whole = st.lists(requests(), max_size=4).map(lambda sent: b"".join([s.raw for s in sent]))
     return whole | damaged() | noise()

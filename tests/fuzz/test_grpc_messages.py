@@ -1,4 +1,4 @@
-"""Conversions of gRPC messages under arbitrary bytes: what is wrong is an error of ours, always."""
+"""Conversions of gRPC messages under arbitrary bytes fail only with errors of our own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LENGTHS = st.one_of(st.just(str(len(ANSWER))), st.integers().map(str), st.text(m
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """``whole`` with some of its bytes replaced, left out or added."""
+    """Draw ``whole`` with some bytes replaced, left out or added."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(0, 5))):
         at = draw(st.integers(0, len(data)))
@@ -43,7 +43,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 @quick
 @given(st.one_of(*map(damaged, REQUESTS), st.binary()))
 def test_a_request_is_converted_or_refused(data: bytes) -> None:
-    """Never with more bytes behind its JSON than it may have."""
+    """A converted request has at most the allowed bytes behind its JSON."""
     with contextlib.suppress(ClientFault):
         request, _ = requests.infer(data, BODY_MAX)
         length = int(dict(request.headers)[requests.JSON_LENGTH.encode()])
@@ -56,7 +56,7 @@ def test_a_request_is_converted_or_refused(data: bytes) -> None:
 def test_an_answer_is_converted_or_a_fault(
     *, body: bytes, length: str, raw: bool, status: int
 ) -> None:
-    """And as an error it always has a text."""
+    """An answer that becomes an error always has a text."""
     answer = HttpAnswer(status, body + bytes(8), ((requests.JSON_LENGTH, length),))
     with contextlib.suppress(FunctionFault):
         assert answers.inferred(answer, raw=raw)

@@ -1,4 +1,4 @@
-"""The edge under arbitrary bytes: cut anywhere they mean the same, and nothing gets out of hand."""
+"""The HTTP edge under arbitrary bytes: cuts do not change their meaning, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ quick = settings(max_examples=scaled(300))
 
 
 class Edge:
-    """A server without sockets, and the loop that it runs on."""
+    """A server without sockets, and its event loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -39,7 +39,7 @@ class Edge:
         app: Callable[[Exchange], None] = echo,
         heads: KnownHeads | None = None,
     ) -> Socketless:
-        """A client that sent ``pieces``; what the application saw of them is in ``seen``."""
+        """Return a client that has sent ``pieces``; ``seen`` has what the application got."""
         self.seen = []
 
         def look(exchange: Exchange) -> None:
@@ -54,11 +54,11 @@ class Edge:
         return client
 
     def turn(self) -> None:
-        """Let the loop run what is due."""
+        """Let the loop run all due callbacks."""
         self.loop.run_until_complete(asyncio.sleep(0))
 
     def read(self, *pieces: bytes, heads: KnownHeads | None = None) -> tuple[list[object], bool]:
-        """What the application reads in ``pieces``, and whether the client was refused."""
+        """Return what the application reads in ``pieces``, and whether the client was refused."""
         client = self.run(*pieces, heads=heads)
         read: list[object] = [
             (e.method, e.target, e.headers, e.body, e.keep_alive, e.chunked) for e in self.seen
@@ -74,7 +74,7 @@ class Edge:
 
 @pytest.fixture(scope="module")
 def edge() -> Iterator[Edge]:
-    """One for all examples."""
+    """Yield one edge for all examples."""
     edge = Edge()
     yield edge
     edge.loop.close()
@@ -85,7 +85,7 @@ def edge() -> Iterator[Edge]:
 def test_requests_are_read_as_they_were_written(
     edge: Edge, sent: list[Sent], data: st.DataObject
 ) -> None:
-    """However the network cuts them: method, target, headers, body, order."""
+    """Method, target, headers, body and order do not depend on how the network cuts the bytes."""
     pieces = data.draw(cuts(b"".join([one.raw for one in sent])))
     edge.run(*pieces)
     assert sent == [
@@ -97,7 +97,7 @@ def test_requests_are_read_as_they_were_written(
 @quick
 @given(raw=streams(), data=st.data())
 def test_a_cut_changes_nothing(edge: Edge, raw: bytes, data: st.DataObject) -> None:
-    """The same requests are seen, or the same refusal comes, as when all came in one read."""
+    """The requests or the refusal are the same as if all bytes came in one read."""
     pieces = data.draw(cuts(raw))
     assert edge.read(raw) == edge.read(*pieces)
     assert edge.read(raw) == edge.read(*[raw[i : i + 1] for i in range(len(raw))])
@@ -108,7 +108,7 @@ def test_a_cut_changes_nothing(edge: Edge, raw: bytes, data: st.DataObject) -> N
 def test_heads_that_are_known_change_nothing(
     edge: Edge, sent: list[Sent], raw: bytes, data: st.DataObject
 ) -> None:
-    """Those of requests that came before, on this connection or on another, good or bad."""
+    """Known heads come from earlier requests, good or bad, on this connection or another."""
     heads, whole = KnownHeads(), [one.raw for one in sent]
     for read in (*whole, raw):
         edge.read(read, heads=heads)
@@ -121,7 +121,7 @@ def test_heads_that_are_known_change_nothing(
 def test_answers_keep_the_order_of_the_requests(
     edge: Edge, count: int, data: st.DataObject
 ) -> None:
-    """In whatever order, and in whatever form, the application answers them."""
+    """The application may answer in any order and form."""
     raw = b"".join([b"GET /%d. HTTP/1.1\r\n\r\n" % i for i in range(count)])
     client = edge.run(raw, app=lambda _: None)
     for i in data.draw(st.permutations(range(count))):
@@ -140,7 +140,7 @@ def test_answers_keep_the_order_of_the_requests(
 
 
 class Sockets:
-    """A server that listens, and the loop that it runs on."""
+    """A server that listens, and its event loop."""
 
     def __init__(self) -> None:
         self.runner = asyncio.Runner()
@@ -149,7 +149,7 @@ class Sockets:
         self._server = self.runner.run(serve(echo, listen="127.0.0.1:0", limits=LIMITS))
 
     async def visit(self, raw: bytes) -> None:
-        """A client says ``raw`` and goes; the next one is served."""
+        """Send ``raw`` and disconnect; the next client is served."""
         async with asyncio.timeout(HANG_S):
             reader, writer = await connect(self._server)
             writer.write(raw)
@@ -164,14 +164,14 @@ class Sockets:
         assert not self._errors
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the server and its loop."""
         self.runner.run(self._server.stop())
         self.runner.close()
 
 
 @pytest.fixture(scope="module")
 def sockets() -> Iterator[Sockets]:
-    """One for all examples."""
+    """Yield one server for all examples."""
     sockets = Sockets()
     yield sockets
     sockets.close()
@@ -180,5 +180,5 @@ def sockets() -> Iterator[Sockets]:
 @settings(max_examples=scaled(150))
 @given(raw=streams())
 def test_whatever_comes_the_next_client_is_served(sockets: Sockets, raw: bytes) -> None:
-    """Over real sockets: every connection ends, no error reaches the loop, nothing is kept."""
+    """Over real sockets every connection ends, the loop gets no error, and no memory is kept."""
     sockets.runner.run(sockets.visit(raw))
