@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GET = b"GET / HTTP/1.1\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
 PATIENT = Limits(idle_s=100.0, read_s=10.0)
 
 
@@ -34,7 +35,13 @@ def played(script: Callable[[Server], None], app: Callable[[Exchange], None] = e
 
 
 @pytest.mark.parametrize(
-    "part", [GET[:1], GET[:-1], b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab"]
+    "part",
+    [
+        GET[:1],
+        GET[:-1],
+        b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab",
+        *(CHUNKED + part for part in (b"", b"5", b"5\r\n", b"5\r\nhel", b"5\r\nhello\r")),
+    ],
 )
 def test_a_slow_request_is_given_up(part: bytes) -> None:
     """A request that trickles in for longer than read_s gets 408 and the door."""
