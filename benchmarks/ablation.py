@@ -95,16 +95,16 @@ def _made(
     """Return the rows of one cell and seed, running those that are missing."""
     switched = {name: part.without for name, part in parts.items() if part.concerns(cell)}
     wanted: dict[str, dict[str, Any]] = {_WHOLE: {}, **switched}
-    found = {row.policy: row for row in rows.find(cell.name, horizon_s, seed)}
+    known = {row.policy: row for row in rows.find(cell.name, horizon_s, seed)}
     policies = {name: {"policy": _WHOLE, **given} for name, given in wanted.items()}
     if "foresight" in policies:
         policies["foresight"] |= {"cell": cell.name, "horizon_s": horizon_s, "seed": seed}
     scenario = replace(catalogue().scenario(cell, horizon_s, seed), policies=policies)
-    bound = lower_bound(scenario) if wanted.keys() - found.keys() else 0.0
-    for name in [name for name in wanted if name not in found]:
-        found[name] = simulate(cell.name, scenario, name, bound)
-        rows.add(found[name])
-    return [found[name] for name in wanted]
+    bound = lower_bound(scenario) if wanted.keys() - known.keys() else 0.0
+    for name in [name for name in wanted if name not in known]:
+        known[name] = simulate(cell.name, scenario, name, bound)
+        rows.add(known[name])
+    return [known[name] for name in wanted]
 
 
 def table(rows: Sequence[Row]) -> str:

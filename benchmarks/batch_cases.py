@@ -146,10 +146,10 @@ def simulated_ms(
 
 def exact_ms(process: Markovian, size: int, window_s: float) -> tuple[float, ...]:
     """Return the same quantiles by the exact law."""
-    found = BatchLaw(process, size, window_s).quantiles(
+    quantiles_s = BatchLaw(process, size, window_s).quantiles(
         SHARES, Service.fixed(seconds_by_size(size))
     )
-    return tuple((1000 * found).tolist())
+    return tuple((1000 * quantiles_s).tolist())
 
 
 def printed_ms(workload: Workload, size: int, window_s: float) -> tuple[float, ...]:

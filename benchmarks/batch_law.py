@@ -127,13 +127,13 @@ def planning_ms(process: Markovian) -> float:
     app = Application("all", 1.0, process.mean_rate, process)
     load = FunctionLoad("f", model, 1.0, 0.95, 32, (app,))
     snapshot = Snapshot(0.0, (load,), None, Prices(cpu_core_s=2.88e-5, call=2e-7))
-    found = []
+    times_ms = []
     for _ in range(5):
         policy = Guard(Batch(Batch.Params()))
         began = time.perf_counter()
         policy.plan(snapshot)
-        found.append(1000 * (time.perf_counter() - began))
-    return min(found)
+        times_ms.append(1000 * (time.perf_counter() - began))
+    return min(times_ms)
 
 
 def main(argv: list[str]) -> int:
@@ -152,12 +152,12 @@ def main(argv: list[str]) -> int:
     heads = "".join(f"{f'P{100 * at:g}':>10}{'exact':>8}{'Eq. 9':>8}{'chance':>8}" for at in SHARES)
     if not arguments.json:
         print(f"{'arrivals':<14}{'B':>3}{'T ms':>6}{heads}")
-    found: list[Row] = []
+    table: list[Row] = []
     for row in rows(arguments.requests):
-        found.append(row)
+        table.append(row)
         print(json.dumps(dataclasses.asdict(row)) if arguments.json else _line(row), flush=True)
-    exact = [abs(error) for row in found for error in _errors(row, row.exact)]
-    eq9 = [abs(error) for row in found for error in _errors(row, row.printed)]
+    exact = [abs(error) for row in table for error in _errors(row, row.exact)]
+    eq9 = [abs(error) for row in table for error in _errors(row, row.printed)]
     if not arguments.json:
         for name, errors in (("exact", exact), ("Eq. 9", eq9)):
             mean, most = 100 * float(np.mean(errors)), 100 * max(errors)

@@ -120,8 +120,8 @@ def played(case: Case, requests: int, width: float) -> tuple[Times, Times, int]:
     half = np.full(len(SHARES), math.inf)
     while len(runs) < _MOST_RUNS and (len(runs) < _MIN_RUNS or (half > width).any()):
         arrivals = _arrivals(case, requests, len(runs) + 1)
-        found = latencies(arrivals, case.size, case.window_s, case.seconds, case.instances)
-        warm = found[len(found) // 20 :]
+        latencies_s = latencies(arrivals, case.size, case.window_s, case.seconds, case.instances)
+        warm = latencies_s[len(latencies_s) // 20 :]
         runs.append(1000 * np.quantile(warm, SHARES))
         if len(runs) >= _MIN_RUNS:
             table = np.array(runs)
@@ -181,9 +181,9 @@ def main(argv: list[str]) -> int:
     for case in cases(tuple(flags.instances or (1,))):
         if flags.arrivals and case.arrivals not in flags.arrivals:
             continue
-        found = row(case, flags.requests, flags.width)
-        worst = max([worst, *map(abs, _errors(found, found.law))])
-        print(json.dumps(asdict(found)) if flags.json else _line(found), flush=True)
+        result = row(case, flags.requests, flags.width)
+        worst = max([worst, *map(abs, _errors(result, result.law))])
+        print(json.dumps(asdict(result)) if flags.json else _line(result), flush=True)
     if not flags.json:
         print(f"largest error {100 * worst:.2f} %")
     return 1 if worst > flags.allowed else 0

@@ -87,10 +87,10 @@ class Case:
 
     def is_right(self, answer: bytes, which: int = 0) -> bool:
         """Return whether ``answer`` contains the model's outputs for body number ``which``."""
-        found = np.frombuffer(answer, np.float32) if self.raw else _first_numbers(answer)
+        numbers = np.frombuffer(answer, np.float32) if self.raw else _first_numbers(answer)
         expected = _expected(str(self.model_path), self.shape)[which]
-        return found.shape == expected.shape and bool(
-            np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE)
+        return numbers.shape == expected.shape and bool(
+            np.allclose(numbers, expected, rtol=_TOLERANCE, atol=_TOLERANCE)
         )
 
     def _tensor(self, row: NDArray[np.float32]) -> dict[str, Any]:

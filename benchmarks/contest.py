@@ -117,11 +117,13 @@ class Contest:
             DidNotStart: the server did not start, or sustained no rate.
         """
         with self._running() as running:
-            found = self._search(running, NARROW if self.near_rps else WIDE, self.resolution)
-            if not found.max_rps:
+            capacity = self._search(running, NARROW if self.near_rps else WIDE, self.resolution)
+            if not capacity.max_rps:
                 msg = f"it sustains no rate within {self.case.slo_s:g} s"
                 raise DidNotStart(msg)
-            return Repeat(found, self._look_closer(running, found.max_rps) if closer else None)
+            return Repeat(
+                capacity, self._look_closer(running, capacity.max_rps) if closer else None
+            )
 
     def _look_closer(self, running: Running, max_rps: float) -> Closer:
         before, batches = running.used, running.batches()

@@ -44,12 +44,12 @@ def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bo
     """
 
     def settled(group: Sequence[Member]) -> Group | None:
-        found = Neighbours(group, offers, settling).served((0, len(group) - 1))
-        return found[0] if len(found) == 1 and len(found[0].members) == len(group) else None
+        groups = Neighbours(group, offers, settling).served((0, len(group) - 1))
+        return groups[0] if len(groups) == 1 and len(groups[0].members) == len(group) else None
 
     def money(group: Sequence[Member]) -> float:
-        found = settled(group)
-        return found.cost * found.rate_rps if found else math.inf
+        group_alone = settled(group)
+        return group_alone.cost * group_alone.rate_rps if group_alone else math.inf
 
     sets, parts = cheapest_division(members, money)
     split = min((sum(map(money, moved)) for moved in _moved(parts)), default=math.inf)

@@ -167,7 +167,7 @@ class Flood:
 
     def _answers(self) -> list[tuple[int, int]]:
         """Return the connections that have a complete response now, and its status."""
-        found = []
+        answers = []
         for number, _ in self._poll.poll(0):
             data = self._sockets[number].recv(_READ_BYTES)
             if not data:
@@ -179,8 +179,8 @@ class Flood:
             if end < 0 or len(data) < end + 4 + self._length(data[:end]):
                 self._parts[number] = data
                 continue
-            found.append((number, int(data[_STATUS])))
-        return found
+            answers.append((number, int(data[_STATUS])))
+        return answers
 
     def _length(self, head: bytes) -> int:
         """Return the body length given by a head, cached because heads repeat."""

@@ -126,14 +126,14 @@ def _exhaustive(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
 ) -> dict[str, float]:
     """Return costs of 100 000 requests, with a quarter of the misses to spare and with none."""
-    apps, found = _members(slos_s, rates_rps), {}
+    apps, costs = _members(slos_s, rates_rps), {}
     for name, miss in (("", _MISS), (", none to spare", 1 - _PERCENTILE)):
         made = Provisioner(model, _RULE, _MAX_BATCH, miss, _WAITING)
         limits = bounded(apps, offers(model, _RULE, _MAX_BATCH, miss), made.settling)
-        found[f"optimal{name}"] = _cost(made.groups(apps, "optimal"))
+        costs[f"optimal{name}"] = _cost(made.groups(apps, "optimal"))
         for limit, money in dataclasses.asdict(limits).items():
-            found[f"{limit}{name}"] = money / sum(rates_rps) * _PER_SECOND
-    return found
+            costs[f"{limit}{name}"] = money / sum(rates_rps) * _PER_SECOND
+    return costs
 
 
 def _bound(

@@ -124,12 +124,12 @@ def sweep(name: str, rate_rps: float, count: int, seeds: Sequence[int]) -> dict[
     for window_ms in WINDOWS_MS:
         window = partial(windowed, window_s=window_ms / 1000, size=BATCH_MAX)
         ways[f"{window_ms} ms"] = (window, False)
-    found = {}
+    results = {}
     for way, (run, known) in ways.items():
         runs = [measured(program, rate_rps, count, seed, run, known=known) for seed in seeds]
         columns = zip(*((r.mean_ms, r.p99_ms, r.rps, r.missed) for r in runs), strict=True)
-        found[way] = Result(*map(fmean, columns))
-    return found
+        results[way] = Result(*map(fmean, columns))
+    return results
 
 
 def ratios(rows: Sequence[dict[str, Result]], way: str) -> dict[str, float]:
@@ -166,15 +166,15 @@ def main(argv: list[str]) -> int:
         from benchmarks import lazy_live  # noqa: PLC0415  needs models and processes
 
         return lazy_live.main(rest, as_json=flags.json)
-    found: dict[str, dict[int, dict[str, Result]]] = {}
+    results: dict[str, dict[int, dict[str, Result]]] = {}
     for name in ("ResNet", "GNMT", "Transformer"):
-        found[name] = {
+        results[name] = {
             rate: sweep(name, rate, flags.requests, range(flags.seeds)) for rate in RATES_RPS
         }
     if flags.json:
-        print(json.dumps(found, default=asdict, indent=1))
+        print(json.dumps(results, default=asdict, indent=1))
         return 0
-    for name, rows in found.items():
+    for name, rows in results.items():
         _print(name, rows)
     return 0
 

@@ -45,13 +45,13 @@ def model(name: str) -> Program:
 
 def ways() -> dict[str, Callable[[list[PendingArrival]], None]]:
     """Return all ways to run requests, by name."""
-    found: dict[str, Callable[[list[PendingArrival]], None]] = {
+    by_name: dict[str, Callable[[list[PendingArrival]], None]] = {
         "none": partial(windowed, window_s=0.0, size=1, leaving=True)
     }
     for window_ms in WINDOWS_MS:
         window = partial(windowed, window_s=window_ms / 1000, size=BATCH_MAX, leaving=True)
-        found[f"{window_ms} ms"] = window
-    return found | {"lazy": partial(lazily, rules=Rules())}
+        by_name[f"{window_ms} ms"] = window
+    return by_name | {"lazy": partial(lazily, rules=Rules())}
 
 
 def latencies_s(
@@ -99,12 +99,12 @@ def main() -> int:
 
 
 def _print_load(program: Program, load: float, full_rps: float) -> None:
-    found = {
+    latencies_ms = {
         way: 1000 * fmean(latencies_s(program, load * full_rps, run)) for way, run in ways().items()
     }
-    best = min(found[f"{window_ms} ms"] for window_ms in WINDOWS_MS)
-    cells = "".join(f"{value:>9.2f}" for value in found.values())
-    print(f"{load:>5} {cells}{best / found['lazy']:>13.2f}", flush=True)
+    best = min(latencies_ms[f"{window_ms} ms"] for window_ms in WINDOWS_MS)
+    cells = "".join(f"{value:>9.2f}" for value in latencies_ms.values())
+    print(f"{load:>5} {cells}{best / latencies_ms['lazy']:>13.2f}", flush=True)
 
 
 def _print_late(program: Program, load: float, full_rps: float, alone_s: float) -> None:

@@ -86,9 +86,9 @@ def points(program: Program, loads: Sequence[float], count: int) -> Iterator[Poi
     """Yield the figures at each load."""
     full_rps = _capacity(program)
     for load in loads:
-        found = {way: _latencies(program, load * full_rps, run, count) for way, run in _ways()}
-        mean = {way: 1000 * fmean(each) for way, each in found.items()}
-        p99 = {way: 1000 * each[int(0.99 * len(each))] for way, each in found.items()}
+        latencies = {way: _latencies(program, load * full_rps, run, count) for way, run in _ways()}
+        mean = {way: 1000 * fmean(each) for way, each in latencies.items()}
+        p99 = {way: 1000 * each[int(0.99 * len(each))] for way, each in latencies.items()}
         yield Point(load, mean, p99)
 
 

@@ -57,7 +57,7 @@ def _package(kernels: str) -> Path:
 
 def _limited(code: bytes, kernels: str) -> bytes:
     """Return the code with the choice patched in each caller, into which it has been inlined."""
-    found = bytearray(code)
+    changed = bytearray(code)
     jumps = [match.start() + _JUMP_AT for match in _AVX512.finditer(code)]
     if kernels == "sse":
         jumps = [code.rindex(_AVX, at - _BEFORE, at) + len(_AVX) - 1 for at in jumps]
@@ -65,5 +65,5 @@ def _limited(code: bytes, kernels: str) -> bytes:
         msg = "this runtime chooses its kernels in another way: limited_kernels has to learn it"
         raise SystemExit(msg)
     for at in jumps:
-        found[at] = _JUMP
-    return bytes(found)
+        changed[at] = _JUMP
+    return bytes(changed)

@@ -164,8 +164,8 @@ def _page(records: Records) -> str:
 
 
 def _known(records: Records, case: str) -> Model | None:
-    found = records.last("model", case=case)
-    return Model.from_dict(found) if found else None
+    record = records.last("model", case=case)
+    return Model.from_dict(record) if record else None
 
 
 def _rates(case: str, model: Model) -> list[tuple[int, float]]:

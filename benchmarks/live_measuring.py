@@ -144,8 +144,8 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
                 raise StackFailed(message)
             means[mean_batch] = batch_s
     fixed = stack_of(handler, cpu, 10_000, max(sizes), **{"scale.policy": "fixed"})
-    with stack_process(fixed) as found:
-        load_s, slows = asyncio.run(_loading(str(found["url"]), body))
+    with stack_process(fixed) as running:
+        load_s, slows = asyncio.run(_loading(str(running["url"]), body))
     per_item_s, base_s = np.polyfit(list(means), list(means.values()), 1)
     per_item_s = max(float(per_item_s), 1e-6)
     period_s = Limits(cpu=cpu).period_us / 1e6
@@ -169,8 +169,8 @@ def measured_stand_in(scenario: Scenario, folder: Path, cpu: float, body: bytes)
     scaled, fixed = stacks
     with _one_instance(scaled, cpu, 1, body, "--partition", "off") as url:
         alone_s, way_s = asyncio.run(_alone(url, body))
-    with stack_process(fixed, "--partition", "off") as found:
-        load_s, slows = asyncio.run(_loading(str(found["url"]), body))
+    with stack_process(fixed, "--partition", "off") as running:
+        load_s, slows = asyncio.run(_loading(str(running["url"]), body))
     first_s, second_s = (model.predict(batch, cpu, 0.0) or 0.0 for batch in (1, 2))
     per_item_s, beside_s = second_s - first_s, max(0.0, alone_s - first_s)
     base_s = first_s - per_item_s + beside_s
@@ -182,8 +182,8 @@ def _one_instance(stack: Path, cpu: float, batch: int, body: bytes, *options: st
     """Run a stack with one instance of the given size, and give its URL."""
     size = {"replicas": 1, "cpu": cpu, "batch": batch, "wait_s": 0}
     policy = shlex.join(["--policy", "fixed", "--params", json.dumps(size)])
-    with stack_process(stack, "--scaler", policy, *options) as found:
-        url = str(found["url"])
+    with stack_process(stack, "--scaler", policy, *options) as running:
+        url = str(running["url"])
         asyncio.run(_planned(url, body))
         yield url
 

@@ -72,8 +72,8 @@ def main(argv: list[str]) -> int:
         flags = ("--policy", "infless", "--scenario", str(scenario), "--hold", _HOLD)
         stored = ("--store", str(Path(folder) / "scaler.db"))
         stack = stack_of(handler, _CPU, _SLO_MS, _BATCH)
-        with stack_process(stack, "--scaler", shlex.join([*flags, *stored])) as found:
-            url = str(found["url"]).removeprefix("http://")
+        with stack_process(stack, "--scaler", shlex.join([*flags, *stored])) as running:
+            url = str(running["url"]).removeprefix("http://")
             steps, looks = asyncio.run(_stepped(url, model, args.steps))
     text = _page(model, steps, looks)
     args.out.write_text(text)

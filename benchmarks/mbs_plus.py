@@ -55,8 +55,8 @@ def mbs_plus(
     known = list(model.configurations(max_batch))
     best: list[Group] = []
     for parts in even_splits(members):
-        found = [_searched(known, part, settling, draw) for part in parts]
-        groups = [group for group in found if group]
+        searched = [_searched(known, part, settling, draw) for part in parts]
+        groups = [group for group in searched if group]
         if len(groups) == len(parts) and (not best or _money(groups) < _money(best)):
             best = groups
     return best

@@ -162,11 +162,11 @@ def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
 
 
 def _known(profiles: Sequence[Profile]) -> Mapping[tuple[Case, ThreadsAndGpu], float]:
-    found: defaultdict[tuple[Case, ThreadsAndGpu], list[float]] = defaultdict(list)
+    times_s: defaultdict[tuple[Case, ThreadsAndGpu], list[float]] = defaultdict(list)
     for profile in profiles:
         for row in profile.operators:
-            found[row.case, ThreadsAndGpu(*row.setting[1:])].append(row.median_s)
-    return {key: statistics.mean(times) for key, times in found.items()}
+            times_s[row.case, ThreadsAndGpu(*row.setting[1:])].append(row.median_s)
+    return {key: statistics.mean(times) for key, times in times_s.items()}
 
 
 def _speed(name: str, database: Path, folder: Path) -> Speed:

@@ -75,13 +75,13 @@ def measure_foreign(
 ) -> None:
     """Calibrate this runtime and run the models, skipping what is in the records."""
     end_s = time.monotonic() + 60 * minutes
-    found = records.last("calibration", kernels=kernels)
-    if found is None:
+    record = records.last("calibration", kernels=kernels)
+    if record is None:
         measured = calibrate(threads, _CALIBRATING_S, _say)
         records.add("calibration", kernels=kernels, calibration=to_dict(measured))
         calibration = measured
     else:
-        calibration = from_dict(found["calibration"])
+        calibration = from_dict(record["calibration"])
     for name in only or [name for names in LISTS.values() for name in names]:
         if records.find("foreign", kernels=kernels, name=name):
             continue
@@ -118,7 +118,7 @@ def _measured(
 
 def foreign_points(records: Records, folder: Path) -> Iterable[ForeignPoint]:
     """Yield every measured point with its prediction."""
-    for kernels in dict.fromkeys(found["kernels"] for found in records.find("calibration")):
+    for kernels in dict.fromkeys(record["kernels"] for record in records.find("calibration")):
         last = records.last("calibration", kernels=kernels)
         assert last is not None
         calibration = from_dict(last["calibration"])

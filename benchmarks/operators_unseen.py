@@ -166,18 +166,18 @@ def on_one_thread(model: ModelProto, folder: Path, batches: Sequence[int]) -> It
     for _ in range(_ROUNDS):
         for batch in batches:
             times[batch] += _visit(session, inputs[batch])
-    for batch, found in times.items():
-        mid, p90, p95, p99 = np.quantile(found, [0.5, 0.9, 0.95, 0.99]).tolist()
-        yield RunRow(Setting(batch, 1), mid, p90, p95, p99, p90 - mid, len(found))
+    for batch, times_s in times.items():
+        mid, p90, p95, p99 = np.quantile(times_s, [0.5, 0.9, 0.95, 0.99]).tolist()
+        yield RunRow(Setting(batch, 1), mid, p90, p95, p99, p90 - mid, len(times_s))
 
 
 def _visit(session: ProfiledSession, inputs: Mapping[str, Any]) -> list[float]:
     """Return the times of repeated runs; a first short run is dropped, as it warms the caches."""
     end_s, first_s = time.monotonic() + _VISIT_S, _timed_s(session, inputs)
-    found = [first_s] if first_s > _LONG_S else []
-    while not found or time.monotonic() < end_s:
-        found.append(_timed_s(session, inputs))
-    return found
+    times_s = [first_s] if first_s > _LONG_S else []
+    while not times_s or time.monotonic() < end_s:
+        times_s.append(_timed_s(session, inputs))
+    return times_s
 
 
 def _timed_s(session: ProfiledSession, inputs: Mapping[str, Any]) -> float:

@@ -142,9 +142,9 @@ async def _compare(a: LocalFunction, b: LocalFunction, way: Way) -> None:
     alone: dict[str, list[float]] = {"a": [], "b": []}
     both: dict[str, list[float]] = {"a": [], "b": []}
     for who in order:
-        for function, found in zip(who, await _load(*who), strict=True):
+        for function, outcome in zip(who, await _load(*who), strict=True):
             kind = alone if len(who) == 1 else both
-            kind[function.deployment.service].append(found.answers_per_s)
+            kind[function.deployment.service].append(outcome.answers_per_s)
     way.kept += [statistics.mean(both[name]) / statistics.mean(alone[name]) for name in alone]
     way.alone_per_s += [rate for rates in alone.values() for rate in rates]
 
@@ -241,28 +241,30 @@ def _page(ways: dict[str, Way], about: dict[str, Any], command: str) -> str:
         "| | target | with partitions | without |",
         "|---|---|---:|---:|",
         *(
-            f"| {name} | {_TARGETS[name]} | {_spread(found)} | {_spread(off.rows[name])} |"
-            for name, found in on.rows.items()
+            f"| {name} | {_TARGETS[name]} | {_spread(values)} | {_spread(off.rows[name])} |"
+            for name, values in on.rows.items()
         ),
         speed,
         "Every number:\n",
         *(
-            f"- {which}: {name}: {', '.join(f'{value:.3f}' for value in found)}"
+            f"- {which}: {name}: {', '.join(f'{value:.3f}' for value in values)}"
             for which, way in ways.items()
-            for name, found in way.rows.items()
+            for name, values in way.rows.items()
         ),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _spread(values: Iterable[float], data: str = ".3f") -> str:
-    found = sorted(values)
+    ordered = sorted(values)
     low, _, high = (
-        statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else (found[0],) * 3
+        statistics.quantiles(ordered, n=4, method="inclusive")
+        if len(ordered) > 1
+        else (ordered[0],) * 3
     )
-    middle = format(statistics.median(found), data)
+    middle = format(statistics.median(ordered), data)
     inner, outer = (
         " to ".join(format(value, data) for value in pair)
-        for pair in ((low, high), (found[0], found[-1]))
+        for pair in ((low, high), (ordered[0], ordered[-1]))
     )
     return f"{middle} ({inner}; {outer})"

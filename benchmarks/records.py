@@ -44,5 +44,5 @@ class Records:
 
     def last(self, kind: str, **fields: object) -> dict[str, Any] | None:
         """Return the newest such record, or None if there is none."""
-        found = self.find(kind, **fields)
-        return found[-1] if found else None
+        records = self.find(kind, **fields)
+        return records[-1] if records else None

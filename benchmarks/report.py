@@ -165,9 +165,9 @@ class _Case:
 
     def _waits(self) -> list[str]:
         tried: dict[str, list[str]] = {}
-        for found in self._tuning:
-            words = f"{found['max_rps']:,.0f}/s at {found['wait_ms']:g}"
-            tried.setdefault(found["server"], []).append(words)
+        for tuning in self._tuning:
+            words = f"{tuning['max_rps']:,.0f}/s at {tuning['wait_ms']:g}"
+            tried.setdefault(tuning["server"], []).append(words)
         return [f"\nWaiting times of {s}, in ms: {', '.join(each)}." for s, each in tried.items()]
 
 

@@ -96,10 +96,12 @@ class Course:
         waits_ms = contest.server.waits_ms(contest.case)
         for wait_ms in waits_ms if self.tuning and len(waits_ms) > 1 else ():
             if not self.records.find("tuning", **of, wait_ms=wait_ms):
-                found = contest.tune(wait_ms)
-                contest.near_rps = max(contest.near_rps, found.max_rps)
-                self.records.add("tuning", **of, wait_ms=wait_ms, **asdict(found))
-                _say(f"{of['case']} {of['server']}: {found.max_rps:.0f}/s waiting {wait_ms:g} ms")
+                capacity = contest.tune(wait_ms)
+                contest.near_rps = max(contest.near_rps, capacity.max_rps)
+                self.records.add("tuning", **of, wait_ms=wait_ms, **asdict(capacity))
+                _say(
+                    f"{of['case']} {of['server']}: {capacity.max_rps:.0f}/s waiting {wait_ms:g} ms"
+                )
         tried = [t for t in self.records.find("tuning", **of) if t["wait_ms"] in waits_ms]
         best = max(tried, key=lambda t: t["max_rps"], default=None)
         contest.wait_ms = best["wait_ms"] if best else (waits_ms or (0.0,))[0]

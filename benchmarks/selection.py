@@ -68,12 +68,12 @@ def _measured(
 
 
 def _times(calls: list[Callable[[], object]]) -> list[float]:
-    found = []
+    times_s = []
     for call in calls:
         began = time.perf_counter()
         call()
-        found.append(time.perf_counter() - began)
-    return sorted(found)
+        times_s.append(time.perf_counter() - began)
+    return sorted(times_s)
 
 
 def _drawn(chance: random.Random, name: str) -> Profile:

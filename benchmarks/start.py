@@ -86,15 +86,15 @@ def main(argv: list[str]) -> int:
 
 
 def _print_starts(trees: list[Path], rounds: int, partition: str) -> None:
-    found: dict[Path, dict[str, list[Row]]] = {tree: defaultdict(list) for tree in trees}
+    rows: dict[Path, dict[str, list[Row]]] = {tree: defaultdict(list) for tree in trees}
     for turn in range(rounds):
         for tree in trees[turn % len(trees) :] + trees[: turn % len(trees)]:
             for name, row in _starts(tree, partition):
-                found[tree][name].append(row)
+                rows[tree][name].append(row)
     print("| to the first answer, ms |", *(f" {tree.name} | CPU |" for tree in trees), sep="")
     print("|---|", "---:|---:|" * len(trees), sep="")
-    for name in next(iter(found.values())):
-        cells = (_cells(found[tree][name]) for tree in trees)
+    for name in next(iter(rows.values())):
+        cells = (_cells(rows[tree][name]) for tree in trees)
         print(f"| {name} |", *cells, sep="")
 
 

@@ -101,13 +101,13 @@ def described(pools: dict[str, tuple[Pool, ...]]) -> str:
 
 def best_static(scenario: Scenario, most_missed: float) -> dict[str, tuple[Pool, ...]]:
     """Return the cheapest pools by function that miss at most ``most_missed`` of the requests."""
-    found = {}
+    pools_of = {}
     for function in scenario.functions:
         shared = _pool(scenario, function, function.apps, most_missed)
         apart = tuple(_pool(scenario, function, (app,), most_missed) for app in function.apps)
         ways = [(shared,), apart]
-        found[function.name] = min(ways, key=lambda pools: sum(pool.cost_s for pool in pools))
-    return found
+        pools_of[function.name] = min(ways, key=lambda pools: sum(pool.cost_s for pool in pools))
+    return pools_of
 
 
 def _pool(

@@ -107,7 +107,7 @@ def _bounds(points: Sequence[UnseenPoint], name: str) -> str:
     (n - 1) / (n + 1), whatever the distribution of errors. Percentiles of all points would be too
     narrow, because the errors of one model's points are similar.
     """
-    found = []
+    bounds = []
     for threads in (1, 2):
         of_batch: defaultdict[int, list[float]] = defaultdict(list)
         for p in points:
@@ -115,10 +115,10 @@ def _bounds(points: Sequence[UnseenPoint], name: str) -> str:
                 of_batch[p.setting.batch].append(-math.log(1 + _off(p)))
         if of_batch:
             low, high = (fmean(map(end, of_batch.values())) for end in (min, max))
-            found.append(f"{low:+.3f} to {high:+.3f} on {threads}")
+            bounds.append(f"{low:+.3f} to {high:+.3f} on {threads}")
     return (
         "log(measured / predicted), least and largest of the models, in the mean over batch "
-        f"sizes, {name}: {'; '.join(found)}.\n"
+        f"sizes, {name}: {'; '.join(bounds)}.\n"
     )
 
 

@@ -143,16 +143,16 @@ def _table(scenario: Scenario, policies: Mapping[str, Any]) -> None:
     print("".join(f"{name:>12}" for name in head))
     least = None
     for name, policy in policies.items():
-        found = measured(Simulation(scenario, Guard(policy)).run())
-        least = least or found["cost"]
+        metrics = measured(Simulation(scenario, Guard(policy)).run())
+        least = least or metrics["cost"]
         row = (
             name,
-            f"{found['requests']}",
-            f"{found['slo_miss_ratio']:.2%}",
-            f"{found['cost']:.4f}",
-            f"{found['cost'] / least:.2f}",
-            f"{found['latency_ms']['p99']:.0f}",
-            f"{found['cold_start_ratio']:.2%}",
+            f"{metrics['requests']}",
+            f"{metrics['slo_miss_ratio']:.2%}",
+            f"{metrics['cost']:.4f}",
+            f"{metrics['cost'] / least:.2f}",
+            f"{metrics['latency_ms']['p99']:.0f}",
+            f"{metrics['cold_start_ratio']:.2%}",
         )
         print("".join(f"{each:>12}" for each in row), flush=True)
 
@@ -181,7 +181,7 @@ def _throughput(scenario: Scenario, most_missed: float) -> None:
     """Find the highest rate of two servers, with variants and with replicas of one variant."""
     small = dataclasses.replace(scenario, nodes=(Node("cores", 24.0, 0), Node("gpu", 8.0, 1)))
     print(f"highest rate on 32 cores and a GPU with at most {most_missed:.0%} missed:", flush=True)
-    found = {}
+    rates_rps = {}
     for name in ("variants", "replicate"):
         low, high = 500.0, 16_000.0
         while high > 1.05 * low:
@@ -190,9 +190,9 @@ def _throughput(scenario: Scenario, most_missed: float) -> None:
             policy = Infaas(Infaas.Params(scaling=name))
             missed = measured(Simulation(tried, Guard(policy)).run())["slo_miss_ratio"]
             low, high = (rate, high) if missed <= most_missed else (low, rate)
-        found[name] = low
+        rates_rps[name] = low
         print(f"  {name}: {low:.0f} requests/s", flush=True)
-    print(f"  {found['variants'] / found['replicate']:.2f} times as much with variants")
+    print(f"  {rates_rps['variants'] / rates_rps['replicate']:.2f} times as much with variants")
 
 
 def _at_rate(scenario: Scenario, rate_rps: float, horizon_s: float = 600.0) -> Scenario:

@@ -49,16 +49,16 @@ def compared(most_missed: float) -> None:
             policy = Guard(chosen_policy(name, scenario.policies), Limits(window_s=_HOLD_S))
             simulated = Simulation(scenario, policy).run()
             for where, outcome in (("live", outcomes[name]), ("simulated", simulated)):
-                found = measured(outcome)
-                cost = least.setdefault(where, found["cost"])
+                metrics = measured(outcome)
+                cost = least.setdefault(where, metrics["cost"])
                 row = (
                     name,
                     where,
-                    f"{found['requests']}",
-                    f"{found['slo_miss_ratio']:.2%}",
-                    f"{found['cost']:.5f}",
-                    f"{found['cost'] / cost:.2f}",
-                    f"{found['latency_ms']['p99']:.0f}",
+                    f"{metrics['requests']}",
+                    f"{metrics['slo_miss_ratio']:.2%}",
+                    f"{metrics['cost']:.5f}",
+                    f"{metrics['cost'] / cost:.2f}",
+                    f"{metrics['latency_ms']['p99']:.0f}",
                 )
                 print("".join(f"{each:>12}" for each in row), flush=True)
 

@@ -158,14 +158,14 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _versions(args: argparse.Namespace) -> int:
-    found = _asked(args, f"/v1/history/{args.function}?after={_NEWER}")
-    comparison = found["comparison"]
+    document = _asked(args, f"/v1/history/{args.function}?after={_NEWER}")
+    comparison = document["comparison"]
     if not comparison:
         message = f"{args.function} has no canaries: its label com.carpool.canary names them"
         raise _ScalerError(message)
     if args.json:
         return _print_json(comparison)
-    spent = "cost" if found["priced"] else "core_s"
+    spent = "cost" if document["priced"] else "core_s"
     head = ("FUNCTION", "SHARE", "REQUESTS", "RATE", "P50", "P95", "P99")
     rows: list[tuple[str, ...]] = [
         (*head, "LATE", "REFUSED", "ERRORS", f"{spent.upper()}/1000"),

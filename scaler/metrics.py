@@ -132,9 +132,9 @@ class Tally(Collector):
             unplaced.add_metric([name], controller.unplaced_rps)
             for state, count in sorted(controller.reports.fates.items()):
                 requests.add_metric([name, state], count)
-            for class_name, found in sorted(controller.present(now_s).items()):
-                instances.add_metric([name, class_name, "ready"], found.ready)
-                instances.add_metric([name, class_name, "loading"], found.loading)
+            for class_name, replicas in sorted(controller.present(now_s).items()):
+                instances.add_metric([name, class_name, "ready"], replicas.ready)
+                instances.add_metric([name, class_name, "loading"], replicas.loading)
         yield from (rate, queued, troubles, unplaced, requests, instances)
 
 

@@ -103,8 +103,8 @@ class PolicyRunner:
             ]
             say(f"{policy}: starting the stack")
             flags = ("--partition", self._partition, "--scaler", shlex.join(options))
-            with stack_process(self._stack, *flags) as found:
-                run = _Run(self._scenario, self._requests, found, self._token())
+            with stack_process(self._stack, *flags) as stack:
+                run = _Run(self._scenario, self._requests, stack, self._token())
                 return asyncio.run(run.outcome(policy))
 
     def _token(self) -> str:

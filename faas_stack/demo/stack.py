@@ -105,8 +105,8 @@ def up(examples: Path) -> Iterator[Running]:
     with tempfile.TemporaryDirectory(prefix="carpool-demo-") as folder:
         stack = Path(folder) / "stack.yaml"
         stack.write_text(_stack_text(examples), encoding="utf-8")
-        with stack_process(stack) as found:
-            yield Running(str(found["url"]).removeprefix("http://").rstrip("/"))
+        with stack_process(stack) as running:
+            yield Running(str(running["url"]).removeprefix("http://").rstrip("/"))
 
 
 def _stack_text(examples: Path) -> str:

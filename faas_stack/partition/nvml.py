@@ -42,16 +42,16 @@ def devices() -> list[GpuDevice]:
         Unusable: If the module, the driver or a GPU is missing; the message says which.
     """
     with _library() as nvml:
-        found = []
+        gpus = []
         for number in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
             parts = _mig_instances(nvml, handle)
-            found += [_device(nvml, part, mig=True) for part in parts]
-            found += [] if parts else [_device(nvml, handle)]
-    if not found:
+            gpus += [_device(nvml, part, mig=True) for part in parts]
+            gpus += [] if parts else [_device(nvml, handle)]
+    if not gpus:
         message = "NVIDIA's driver sees no GPU"
         raise Unusable(message)
-    return found
+    return gpus
 
 
 def busy_percent(uuid: str) -> float | None:

@@ -167,8 +167,8 @@ class _Stack:
     def _copied(self, node: yaml.Node) -> tuple[str, ...]:
         paths = self.reader.texts(node, "configuration.copy")
         for index, path in enumerate(paths):
-            found = self.folder / path
-            if status(found) is None or self.folder not in found.resolve().parents:
+            source = self.folder / path
+            if status(source) is None or self.folder not in source.resolve().parents:
                 self.problems.add(
                     self.reader.name(node, f"configuration.copy[{index}]"),
                     path,

@@ -113,13 +113,13 @@ class SidecarReports:
         """Return the addresses of instances that can take batches, by class."""
         if self._ready[0] == now_s:
             return self._ready[1]
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        by_class: defaultdict[str, list[str]] = defaultdict(list)
         reached = self._reached(now_s)
         since_s = now_s - self.silent_s
         for address, instance in sorted(self._instances.items()):
             if instance.state == "ready" and (instance.heard_s > since_s or address in reached):
-                found[instance.name].append(address)
-        self._ready = (now_s, {name: tuple(addresses) for name, addresses in found.items()})
+                by_class[instance.name].append(address)
+        self._ready = (now_s, {name: tuple(addresses) for name, addresses in by_class.items()})
         return self._ready[1]
 
     def present(self, now_s: float, deployed: Mapping[str, int]) -> dict[str, ClassInstances]:

@@ -56,11 +56,11 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def _found(path: Path) -> Path:
-    found = shipped.find(path)
-    if not found.exists():
+    known = shipped.find(path)
+    if not known.exists():
         expected = f"a file, or one of the scenarios {', '.join(shipped.names())}"
         raise ConfigError([Problem("scenario", str(path), expected)])
-    return found
+    return known
 
 
 class _Reader:

@@ -68,8 +68,8 @@ class ClusterSecrets:
     async def _existing(self, name: str, namespace: str) -> str:
         self._namespaces.find(namespace)
         path = collection(SECRETS, namespace, name)
-        found = await self._api.find(path, METADATA)
-        if not found or ID in _labels(found) or MANAGED.items() - _labels(found).items():
+        existing = await self._api.find(path, METADATA)
+        if not existing or ID in _labels(existing) or MANAGED.items() - _labels(existing).items():
             message = f"no secret {name!r} in namespace {namespace!r}"
             raise NotFound(message)
         return path
