@@ -39,7 +39,7 @@ demo: $(RUN) ## serve real models and compare batching policies, in about a minu
 	$(PY) -m carpool demo
 
 test: $(DEV) ## run all tests but the slow ones, in minutes, on all cores
-	$(PYTEST)
+	$(PYTEST) -p no:rerunfailures
 
 test-all: $(DEV) ## run every test, the slow end-to-end ones too
 	$(PYTEST) -m "not timing" --hypothesis-profile=thorough -r aR

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -41,14 +42,16 @@ class Block:
 TAKEN: set[Block] = set()
 
 
-def blocks(page: str) -> list[Block]:
+@cache
+def blocks(page: str) -> tuple[Block, ...]:
     """Return the blocks of a page in order, without fences and indentation."""
-    tokens = MarkdownIt().parse((ROOT / page).read_text(encoding="utf-8"))
-    return [
+    blocks_alone = MarkdownIt().disable("inline")
+    tokens = blocks_alone.parse((ROOT / page).read_text(encoding="utf-8"))
+    return tuple(
         Block(page, token.map[0] + 1, token.info, token.content)
         for token in tokens
         if token.type in {"fence", "code_block"} and token.map
-    ]
+    )
 
 
 def take(

@@ -11,12 +11,6 @@ import joblib
 import numpy as np
 import onnxruntime
 import pytest
-import skl2onnx
-from skl2onnx.common.data_types import StringTensorType
-from sklearn.datasets import load_iris
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from carpool.wire import build_head
 from tests.docs.snippets import take, take_one
@@ -26,8 +20,11 @@ from watchdog_plugin.handler_contract import HandlerModule
 from watchdog_plugin.item import Item
 from watchdog_plugin.streaming import Streaming
 
+# scikit-learn is imported where it is used: collecting tests need not wait for it.
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sklearn.linear_model import LogisticRegression
 
     from tests.docs.snippets import Block
 
@@ -52,6 +49,9 @@ def defined(text: str, **names: Any) -> dict[str, Any]:
 @pytest.fixture
 def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogisticRegression:
     """Train a model of three flowers, and store it where the handlers load it."""
+    from sklearn.datasets import load_iris
+    from sklearn.linear_model import LogisticRegression
+
     monkeypatch.chdir(tmp_path)
     x, y = load_iris(return_X_y=True)
     model = LogisticRegression(max_iter=1000).fit(x, y)
@@ -113,6 +113,12 @@ def test_the_flask_app() -> None:
 
 def test_a_model_of_text_for_the_locale_c() -> None:
     """Export a pipeline by the expression of the page, and compare its answers."""
+    import skl2onnx
+    from skl2onnx.common.data_types import StringTensorType
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
     vectorizer = TfidfVectorizer()
     pipeline = make_pipeline(vectorizer, LogisticRegression())
     texts, labels = ["red car", "blue car", "red house", "blue house"], [1, 2, 1, 2]

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("site")  # it is built once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # it is built once
 pytest.importorskip("mkdocs", reason="the extra docs has it")
 ROOT = Path(__file__).resolve().parents[2]
 _LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}

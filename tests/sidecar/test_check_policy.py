@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("quick_checks")
 
 HERE = "tests.sidecar.broken_policies"
-BUILT_IN: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in plugins.BUILT_IN["batch"]]
-BUILT_IN += [("fixed", {"preferred_batch_size": [2, 4], "max_queue_delay_microseconds": 500})]
+SIZES = {"preferred_batch_size": [2, 4], "max_queue_delay_microseconds": 500}
+BUILT_IN = [
+    pytest.param(name, {}, marks=[] if name == "deadline" else [pytest.mark.slow])
+    for name in plugins.BUILT_IN["batch"]
+] + [pytest.param("fixed", SIZES, marks=pytest.mark.slow)]
 
 CASES: list[tuple[type[Any], Any, str, str]] = [
     (broken.Raising, None, promises.SANE, "raised ZeroDivisionError"),

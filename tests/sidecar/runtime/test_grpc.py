@@ -138,6 +138,7 @@ async def outcome(call: Any) -> Any:
         return error
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_deadline_is_the_calls_own(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
@@ -160,6 +161,7 @@ async def test_a_deadline_is_the_calls_own(
         assert [2, 2] == numbers(await caller.infer(raw(row(1))), "y").ravel().tolist()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_cancelled_call_makes_room(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
@@ -182,6 +184,7 @@ async def test_a_cancelled_call_makes_room(
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_full_queue_refuses_and_says_when_to_come_back(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
@@ -203,6 +206,7 @@ async def test_a_full_queue_refuses_and_says_when_to_come_back(
         assert [4, 4] == numbers(await background, "y").ravel().tolist()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_large_messages_have_a_limit(sidecar: Start, server: str, tmp_path: Path) -> None:
     """Larger than gRPC's usual 4 MiB is served; beyond the sidecar's limit a call is refused."""
@@ -222,6 +226,7 @@ async def test_large_messages_have_a_limit(sidecar: Start, server: str, tmp_path
         assert 0 == await running.metric("batch_queue_requests")
 
 
+@pytest.mark.slow
 @on_loop
 async def test_ill_formed_calls_are_told_what_was_expected(
     sidecar: Start, server: str, tmp_path: Path
@@ -249,6 +254,7 @@ async def test_ill_formed_calls_are_told_what_was_expected(
             assert text in error.details()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_is_no_answer_of_the_protocol_is_told(
     sidecar: Start, gate: Gate, tmp_path: Path
@@ -269,6 +275,7 @@ async def test_what_is_no_answer_of_the_protocol_is_told(
         assert StatusCode.INTERNAL == (await waiting).code()  # answered by its successor
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_function_that_does_not_start(
     sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -290,6 +297,7 @@ async def test_a_function_that_does_not_start(
     capfd.readouterr()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_sigterm_answers_calls_under_way(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
