@@ -64,7 +64,7 @@ def accept(exchange: Exchange) -> None:
     exchange.switch(_SWITCHING, ServedCalls)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)  # as in `exchange`
 def _answer_head(content_type: str, lines: bytes) -> bytes:
     """Return the head of a response in a bundle; cached, as responses mostly have the same."""
     first = f"\ncontent-type: {content_type}\n" if content_type else "\n"

@@ -34,7 +34,7 @@ def encoded(headers: Headers) -> bytes:
     return headers if isinstance(headers, bytes) else _encoded(tuple(headers))
 
 
-@functools.lru_cache(maxsize=64)  # responses to a batch mostly have the same headers
+@functools.lru_cache(maxsize=16)  # responses mostly have the same few, and large ones are kept, too
 def _encoded(headers: tuple[tuple[str, str], ...]) -> bytes:
     lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
     return b"".join(lines)
