@@ -19,7 +19,7 @@ __all__ = ["Command"]
 
 
 class Command:
-    """The command with a state folder and a stack of its own."""
+    """The command with its own state folder and stack."""
 
     def __init__(self, folder: Path) -> None:
         self.stack = f"carpool-test-{secrets.token_hex(4)}"
@@ -29,7 +29,7 @@ class Command:
         )
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """To its end, which must come."""
+        """Run the command until it ends."""
         command = (*self.argv, *words)
         return subprocess.run(
             command,
@@ -42,7 +42,7 @@ class Command:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[tuple[subprocess.Popen[str], str]]:
-        """The running command and its URL; ended at the end, if it has not."""
+        """Yield the running command and its URL; stop it at the end if it still runs."""
         process = subprocess.Popen(
             (*self.argv, "--port", "0"), stderr=subprocess.PIPE, text=True, bufsize=1
         )
@@ -56,6 +56,6 @@ class Command:
             process.communicate(timeout=HANG_S)
 
     def clear(self) -> None:
-        """Remove what it has left."""
+        """Remove what the command has left."""
         done = self.run("--clear")
         assert 0 == done.returncode, done.stderr

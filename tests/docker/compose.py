@@ -1,4 +1,4 @@
-"""A stack of the compose file, on ports of its own."""
+"""A stack of the compose file on its own ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROFILES = ("--profile", "dashboard", "--profile", "gateway")
 
 
 class Compose:
-    """A stack of a name of its own, on ports that are free."""
+    """A stack with its own name, on free ports."""
 
     def __init__(self, socket: str) -> None:
         self.files = [FILE]
@@ -36,7 +36,7 @@ class Compose:
         }
 
     def __call__(self, *words: str) -> str:
-        """Run a Compose command, which must succeed; what it printed."""
+        """Run a Compose command, which must succeed, and return its output."""
         files = [word for file in self.files for word in ("-f", str(file))]
         command = (require_tool("docker-compose"), "-p", self.name, *files, *words)
         with pytest.MonkeyPatch.context() as patch:
@@ -47,15 +47,15 @@ class Compose:
         return done.stdout
 
     def url(self, service: str, port: int) -> str:
-        """Where a service's port is published."""
+        """Return the address at which a service's port is published."""
         return f"http://{self('port', service, str(port)).strip()}"
 
     def secret(self, name: str) -> str:
-        """What the provider has stored for users that may read it."""
+        """Return a secret that the provider has stored for users that may read it."""
         return self("exec", "-T", "provider", "cat", f"/var/lib/carpool-credentials/{name}").strip()
 
     def provider(self) -> tuple[str, requests.Session]:
-        """The provider's address when it answers, and a session that has logged in."""
+        """Return the provider's address once it answers, and a session that has logged in."""
         url = self.url("provider", 8080)
         wait_until(lambda: answers(f"{url}/healthz"), what="the provider")
         assert 401 == requests.get(f"{url}/system/functions", timeout=HANG_S).status_code
@@ -65,13 +65,13 @@ class Compose:
 
 
 def replicas(url: str, session: requests.Session) -> dict[str, int]:
-    """How many replicas the functions of a provider have."""
+    """Return the number of replicas of each function of a provider."""
     listed = session.get(f"{url}/system/functions", timeout=HANG_S).json()
     return {function["name"]: function["replicas"] for function in listed}
 
 
 def answers(url: str) -> bool:
-    """Whether a request is answered there."""
+    """Return whether a request to the address is answered."""
     with contextlib.suppress(requests.RequestException):
         return requests.get(url, timeout=HANG_S).ok
     return False

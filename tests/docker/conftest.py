@@ -1,4 +1,4 @@
-"""Images of functions and stacks that several files of tests use."""
+"""Images of functions and stacks that several test files use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def echo(docker_images: None, tmp_path_factory: pytest.TempPathFactory) -> str:  # noqa: ARG001
-    """The image of a function in Python."""
+    """Build the image of a function in Python."""
     build_echo(tmp_path_factory.mktemp("echo"))
     return ECHO
 
 
 @pytest.fixture
 def compose(docker_images: None, docker_engine: Engine) -> Iterator[Compose]:  # noqa: ARG001
-    """The stack, taken down with its functions, its network and its volumes."""
+    """Yield the stack; remove it at the end with its functions, network and volumes."""
     stack = Compose(docker_engine.socket)
     stack.env["DOCKER_GID"] = str(Path(docker_engine.socket).stat().st_gid)
     try:

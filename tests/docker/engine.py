@@ -1,4 +1,4 @@
-"""A Docker Engine for tests: the user's own if it answers, else one started here and ended."""
+"""A Docker Engine for tests: the user's own if it answers, otherwise one started for the tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _host() -> str:
 
 
 def _listens(host: str) -> bool:
-    """Whether a socket of this machine can be connected to; other addresses are not tried."""
+    """Return whether a socket on this machine accepts connections; other hosts are not tried."""
     scheme, _, path = host.partition("://")
     if scheme != "unix":
         return True
@@ -42,7 +42,7 @@ def _listens(host: str) -> bool:
 
 
 def answers() -> bool:
-    """Whether the engine that the environment names is there."""
+    """Return whether the engine that the environment names answers."""
     if not _listens(_host()):  # the SDK would leave a socket open, each time
         return False
     try:
@@ -58,7 +58,7 @@ def answers() -> bool:
 
 
 def _without_reaper_if_missing() -> None:
-    """Testcontainers' helper removes what a killed run has left; not every engine has its image."""
+    """Disable Testcontainers' helper, which cleans up killed runs, if its image is missing."""
     client = from_env()
     with contextlib.closing(client):
         try:
@@ -71,8 +71,8 @@ class Engine:
     """An engine that answers.
 
     Attributes:
-        socket: its address without the scheme.
-        restart: ends it and starts it again; None for one that is not ours.
+        socket: Its address without the scheme.
+        restart: Restarts it; None for an engine that the tests have not started.
     """
 
     def __init__(self, host: str, restart: Callable[[], None] | None = None) -> None:
@@ -82,7 +82,7 @@ class Engine:
 
 @contextlib.contextmanager
 def running() -> Iterator[Engine]:
-    """An engine; its address is in DOCKER_HOST meanwhile."""
+    """Yield an engine, whose address is in DOCKER_HOST until the end."""
     if answers():
         _without_reaper_if_missing()
         yield Engine(_host())
@@ -102,7 +102,7 @@ def running() -> Iterator[Engine]:
 
 
 class _Own:
-    """A dockerd of the tests' own."""
+    """A dockerd that the tests have started."""
 
     def __init__(self, dockerd: str) -> None:
         self._run = Path(tempfile.mkdtemp(prefix="carpool-dockerd-"))

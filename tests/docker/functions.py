@@ -32,7 +32,7 @@ HANDLER_TEST = "import unittest\n"
 
 
 def build_function(folder: Path, lang: str, image: str) -> str:
-    """Build ``folder/function`` with a template, as ``faas-cli build`` would; what was printed."""
+    """Build ``folder/function`` with a template, as ``faas-cli build`` would; return the output."""
     (folder / "stack.yaml").write_text(
         "provider: {name: openfaas}\nfunctions:\n"
         f"  fn: {{lang: {lang}, handler: ./function, image: {image}}}\n"
@@ -43,10 +43,10 @@ def build_function(folder: Path, lang: str, image: str) -> str:
 
 
 def build_echo(folder: Path) -> None:
-    """A function in Python that tells of each body how long it is and how it ends.
+    """Build a function in Python that returns the length and the end of each body.
 
-    A batch takes it 10 ms, and 4 ms for each member; one with the body ``slow`` waits until there
-    is a file ``/tmp/go-on``.
+    A batch takes 10 ms, and 4 ms for each item; one with the body ``slow`` waits for the file
+    ``/tmp/go-on``.
     """
     (folder / "function").mkdir()
     (folder / "function" / "handler.py").write_text(HANDLER)

@@ -1,4 +1,4 @@
-"""The images that tests run: Carpool's own from this source tree, and a scripted instance."""
+"""The images that tests run: Carpool's own, from this source tree, and a scripted instance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TARGETS = ("sidecar", "scaler", "provider", "function")
 
 
 def build() -> None:
-    """Base images where they are missing, then Carpool's, then the scripted instance."""
+    """Build missing base images, then Carpool's, then the scripted instance."""
     subprocess.run((sys.executable, "scripts/base_images.py"), cwd=ROOT, check=True, timeout=1200)
     for target in TARGETS:
         build_image(
@@ -29,7 +29,7 @@ def build() -> None:
 
 
 def build_image(tag: str, context: Path, **options: Any) -> str:
-    """An image that stays; what its build printed."""
+    """Build an image that is kept, and return the output of the build."""
     # The host's network, because a private one may lead nowhere from here.
     image = DockerImage(context, tag=tag, clean_up=False, network_mode="host", rm=True, **options)
     try:

@@ -1,4 +1,4 @@
-"""Where the provider's stories are told of containers."""
+"""The stage for the provider's stories with containers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["DockerStage"]
 
 
 class DockerStage(MachineStage):
-    """Instances as containers, of a stack of each story's own.
+    """Instances as containers; each story has its own stack.
 
     Args:
-        keep: whether containers stay when a story ends.
+        keep: Whether containers are kept when a story ends.
     """
 
     def __init__(self, *, keep: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The docker backend with a real engine: what containers get, lose, survive and leave behind."""
+"""The docker backend with a real engine: what containers get, survive and leave behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STAGE = DockerStage()
 
 
 def inspect(name: str) -> dict[str, Any]:
-    """A container as the engine shows it."""
+    """Return the engine's description of a container."""
     engine = from_env()
     try:
         shown: dict[str, Any] = engine.containers.get(name).attrs
@@ -44,13 +44,13 @@ def inspect(name: str) -> dict[str, Any]:
 
 
 def container_of(instance: SupervisedInstance) -> str:
-    """The name of an instance's container now."""
+    """Return the name of an instance's current container."""
     runner: ContainerRunner = instance.runner  # type: ignore[assignment]
     return runner.container
 
 
 def containers(stack: str) -> list[str]:
-    """The names of a stack's containers, running or not."""
+    """Return the names of a stack's containers, running or not."""
     engine = from_env()
     try:
         found = engine.containers.list(
@@ -62,13 +62,13 @@ def containers(stack: str) -> list[str]:
 
 
 async def seen(rig: Rig, name: str = "fn") -> dict[str, Any]:
-    """What an instance of a function sees."""
+    """Return what an instance of a function reports about its surroundings."""
     document: dict[str, Any] = json.loads((await rig.call("GET", f"/function/{name}")).body)
     return document
 
 
 def stack_of(rig: Rig) -> str:
-    """The stack of a story."""
+    """Return the stack of a story."""
     stack: str = rig.backend._options.stack
     return stack
 
@@ -78,7 +78,7 @@ def stack_of(rig: Rig) -> str:
 
 @story(STAGE)
 async def test_container_is_confined(rig: Rig) -> None:
-    """Limits, read-only root, no privileges, an ordinary user: as the engine really has it."""
+    """The engine applies limits, a read-only root, no privileges and an ordinary user."""
     await rig.deploy(
         "fn",
         labels={"com.carpool.cpu": "0.5", "topic": "cats"},
@@ -101,7 +101,7 @@ async def test_container_is_confined(rig: Rig) -> None:
 
 @story(STAGE)
 async def test_pinned_cores_are_spread(rig: Rig) -> None:
-    """Replicas that are pinned get cores of their own, as long as there are any."""
+    """Pinned replicas get their own cores while some are free."""
     if (os.cpu_count() or 1) < 2:
         pytest.skip("one core")
     await rig.deploy("fn", constraints=["cpu=pinned"], labels={"com.carpool.cpu": "1"})
@@ -115,7 +115,7 @@ async def test_pinned_cores_are_spread(rig: Rig) -> None:
 
 @story(STAGE)
 async def test_networks_are_private(rig: Rig) -> None:
-    """A function reaches those of its own stack and none of another's."""
+    """A function reaches functions of its own stack, and of no other."""
     await rig.deploy("one")
     await rig.deploy("two")
     code = "import socket, sys; socket.create_connection((sys.argv[1], 8080), int(sys.argv[2]))"
@@ -142,7 +142,7 @@ async def test_networks_are_private(rig: Rig) -> None:
 
 @pytest.mark.parametrize("how", ["kill", "remove"])
 def test_container_that_is_taken_away_comes_back(how: str, tmp_path: Path) -> None:
-    """Killed or removed behind the provider's back, an instance is started again, and says so."""
+    """An instance that others kill or remove is restarted, and the log says so."""
 
     @story(STAGE)
     async def play(rig: Rig) -> None:
@@ -168,7 +168,7 @@ def test_container_that_is_taken_away_comes_back(how: str, tmp_path: Path) -> No
 
 @story(STAGE)
 async def test_out_of_memory_is_said(rig: Rig) -> None:
-    """A container that wanted more than its limit is killed alone, and its log says why."""
+    """A container that exceeds its memory limit is killed alone, and its log gives the reason."""
     await rig.deploy("fn", limits={"memory": "96Mi"})
     assert b"1000" == (await rig.call("GET", "/function/fn/eat?bytes=1000")).body
     assert 502 == (await rig.call("GET", f"/function/fn/eat?bytes={256 * 2**20}")).status
@@ -179,7 +179,7 @@ async def test_out_of_memory_is_said(rig: Rig) -> None:
 
 @story(STAGE)
 async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
-    """A container that ignores SIGTERM is killed after its grace, and removed."""
+    """A container that ignores SIGTERM is killed after its grace period, and removed."""
     await rig.deploy("fn", envVars={"deaf": "1", "spawn": "1"})
     log = rig.function("fn").replica_set.log
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
@@ -189,7 +189,7 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
 
 
 def test_engine_that_restarts(docker_engine: Engine, tmp_path: Path) -> None:
-    """While the engine is away requests wait; then they are answered, by one container."""
+    """Requests wait while the engine is away, and are then answered by one container."""
     restart = docker_engine.restart
     if restart is None:
         pytest.skip("the engine is not the tests' own")
@@ -212,7 +212,7 @@ def test_engine_that_restarts(docker_engine: Engine, tmp_path: Path) -> None:
 
 @contextmanager
 def cleared(stack: str, folder: Path) -> Iterator[None]:
-    """Remove what a stack has left, at the end."""
+    """Remove what a stack has left at the end."""
 
     async def clear() -> None:
         chosen = DockerOptions(state=folder / "state", stack=stack, network=stack)
@@ -228,7 +228,7 @@ def cleared(stack: str, folder: Path) -> Iterator[None]:
 
 
 def test_functions_outlive_their_provider(tmp_path: Path) -> None:
-    """A new provider goes on with running containers, logs and all; the dead ones it starts."""
+    """A new provider takes over running containers and their logs, and restarts stopped ones."""
     stack = f"carpool-test-{os.getpid()}"
     journal = Journal(tmp_path / "functions")
     stage = DockerStage(keep=True)
@@ -277,7 +277,7 @@ def test_functions_outlive_their_provider(tmp_path: Path) -> None:
 
 
 def test_stack_of_another_state_folder_is_left_alone(tmp_path: Path) -> None:
-    """A provider whose stack has the name of another's does not start, and removes nothing."""
+    """A provider does not start with the stack name of another provider, and removes nothing."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
 
@@ -297,7 +297,7 @@ def test_stack_of_another_state_folder_is_left_alone(tmp_path: Path) -> None:
 
 @story(STAGE)
 async def test_what_the_engine_refuses(rig: Rig) -> None:
-    """Bad limits are 400 with the engine's own words, and nothing of the attempt is left."""
+    """Bad limits give 400 with the engine's message, and leave nothing behind."""
     cores = os.cpu_count() or 1
     cases: list[tuple[dict[str, Any], str]] = [
         ({"limits": {"memory": "2Mi"}}, "memory limit"),

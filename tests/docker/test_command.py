@@ -1,4 +1,4 @@
-"""``carpool provider docker``: starting, ending, clearing, and what keeps it from starting."""
+"""``carpool provider docker``: its start, end and clearing, and what prevents its start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_no_engine(tmp_path: Path) -> None:
-    """Without an engine it says so, and how to fix it."""
+    """Without an engine, the message says so, and how to fix it."""
     done = Command(tmp_path).run(DOCKER_HOST=f"unix://{tmp_path}/none.sock")
     assert 1 == done.returncode
     assert "no Docker Engine answers" in done.stderr
@@ -31,7 +31,7 @@ def test_no_engine(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("docker_images")
 def test_port_that_is_taken(tmp_path: Path) -> None:
-    """A port in use is named; nothing is started, nothing is touched."""
+    """The message names a port in use; nothing is started or changed."""
     command = Command(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = command.run("--port", str(taken.getsockname()[1]))
@@ -45,7 +45,7 @@ def test_port_that_is_taken(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("docker_images")
 def test_functions_stay_until_they_are_cleared(tmp_path: Path) -> None:
-    """SIGTERM ends the provider and not its functions; --clear ends these, and the network."""
+    """SIGTERM ends the provider but not its functions; --clear removes them and the network."""
     command = Command(tmp_path)
     engine = from_env()
     try:

@@ -1,7 +1,7 @@
-"""The compose stack, and what watches it; ``test_docker_page.py`` starts it as the page says.
+"""The compose stack and its monitoring; ``test_docker_page.py`` starts it as the page says.
 
 Grafana and OpenFaaS's gateway are in profiles; where their images cannot be pulled, their parts of
-the file are checked and not run.
+the file are checked but not run.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ with ThreadPoolExecutor(len(urls)) as pool:
 
 
 def functions(stack: str) -> dict[str, str]:
-    """The function containers of a stack, by name to id."""
+    """Return the function containers of a stack: ids by name."""
     engine = from_env()
     found = engine.containers.list(ignore_removed=True, filters={"label": f"carpool.stack={stack}"})
     engine.close()
@@ -80,7 +80,7 @@ def functions(stack: str) -> dict[str, str]:
 @pytest.mark.docker
 @pytest.mark.slow
 def test_the_stack_as_documented(compose: Compose, echo: str) -> None:
-    """All come up, functions run and are watched, and they outlive the provider."""
+    """All services start, functions run and are monitored, and functions outlive the provider."""
     compose("up", "-d")
     url, session = compose.provider()
     secret = {"name": "key", "value": "word"}
@@ -108,9 +108,9 @@ def test_the_stack_as_documented(compose: Compose, echo: str) -> None:
 @pytest.mark.docker
 @pytest.mark.slow
 def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
-    """Of the stack a function finds calls of others and syncs, by whatever name or address.
+    """A function reaches other functions and the scaler's sync, and no other service of the stack.
 
-    And what runs there is an ordinary user, so that even these two doors lead nowhere else.
+    Provider and scaler run as an ordinary user, so that these two paths give no further access.
     """
     compose("up", "-d")
     url, session = compose.provider()
@@ -143,7 +143,7 @@ def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
 
 
 def from_within(compose: Compose, patience_s: int, *urls: str) -> dict[str, Any]:
-    """What a function's container is answered at each URL within so many seconds."""
+    """Return what a function's container is answered at each URL within ``patience_s`` seconds."""
     engine = from_env()
     try:
         (container,) = functions(compose.name).values()
@@ -160,7 +160,7 @@ def from_within(compose: Compose, patience_s: int, *urls: str) -> dict[str, Any]
 @pytest.mark.docker
 @pytest.mark.slow
 def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) -> None:
-    """Instances follow the load, go and come back, and no file says where the scaler is."""
+    """Instances follow the load to zero and back, and no file contains the scaler's address."""
     (tmp_path / "hasty.yaml").write_text(HASTY)
     compose.files.append(tmp_path / "hasty.yaml")
     compose("up", "-d", "provider", "scaler")
@@ -194,17 +194,17 @@ def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) ->
 
 
 def instances(url: str, session: requests.Session) -> int:
-    """How many instances the classes of ``fn`` have."""
+    """Return the number of instances of the classes of ``fn``."""
     return sum(count for name, count in replicas(url, session).items() if name != "fn")
 
 
 def healthy(compose: Compose, service: str) -> bool:
-    """Whether the engine finds a service well."""
+    """Return whether the engine reports a service as healthy."""
     return bool(inspect(compose, service)["State"]["Health"]["Status"] == "healthy")
 
 
 def load(url: str, rate_rps: int, duration: str) -> int:
-    """How many requests of a load were answered, which must be all: they have no deadline."""
+    """Return the number of answers to a load; all requests must be answered, without a deadline."""
     words = (
         *("--url", f"{url}/function/fn", "--rate", str(rate_rps), "--duration", duration),
         *("--data", "hello", "--header", "x-carpool-class: batch", "--arrivals", "uniform"),
@@ -218,7 +218,7 @@ def load(url: str, rate_rps: int, duration: str) -> int:
 
 
 def inspect(compose: Compose, service: str) -> dict[str, Any]:
-    """A service's container as the engine shows it."""
+    """Return the engine's description of a service's container."""
     engine = from_env()
     try:
         shown: dict[str, Any] = engine.containers.get(compose("ps", "-q", service).strip()).attrs
@@ -228,7 +228,7 @@ def inspect(compose: Compose, service: str) -> dict[str, Any]:
 
 
 def keep_to_themselves(compose: Compose) -> None:
-    """Nothing that can be seen from outside shows what they have to show each other."""
+    """Check that no container's description contains the services' shared credentials."""
     secret = [compose.secret(name) for name in ("carpool-scaler-token", "basic-auth-password")]
     assert 20 < min(map(len, secret))
     engine = from_env()
@@ -239,7 +239,7 @@ def keep_to_themselves(compose: Compose) -> None:
 
 
 def targets(prometheus: str) -> dict[str, set[str]]:
-    """The health of Prometheus's targets, by job."""
+    """Return the health of Prometheus's targets, by job."""
     found: dict[str, set[str]] = {}
     with contextlib.suppress(requests.RequestException):
         told = requests.get(f"{prometheus}/api/v1/targets", timeout=HANG_S).json()["data"]
@@ -249,7 +249,7 @@ def targets(prometheus: str) -> dict[str, set[str]]:
 
 
 def test_the_file_is_one_for_compose_v1() -> None:
-    """Also with every profile on; nothing is published beyond this machine."""
+    """Every profile is valid, and publishes nothing beyond this machine."""
     shown = Compose("/var/run/docker.sock")(*PROFILES, "config")
     for service in ("provider", "scaler", "prometheus", "grafana", "gateway"):
         assert f"\n  {service}:" in shown
@@ -259,7 +259,7 @@ def test_the_file_is_one_for_compose_v1() -> None:
 
 
 def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
-    """As Prometheus's own checker has it, with what the provider will have put beside it."""
+    """Prometheus's own checker accepts it, with the files that the provider writes beside it."""
     checked = (require_tool("promtool"), "check", "config", str(tmp_path / "prometheus.yml"))
     shutil.copy(STACK / "prometheus.yml", tmp_path)
     shutil.copy(STACK / "alerts.yml", tmp_path)
@@ -271,7 +271,7 @@ def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_shows_what_there_is() -> None:
-    """Every metric in a panel is one that sidecar, provider, scaler or gateway exports."""
+    """Sidecar, provider, scaler or gateway export every metric in a panel."""
     dashboard: dict[str, Any] = json.loads(
         (STACK / "grafana" / "dashboards" / "carpool.json").read_text()
     )

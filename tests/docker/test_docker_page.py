@@ -1,4 +1,4 @@
-"""docs/docker.md, followed from a checkout to the first function and to the end of the stack."""
+"""Follow docs/docker.md from a checkout to the first function and to the end of the stack."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ exec {docker} "$@"
 
 
 class _Reader:
-    """Runs what the page shows, in a checkout and in a folder of functions.
+    """Runs the commands of the page, in a checkout and in a folder of functions.
 
     Args:
-        compose: the stack; its name and its ports are all that is not as on the page.
-        home: an empty folder, in which the checkout is ``carpool``.
+        compose: The stack, whose name and ports differ from those on the page.
+        home: An empty folder, in which the checkout is ``carpool``.
     """
 
     def __init__(self, compose: Compose, home: Path) -> None:
@@ -72,7 +72,7 @@ class _Reader:
         self.env["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
 
     def run(self, text: str, folder: Path | None = None) -> str:
-        """Standard output of commands, all of which end with 0; by default of the checkout."""
+        """Run commands, by default in the checkout, which must end with 0; return their output."""
         own = text.replace("/var/run/docker.sock", self._socket)
         own = own.replace("http://127.0.0.1:8080", self.env.get("OPENFAAS_URL", ""))
         done = subprocess.run(
@@ -89,7 +89,7 @@ class _Reader:
 
 
 def _copy_checkout(folder: Path) -> None:
-    """This source tree with what is not committed yet, without what is ignored."""
+    """Copy this source tree with uncommitted files, and without ignored ones."""
     listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, done.stdout.split("\0")):
@@ -100,12 +100,12 @@ def _copy_checkout(folder: Path) -> None:
 
 @pytest.fixture
 def reader(compose: Compose, tmp_path: Path) -> _Reader:
-    """A reader who has the checkout, and nothing else yet."""
+    """Return a reader who has only the checkout."""
     return _Reader(compose, tmp_path)
 
 
 def test_the_page_from_images_to_the_end(compose: Compose, reader: _Reader) -> None:
-    """Images, stack, login, a model as a function, the scaler's token and options, the end."""
+    """Build images, start the stack, log in, serve a model, use the scaler, stop the stack."""
     require_tool("faas-cli")
     del reader.env["DOCKER_GID"]  # the page writes it to a file
     assert "carpool/provider" in reader.run(START)
@@ -124,7 +124,7 @@ def test_the_page_from_images_to_the_end(compose: Compose, reader: _Reader) -> N
 
 
 def _serve(reader: _Reader) -> None:
-    """The first function: faas-cli writes the file that the page shows, all but the labels."""
+    """Make the first function; faas-cli writes the file of the page, except for the labels."""
     template = reader.checkout / "templates" / "python3-onnx-batch"
     shutil.copy(template / "function" / "example.onnx", reader.folder / "my-model.onnx")
     prepared, up = re.split(r"^(?=faas-cli up)", FUNCTION, flags=re.MULTILINE)
@@ -141,7 +141,7 @@ def _serve(reader: _Reader) -> None:
 
 
 def _ask_scaler(compose: Compose, reader: _Reader) -> None:
-    """What its page shows is for those who have the token."""
+    """Check that the scaler's page requires the token."""
     url = compose.url("scaler", 8090)
     wait_until(lambda: answers(f"{url}/healthz"), what="the scaler")
     asked = f"{url}/v1/functions"
@@ -151,7 +151,7 @@ def _ask_scaler(compose: Compose, reader: _Reader) -> None:
 
 
 def _set_options(compose: Compose, reader: _Reader) -> None:
-    """A scaler with the file's options answers; the command is in the file's first line."""
+    """Start a scaler with the file's options, by the command in the file's first line."""
     (reader.checkout / "more.yaml").write_text(MORE)
     reader.run(MORE.splitlines()[0].partition("used with: ")[2])
     (options,) = yaml.safe_load(MORE)["services"].values()
@@ -163,7 +163,7 @@ def _set_options(compose: Compose, reader: _Reader) -> None:
 
 
 def test_openfaas_s_gateway_in_front(compose: Compose, reader: _Reader) -> None:
-    """With the profile of that name, and the provider's own credentials."""
+    """The profile starts the gateway, which has the provider's credentials."""
     require_tool("gateway")
     reader.run(GATEWAY)
     url, session = compose.provider()

@@ -1,7 +1,7 @@
-"""A function as an image, built from a shipped template and run by the provider as a container.
+"""A function's image, built from a shipped template, runs as a container of the provider.
 
-Where of-watchdog's image cannot be pulled and no ``fwatchdog`` is on the PATH, a stand-in is in its
-place (``scripts/base_images.py`` says so loudly); everything else is what users run.
+Where of-watchdog's image cannot be pulled and no ``fwatchdog`` is on the PATH, a substitute takes
+its place (``scripts/base_images.py`` warns of it); everything else is what users run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LABELS = {"com.carpool.slo": "2m", "com.carpool.batch.max": "16"}
 
 
 def processes(instance: SupervisedInstance) -> list[dict[str, str]]:
-    """The processes of an instance's container, with the machine's ids."""
+    """Return the processes of an instance's container, with their ids on this machine."""
     runner: ContainerRunner = instance.runner  # type: ignore[assignment]
     engine = from_env()
     try:
@@ -47,18 +47,18 @@ def processes(instance: SupervisedInstance) -> list[dict[str, str]]:
 
 
 def pid_of(instance: SupervisedInstance, word: str) -> int:
-    """The process of an instance with ``word`` in its command; 0 if there is none."""
+    """Return the process of an instance with ``word`` in its command, or 0."""
     found = [p for p in processes(instance) if re.search(word, p["COMMAND"])]
     return int(found[0]["PID"]) if found else 0
 
 
 async def ask(rig: Rig, body: bytes, **headers: str) -> Response:
-    """One request to the function."""
+    """Send one request to the function."""
     return await rig.call("POST", "/function/fn", body, list(headers.items()))
 
 
 async def let_go(instance: SupervisedInstance) -> None:
-    """Let an instance's handler go on with what is ``slow``."""
+    """Let an instance's handler finish items that are ``slow``."""
     runner: ContainerRunner = instance.runner  # type: ignore[assignment]
 
     def touch() -> None:
@@ -80,7 +80,7 @@ async def counted(rig: Rig, line: str) -> None:
 
 
 def tell(image: str) -> Callable[[Callable[[Rig], Any]], Callable[[Path], None]]:
-    """A story of a function of ``image``, which is ready when it begins."""
+    """Make a story of a function of ``image``, which is ready when the story begins."""
 
     def decorate(test: Callable[[Rig], Any]) -> Callable[[Path], None]:
         @story(STAGE)
@@ -100,7 +100,7 @@ def tell(image: str) -> Callable[[Callable[[Rig], Any]], Callable[[Path], None]]
 
 @tell(ECHO)
 async def test_the_chain(rig: Rig) -> None:
-    """The sidecar starts fwatchdog, which starts the handler; none of them is root."""
+    """The sidecar starts fwatchdog, which starts the handler; none of them runs as root."""
     rows = processes(rig.instances("fn")[0])
     sidecar, watchdog, handler = (
         next(row for row in rows if re.search(word, row["COMMAND"]))
@@ -112,7 +112,7 @@ async def test_the_chain(rig: Rig) -> None:
 
 @tell(ECHO)
 async def test_batches_form_and_every_request_gets_its_own_answer(rig: Rig) -> None:
-    """Under load requests share batches, as large as the label allows; each gets its answer."""
+    """Under load, batches have up to the label's size, and each request gets its own answer."""
     sizes: list[int] = []
 
     async def caller(number: int) -> None:
@@ -129,7 +129,7 @@ async def test_batches_form_and_every_request_gets_its_own_answer(rig: Rig) -> N
 
 @tell(ECHO)
 async def test_nothing_fails_while_replicas_change_under_load(rig: Rig) -> None:
-    """An update, more replicas, fewer, none: every request gets its own answer, in batches."""
+    """Each request gets its answer during an update and with more, fewer and no replicas."""
     over, sizes = asyncio.Event(), list[int]()
 
     async def caller(number: int) -> None:
@@ -170,7 +170,7 @@ async def test_nothing_fails_while_replicas_change_under_load(rig: Rig) -> None:
 
 @tell(ECHO)
 async def test_time_already_spent_counts(rig: Rig) -> None:
-    """The gateway's X-Start-Time reaches the sidecar: what is too late already is not computed."""
+    """A request whose X-Start-Time from the gateway is too old is not executed."""
     long_ago = str(time.time_ns() - 4 * 60 * 10**9)
     assert 504 == (await ask(rig, b"late", **{"x-start-time": long_ago})).status
     assert 200 == (await ask(rig, b"early", **{"x-start-time": str(time.time_ns())})).status
@@ -178,7 +178,7 @@ async def test_time_already_spent_counts(rig: Rig) -> None:
 
 @tell(ECHO)
 async def test_sigterm_drains_the_chain(rig: Rig) -> None:
-    """What a container has accepted when it is told to end is answered."""
+    """Requests that a container has accepted before SIGTERM are answered."""
     (instance,) = rig.instances("fn")
     call = asyncio.ensure_future(ask(rig, b"slow"))
     await counted(rig, "batch_in_flight 1.0")
@@ -190,7 +190,7 @@ async def test_sigterm_drains_the_chain(rig: Rig) -> None:
 
 @tell(ECHO)
 async def test_killed_handler_comes_back(rig: Rig) -> None:
-    """A handler that dies is started again inside its container, which stays."""
+    """A handler that dies is restarted within its container."""
     (instance,) = rig.instances("fn")
     sidecar, handler = (pid_of(instance, w) for w in ("-m sidecar", "-m watchdog_plugin"))
     os.kill(handler, signal.SIGKILL)
@@ -202,7 +202,7 @@ async def test_killed_handler_comes_back(rig: Rig) -> None:
 
 @tell(ECHO)
 async def test_large_and_chunked_bodies(rig: Rig) -> None:
-    """Bodies of megabytes and bodies without a length arrive whole."""
+    """Bodies of megabytes and bodies without a length arrive complete."""
     large = await ask(rig, b"x" * (8 * 2**20) + b"the end.")
     assert {"size": 8 * 2**20 + 8, "end": "the end."}.items() <= json.loads(large.body).items()
     host, _, port = rig.provider.address.rpartition(":")
@@ -217,7 +217,7 @@ async def test_large_and_chunked_bodies(rig: Rig) -> None:
 
 @tell(ECHO)
 async def test_client_that_leaves_frees_its_seat(rig: Rig) -> None:
-    """A waiting request whose client is gone is not computed."""
+    """A waiting request whose client has disconnected is not executed."""
     (instance,) = rig.instances("fn")
     first = asyncio.ensure_future(ask(rig, b"slow"))
     await counted(rig, "batch_in_flight 1.0")
@@ -231,7 +231,7 @@ async def test_client_that_leaves_frees_its_seat(rig: Rig) -> None:
 
 @pytest.mark.usefixtures("echo")
 def test_cold_start_holds_requests(tmp_path: Path) -> None:
-    """Requests for a function at zero wait for its container and its handler, and are answered."""
+    """Requests for a function at zero wait for its container and handler, and are answered."""
 
     @story(STAGE)
     async def play(rig: Rig) -> None:

@@ -1,7 +1,7 @@
-"""Carpool's images by themselves, and models on the ONNX templates.
+"""Carpool's images alone, and models on the ONNX templates.
 
-Where of-watchdog's image cannot be pulled and no ``fwatchdog`` is on the PATH, a stand-in is in its
-place (``scripts/base_images.py`` says so loudly); everything else is what users run.
+Where of-watchdog's image cannot be pulled and no ``fwatchdog`` is on the PATH, a substitute takes
+its place (``scripts/base_images.py`` warns of it); everything else is what users run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ print(*(os.path.exists(module.__cached__) for module in (asyncio, sidecar)))
 
 
 def model_function(folder: Path, lang: str) -> None:
-    """A template's skeleton with its example as the model."""
+    """Copy a template's skeleton with its example as the model."""
     shutil.copytree(TEMPLATES / lang / "function", folder / "function")
     shutil.copy(folder / "function" / "example.onnx", folder / "function" / "model.onnx")
     # Another one each time: a builder that has seen the same folder runs no tests again.
@@ -50,7 +50,7 @@ def model_function(folder: Path, lang: str) -> None:
 
 
 def alone(image: str, **options: Any) -> Any:
-    """A container of an image without a provider: read-only, without privileges."""
+    """Return a container of an image without a provider: read-only, without privileges."""
     held: dict[str, Any] = {
         "read_only": True,
         "cap_drop": ["ALL"],
@@ -62,7 +62,7 @@ def alone(image: str, **options: Any) -> Any:
 @pytest.mark.usefixtures("docker_images")
 @pytest.mark.parametrize("target", ["sidecar", "scaler", "function"])
 def test_image_by_itself(target: str, echo: str) -> None:
-    """On a read-only root, as an ordinary user, it comes up healthy and ends in good order."""
+    """As an ordinary user on a read-only root, it becomes healthy and ends without an error."""
     image = echo if target == "function" else f"carpool/{target}"
     options: dict[str, dict[str, Any]] = {
         "sidecar": {"env": {"sidecar_upstreams": "127.0.0.1:9"}},
@@ -84,7 +84,7 @@ def test_image_by_itself(target: str, echo: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.usefixtures("docker_images")
 def test_images_are_small(target: str) -> None:
-    """What an image adds to Python's is its packages, without caches and compilers."""
+    """An image adds only its packages to Python's, without caches and compilers."""
     engine = from_env()
     size, base = (engine.images.get(name).attrs["Size"] for name in (f"carpool/{target}", BASE))
     engine.close()
@@ -94,7 +94,7 @@ def test_images_are_small(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.usefixtures("docker_images")
 def test_images_start_without_compiling(target: str) -> None:
-    """The standard library and Carpool are there as bytecode, which no container may write."""
+    """The bytecode of the standard library and Carpool is in the image, read-only."""
     with alone(f"carpool/{target}", entrypoint="python", command=["-c", COMPILED]) as looking:
         assert 0 == looking.wait()
         assert "True True" == looking.get_logs()[0].decode().strip()
@@ -103,7 +103,7 @@ def test_images_start_without_compiling(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.usefixtures("docker_images")
 def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
-    """Labels, an ordinary user, a health check; no cache, no source tree, no build argument."""
+    """Images have labels, a user and a health check; no cache, source tree or build argument."""
     engine = from_env()
     shown = engine.images.get(f"carpool/{target}").attrs
     history = " ".join(
@@ -124,7 +124,7 @@ def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
 
 
 def test_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
-    """A model dropped into the ONNX template is tested by the build, and served."""
+    """The build tests a model in the ONNX template, and the image serves it."""
     model_function(tmp_path, "python3-onnx-batch")
     printed = build_function(tmp_path, "python3-onnx-batch", NET)
     assert re.search(r"Ran \d+ tests?", printed)
@@ -141,7 +141,7 @@ def test_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noq
 
 
 def test_model_on_the_template_for_gpus(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
-    """The GPU template builds and serves; without a GPU, or without CUDA, on the CPU."""
+    """The GPU template builds, and serves on the CPU where there is no GPU or CUDA."""
     options = {"dockerfile_path": "docker/Dockerfile", "target": "function-gpu"}
     build_image("carpool/function-gpu:latest", ROOT, **options)
     model_function(tmp_path, "python3-onnx-batch-gpu")

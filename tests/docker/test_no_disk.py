@@ -1,4 +1,4 @@
-"""What happens when there is no room left: nothing is lost, nothing is left, and it is said."""
+"""A full disk: nothing is lost or left behind, and the message says so."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SmallDisk:
         self._filler.parent.mkdir()
 
     def fill(self) -> None:
-        """Take all there is."""
+        """Use all free space."""
         with self._filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(b"x" * 4096)
@@ -45,13 +45,13 @@ class SmallDisk:
         another.unlink()
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the space again."""
         self._filler.unlink()
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[SmallDisk]:
-    """A small disk at a folder."""
+    """Yield a small disk at a folder."""
     folder.mkdir()
     mounted = ("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder))
     if subprocess.run(mounted, check=False, capture_output=True).returncode:
@@ -63,14 +63,14 @@ def small_disk(folder: Path) -> Iterator[SmallDisk]:
 
 
 async def nothing_is_there(rig: Rig) -> None:
-    """Neither a function nor a container nor what would have been mounted."""
+    """Check that there is no function, no container, and no file to mount."""
     assert b"[]" == (await rig.call("GET", "/system/functions")).body
     assert [] == containers(stack_of(rig))
     assert [] == list((rig.folder / "state").glob("mounts/*"))
 
 
 def test_no_room_to_write_a_function_down(tmp_path: Path) -> None:
-    """507 with the reason for a new function; an update or scaling leaves things as they were."""
+    """A new function gets 507 with the reason; an update or scaling changes nothing."""
     with small_disk(tmp_path / "journal") as disk:
 
         @story(STAGE, journal=Journal(disk.folder))
@@ -95,7 +95,7 @@ def test_no_room_to_write_a_function_down(tmp_path: Path) -> None:
 
 
 def test_no_room_for_a_secret(tmp_path: Path) -> None:
-    """507, and the secrets are those that there were, with the values that they had."""
+    """The answer is 507, and existing secrets keep their values."""
     with small_disk(tmp_path / "secrets") as disk:
 
         @story(STAGE)
@@ -118,7 +118,7 @@ def test_no_room_for_a_secret(tmp_path: Path) -> None:
 
 
 def test_no_room_to_work_in(tmp_path: Path) -> None:
-    """A function with secrets is 507; one that was there says why it cannot start, and then can."""
+    """A new function with secrets gets 507; an existing one says why it cannot start."""
     with small_disk(tmp_path / "state") as disk:
 
         @story(STAGE, patience_s=3.0)

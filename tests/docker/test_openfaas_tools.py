@@ -1,4 +1,4 @@
-"""OpenFaaS's own programs against the provider: faas-cli's whole flow, the gateway in front."""
+"""OpenFaaS's own programs with the provider: faas-cli's complete workflow, and the gateway."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HANDLER = "def handle_batch(items):\n    return [item.bytes().upper() for item i
 
 
 class Prometheus(BaseHTTPRequestHandler):
-    """Knows no series, which is all the gateway needs to list functions."""
+    """A server without series, which is enough for the gateway to list functions."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -38,12 +38,12 @@ class Prometheus(BaseHTTPRequestHandler):
         self.wfile.write(b'{"status": "success", "data": {"result": []}}')
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def provider(docker_images: None, tmp_path: Path) -> Iterator[str]:  # noqa: ARG001
-    """A provider that runs as a program; its URL."""
+    """Run a provider as a program, and yield its URL."""
     command = Command(tmp_path)
     try:
         with command.serving() as (_, url):
@@ -54,7 +54,7 @@ def provider(docker_images: None, tmp_path: Path) -> Iterator[str]:  # noqa: ARG
 
 @pytest.fixture
 def gateway(provider: str) -> Iterator[str]:
-    """The real gateway in front of the provider; its URL."""
+    """Run the real gateway in front of the provider, and yield its URL."""
     program = require_tool("gateway")
     prometheus = ThreadingHTTPServer(("127.0.0.1", 0), Prometheus)
     threading.Thread(target=prometheus.serve_forever, daemon=True).start()
@@ -83,14 +83,14 @@ def gateway(provider: str) -> Iterator[str]:
 
 
 def healthy(url: str) -> bool:
-    """Whether the gateway, and the provider behind it, say so."""
+    """Return whether the gateway and the provider behind it are healthy."""
     with contextlib.suppress(requests.RequestException):
         return requests.get(f"{url}/healthz", timeout=HANG_S).ok
     return False
 
 
 def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> None:
-    """``new``, ``build``, ``deploy``, ``describe``, ``logs``, ``remove``, as authors type them."""
+    """Run ``new``, ``build``, ``deploy``, ``describe``, ``logs`` and ``remove`` as authors do."""
     program = require_tool("faas-cli")
     folder = tmp_path / "work"
     folder.mkdir()
@@ -131,9 +131,9 @@ def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> No
 
 
 def test_gateway_in_front(provider: str, gateway: str) -> None:
-    """Deployed, started from zero and called through the gateway, which adds its headers.
+    """Deploy, start from zero and call through the gateway, which adds its headers.
 
-    It has the provider's credentials, and asks its own callers for them.
+    The gateway has the provider's credentials, and requires them from its own callers.
     """
     system = f"{gateway}/system/functions"
     assert 401 == requests.get(system, timeout=HANG_S).status_code

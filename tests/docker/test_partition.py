@@ -1,4 +1,4 @@
-"""The ledger over containers: exclusive cores, refusals, and what the next provider finds."""
+"""Capacity of containers: exclusive cores, refusals, and what the next provider finds."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ PINNED: dict[str, Any] = {"constraints": ["cpu=pinned"], "limits": {"cpu": "1"}}
 
 
 def cpuset(instance: SupervisedInstance) -> str:
-    """The cores of an instance's container, as the engine has them."""
+    """Return the cores of an instance's container from the engine."""
     return str(inspect(container_of(instance))["HostConfig"]["CpusetCpus"])
 
 
 async def refused(rig: Rig, limits: dict[str, str]) -> tuple[int, str]:
-    """Status and message of a deployment with these limits."""
+    """Return the status and message of a deployment with these limits."""
     document = {"service": "too-much", "image": IMAGE, "limits": limits}
     answer = await rig.call("POST", "/system/functions", document)
     return answer.status, json.loads(answer.body)["error"]
@@ -46,7 +46,7 @@ async def refused(rig: Rig, limits: dict[str, str]) -> tuple[int, str]:
 
 @story(STAGE)
 async def test_cores_of_a_pinned_container_are_its_alone(rig: Rig) -> None:
-    """A running one is moved off, a later one starts elsewhere, and the cores are given back."""
+    """Other containers are moved or started on other cores, and get the cores back at the end."""
     await rig.deploy("early")
     await rig.deploy("fn", **PINNED)
     (fn,), (early,) = rig.instances("fn"), rig.instances("early")
@@ -61,7 +61,7 @@ async def test_cores_of_a_pinned_container_are_its_alone(rig: Rig) -> None:
 
 @story(STAGE)
 async def test_more_than_the_engine_s_machine_has_is_refused(rig: Rig) -> None:
-    """Of cores and of memory, with what would fit."""
+    """The refusal of too many cores or too much memory says what would fit."""
     await rig.deploy("fn", limits={"cpu": str(CORES), "memory": "128Mi"})
     status, said = await refused(rig, {"cpu": "500m"})
     assert (503, True) == (status, f"reserved by fn (1 x {CORES} cores and 128 MiB)" in said)
@@ -73,7 +73,7 @@ async def test_more_than_the_engine_s_machine_has_is_refused(rig: Rig) -> None:
 
 
 def test_the_next_provider_knows_which_instance_has_what(tmp_path: Path) -> None:
-    """Containers that go on keep their cores, and what they hold is not given away again."""
+    """Containers that continue keep their cores and capacity, which are not allocated again."""
     stack = f"carpool-test-{os.getpid()}"
     journal = Journal(tmp_path / "functions")
     stage = DockerStage(keep=True)
