@@ -97,16 +97,18 @@ class Store:
         beside = self._path.with_name(f"{self._path.name}.lock")
         with self._trouble():
             _of_its_owner(beside)
-            self._claim = sqlite3.connect(
+            claim = sqlite3.connect(
                 beside, isolation_level=None, check_same_thread=False, timeout=_LETTING_GO_S
             )
         try:
-            self._claim.execute("BEGIN EXCLUSIVE")
+            claim.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
+            claim.close()
             problem = self._problem(
                 "a store that no running scaler uses", f"stop it first ({error})"
             )
             raise ConfigError([problem]) from error
+        self._claim = claim
 
     def put(self, kind: str, forms_by_name: Mapping[str, Mapping[str, Any]]) -> None:
         """Store documents, replacing those with the same names."""
