@@ -46,8 +46,8 @@ class CountedArrivals:
     def bursty(self) -> MarkovArrivals | None:
         """The fitted process; None unless an MMPP(2) was fitted and accepted."""
         fit = self.fit
-        found = fit.process if fit and fit.accepted else None
-        return found if isinstance(found, MarkovArrivals) else None
+        process = fit.process if fit and fit.accepted else None
+        return process if isinstance(process, MarkovArrivals) else None
 
     def note(self, now_s: float, rate_rps: float) -> None:
         """Record the arrival rate measured since the previous round."""

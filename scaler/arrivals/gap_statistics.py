@@ -153,8 +153,8 @@ class GapStatistics:
             return np.zeros(len(LAGS))
         known = self.pairs > 0
         products = np.where(known, self.products / np.maximum(self.pairs, 1), mean**2)
-        found: Times = (products - mean**2) / spread
-        return found
+        ratios: Times = (products - mean**2) / spread
+        return ratios
 
     def beyond(self) -> Times:
         """Return the share of gaps longer than each of `BOUNDS_S`, shape (bounds,)."""

@@ -78,10 +78,10 @@ class Counting:
         """Return the matrices at these times, each at least 0."""
         times = np.asarray(times_s, dtype=float)
         parts = math.ceil(len(times) * (self.levels * len(self.d0)) ** 2 / _AT_ONCE)
-        found = [self._some(part) for part in np.array_split(times, max(parts, 1))]
-        if len(found) == 1:
-            return found[0]
-        within, spent = (np.concatenate(each) for each in zip(*found, strict=True))
+        counts = [self._some(part) for part in np.array_split(times, max(parts, 1))]
+        if len(counts) == 1:
+            return counts[0]
+        within, spent = (np.concatenate(each) for each in zip(*counts, strict=True))
         return Counted(within, spent)
 
     def on_grid(self, step_s: float, count: int) -> Counted:

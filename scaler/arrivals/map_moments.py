@@ -65,8 +65,8 @@ def map2(mean_s: float, scv: float, third: float, decay: float) -> Fitted:
         short.append(f"a third moment of {third:.4g}, below {least:.4g}, the least with this SCV")
     if kept != decay:
         short.append(f"a decay of {decay:.4g}: it has {kept:.4g}")
-    found = _switched(mixture, kept)
-    return Fitted(as_mmpp2(found) or found, ", ".join(short))
+    process = _switched(mixture, kept)
+    return Fitted(as_mmpp2(process) or process, ", ".join(short))
 
 
 def as_mmpp2(process: MarkovArrivals) -> MarkovArrivals | None:

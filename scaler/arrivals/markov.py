@@ -92,8 +92,8 @@ class MarkovArrivals:
         generator = self._d0() + self._d1()
         ones = np.ones((len(generator), 1))
         sums = np.append(np.zeros(len(generator)), 1.0)
-        found: Times = np.linalg.lstsq(np.hstack([generator, ones]).T, sums, rcond=None)[0]
-        return found
+        shares: Times = np.linalg.lstsq(np.hstack([generator, ones]).T, sums, rcond=None)[0]
+        return shares
 
     def at_arrivals(self) -> Times:
         """Return the share of requests after whose arrival the process is in each phase."""

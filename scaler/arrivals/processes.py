@@ -60,14 +60,14 @@ def timestamps(process: ArrivalProcess, until_s: float, seed: Seed) -> Times:
 
 def gaps(process: ArrivalProcess, count: int, seed: Seed) -> Times:
     """Return the first ``count`` times between arrivals, or fewer if the process ends earlier."""
-    found: list[Times] = []
+    chunks: list[Times] = []
     left = count + 1
     for chunk in process.chunks(math.inf, seed):
-        found.append(chunk[:left])
-        left -= len(found[-1])
+        chunks.append(chunk[:left])
+        left -= len(chunks[-1])
         if left == 0:
             break
-    return np.diff(np.concatenate([np.empty(0), *found]))
+    return np.diff(np.concatenate([np.empty(0), *chunks]))
 
 
 @dataclass(frozen=True, slots=True)

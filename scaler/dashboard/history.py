@@ -154,7 +154,7 @@ class History:
             wall_s,
             new.rate_rps,
             new.queued,
-            {name: (found.ready, found.loading) for name, found in new.instances.items()},
+            {name: (replicas.ready, replicas.loading) for name, replicas in new.instances.items()},
             sum(size.cpu * count for size, count in held),
             sum(size.gpu * count for size, count in held),
             item_count / batches if batches else None,
@@ -185,7 +185,9 @@ class History:
 
 def _counts(reading: Reading) -> Iterable[tuple[str, int]]:
     """Return the number of instances by class, including loading ones."""
-    return [(name, found.ready + found.loading) for name, found in reading.instances.items()]
+    return [
+        (name, replicas.ready + replicas.loading) for name, replicas in reading.instances.items()
+    ]
 
 
 def _miss_ratio(old: Mapping[str, int], new: Mapping[str, int]) -> float | None:

@@ -255,6 +255,6 @@ def first_phases(counting: Counting, within: Times, spent: Times) -> Times:
     equations[..., -1, :] = 1.0
     sums = np.zeros((windows, levels + 1, phases, 1))
     sums[..., -1, 0] = 1.0
-    found: Times = np.linalg.solve(equations, sums)[..., 0].clip(0.0)
-    shares: Times = found / found.sum(axis=-1, keepdims=True)
+    weights: Times = np.linalg.solve(equations, sums)[..., 0].clip(0.0)
+    shares: Times = weights / weights.sum(axis=-1, keepdims=True)
     return shares

@@ -225,14 +225,14 @@ def _added(tables: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
     ends = [times[-1:] * (1 + _JUMP) + _JUMP for times, _ in tables]
     every = np.unique(np.concatenate([*(times for times, _ in tables), *ends]))
     rows = zip(*(table for _, table in tables), strict=True)
-    found = [
+    parts = [
         [
             np.interp(every, times[0], row, right=0.0)
             for times, row in zip(tables, each, strict=True)
         ]
         for each in rows
     ]
-    return every, np.array(found).sum(axis=1)
+    return every, np.array(parts).sum(axis=1)
 
 
 def _before(starts: Times, counted: Times) -> Times:

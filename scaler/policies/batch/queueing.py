@@ -162,7 +162,7 @@ def _phases(process: Markovian, law: BatchLaw, service: Service) -> list[_Phase]
     if total <= 0:
         return [_Phase(1.0, 0.0, longest_s, 0.5)]
     rates = _expected_rates(d0, d1, longest_s)
-    found = []
+    phases = []
     for share, rate in zip((shares / total).tolist(), rates.tolist(), strict=True):
         here = BatchLaw(Poisson(rate), law.size, law.window_s)
         exec_s = float(here.sizes @ seconds)
@@ -171,8 +171,8 @@ def _phases(process: Markovian, law: BatchLaw, service: Service) -> list[_Phase]
         gaps = 1 / here.mean_size  # a sum of as many exponential gaps
         busy = rate / here.mean_size * exec_s
         full = rate / law.size * float(seconds[-1])
-        found.append(_Phase(share, busy, exec_s, (gaps + times) / 2, full))
-    return found
+        phases.append(_Phase(share, busy, exec_s, (gaps + times) / 2, full))
+    return phases
 
 
 def _expected_rates(d0: Times, d1: Times, exec_s: float) -> Times:

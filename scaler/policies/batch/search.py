@@ -119,12 +119,12 @@ class BatchSearch:
         return min(float(cost.min()) for cost in self._costs)
 
     def _best(self, objective_s: float, miss: float, budget: float) -> list[Choice]:
-        found = [
+        choices = [
             choice
             for instance_size, cost in zip(self._instance_sizes, self._costs, strict=True)
             if (choice := self._best_of(instance_size, cost, objective_s, miss, budget))
         ]
-        return sorted(found, key=lambda choice: choice.cost)
+        return sorted(choices, key=lambda choice: choice.cost)
 
     def _best_of(
         self,

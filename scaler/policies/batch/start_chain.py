@@ -320,8 +320,8 @@ def _stationary(step: Times) -> Times:
     equations[-1] = 1.0
     sums = np.zeros(len(step))
     sums[-1] = 1.0
-    found = np.linalg.solve(equations, sums).clip(0.0)
-    share: Times = found / found.sum()
+    weights = np.linalg.solve(equations, sums).clip(0.0)
+    share: Times = weights / weights.sum()
     return share
 
 

@@ -158,8 +158,8 @@ class _Patient(_Law):
             full = share * self._count
             left = self._count - full
             mean = rate_rps * np.maximum(began_s - left * window_s, 0.0)
-            found = _likely_tail(mean, left + full * self._batch)
-            worst = np.maximum(worst, found * unfilled**left)
+            tail = _likely_tail(mean, left + full * self._batch)
+            worst = np.maximum(worst, tail * unfilled**left)
         return worst
 
 

@@ -131,9 +131,9 @@ class Menu:
         Returns:
             None if they cannot take the rate.
         """
-        found = [self._of_one(rate_rps, at, limit) for at in among]
-        found.append(self._of_two(rate_rps, np.array(among, dtype=int), limit))
-        return min([each for each in found if each], key=lambda c: c.price_per_s, default=None)
+        covers = [self._of_one(rate_rps, at, limit) for at in among]
+        covers.append(self._of_two(rate_rps, np.array(among, dtype=int), limit))
+        return min([each for each in covers if each], key=lambda c: c.price_per_s, default=None)
 
     def nearly(self, rate_rps: float, limit: float = math.inf) -> Cover:
         """Return the cheapest instances that keep up with a rate that nothing takes in time."""
@@ -152,11 +152,11 @@ class Menu:
     def rated(self, instances: Mapping[Size, int]) -> Counter[Size]:
         """Return the instances with ``rate_rps`` set to what one of that many takes."""
         count = sum(instances.values())
-        found: Counter[Size] = Counter()
+        counts: Counter[Size] = Counter()
         for size, number in instances.items():
             worth = self.worth_rps(self.at[size], count)
-            found[replace(size, rate_rps=worth) if worth > 0 else size] = number
-        return found
+            counts[replace(size, rate_rps=worth) if worth > 0 else size] = number
+        return counts
 
     def worth_rps(self, at: int, count: int) -> float:
         """Return the requests per second that one of ``count`` instances of an option takes."""

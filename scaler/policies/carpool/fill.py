@@ -102,11 +102,11 @@ class Fills:
 
     def often_best(self) -> list[int]:
         """Return the indices of the options that are among the cheapest at some rate."""
-        found: set[int] = set()
+        best: set[int] = set()
         for rate_rps in _RATES_RPS:
             cost = self._of_a_request(self.cost, self._shares(float(rate_rps)))
-            found.update(np.argsort(cost, kind="stable")[:_BEST].tolist())
-        return sorted(found)
+            best.update(np.argsort(cost, kind="stable")[:_BEST].tolist())
+        return sorted(best)
 
     def at(self, rate_rps: float) -> list[Filled]:
         """Return every option, in order, with its batches at ``rate_rps`` requests per second."""

@@ -131,8 +131,8 @@ class Carpool:
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
         """See `ScalePolicy.propose`."""
-        found = {load.name: self._proposal(load, cluster) for load in loads}
-        return {name: proposal for name, proposal in found.items() if proposal is not None}
+        proposals = {load.name: self._proposal(load, cluster) for load in loads}
+        return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
     def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal | None:
         known = self._of(load)
@@ -190,12 +190,12 @@ class Carpool:
 
         def cheapest(places: Callable[[Menu], tuple[int, ...]]) -> tuple[Menu, Cover] | None:
             """Return the cheapest cover of all menus; on a tie the first, which does not wait."""
-            found = [
+            covers = [
                 (menu, cover)
                 for menu in menus
                 if (among := places(menu)) and (cover := self._cover(menu, rate_rps, among, limit))
             ]
-            return min(found, key=lambda each: each[1].price_per_s, default=None)
+            return min(covers, key=lambda each: each[1].price_per_s, default=None)
 
         best = cheapest(lambda menu: tuple(range(len(menu.options))))
         held = cheapest(lambda menu: tuple(sorted({menu.at[s] for s in planned if s in menu.at})))
@@ -214,10 +214,10 @@ class Carpool:
     ) -> Proposal:
         """Propose the cheapest batches and spare instances where only executions are billed."""
         rate_rps = _rounded(demand.rate_rps)
-        found = self._filled.of((Same(fills), rate_rps), lambda: tuple(fills.at(rate_rps)))
-        best = min(found, key=lambda each: each.cost)
+        fillings = self._filled.of((Same(fills), rate_rps), lambda: tuple(fills.at(rate_rps)))
+        best = min(fillings, key=lambda each: each.cost)
         there = set(_planned(load))
-        own = [each for each in found if fills.options[each.at].size in there]
+        own = [each for each in fillings if fills.options[each.at].size in there]
         held = min(own, key=lambda each: each.cost, default=best)
         chosen = held if held.cost <= (1 + _GAIN_BY_USE) * best.cost else best
         busy = self._peaks.setdefault(load.name, _Peaks()).most(
@@ -281,10 +281,10 @@ def _only_executions(load: FunctionLoad, size: Size) -> bool:
 
 def _running(load: FunctionLoad) -> Counter[Size]:
     """Return the number of instances of each size, in all pools together."""
-    found: Counter[Size] = Counter()
+    counts: Counter[Size] = Counter()
     for size, there in load.running.items():
-        found[_plain(size)] += there.total
-    return found
+        counts[_plain(size)] += there.total
+    return counts
 
 
 def _planned(load: FunctionLoad) -> list[Size]:

@@ -53,12 +53,12 @@ class Draft:
 def running(load: FunctionLoad, sizes: Sequence[Size]) -> Counter[Size]:
     """Count the existing instances of these sizes, in all pools."""
     own = {size: size for size in sizes}
-    found: Counter[Size] = Counter()
+    counts: Counter[Size] = Counter()
     for size, there in load.running.items():
         known = own.get(replace(size, pool=0) if size.pool else size)
         if known:
-            found[known] += there.total
-    return found
+            counts[known] += there.total
+    return counts
 
 
 def listed(instances: Counter[Size], most: int = 6) -> str:

@@ -141,13 +141,13 @@ class Offers:
             self._rows[:count], rate * np.array([window_s - apart_s, window_s + apart_s])
         )
         mean = (shorter + longer) / 2
-        found: Times = of.fixed / mean + of.item
+        costs_of: Times = of.fixed / mean + of.item
         if of.held.any():
             busy = rate * (of.fixed_s / mean + of.item_s)
             about = busy + np.sqrt(busy) + 1  # instances, about as `erlang` has them
-            found += of.held * about / rate
-        found[of.least_s > slo_s] = math.inf
-        return found
+            costs_of += of.held * about / rate
+        costs_of[of.least_s > slo_s] = math.inf
+        return costs_of
 
     def knee_rps(self, slo_s: float) -> float:
         """Return the rate from which an application with this objective is cheapest on a GPU.

@@ -58,8 +58,8 @@ def poisson(mean: Times, count: int) -> Times:
     numbers, logs = _factorials(count)
     # So small a mean is as good as none, and has a logarithm.
     safe = np.maximum(mean, _TINY)[..., None]
-    found: Times = np.exp(numbers * np.log(safe) - safe - logs)
-    return found
+    chances: Times = np.exp(numbers * np.log(safe) - safe - logs)
+    return chances
 
 
 @lru_cache(maxsize=256)

@@ -31,8 +31,8 @@ def exchanged(task: Task, solution: Solution) -> Solution:
         return solution
     for _ in range(_STEPS):
         ways = heapq.nsmallest(_TRIED, _exchanges(task, solution.counts))
-        found = (task.solution(counts, well=True) for _, counts in ways if task.fits(counts))
-        better = next((each for each in found if not any(task.missing(each))), None)
+        solutions = (task.solution(counts, well=True) for _, counts in ways if task.fits(counts))
+        better = next((each for each in solutions if not any(task.missing(each))), None)
         if better is None:
             break
         solution = better

@@ -172,10 +172,10 @@ class Task:
             well: If something is missing, let each need first take what is worth the most to it
                 relative to others, and use that.
         """
-        found = self._shared(counts, [None] * len(self.needs))
-        if well and any(self.missing(found)):
+        shared = self._shared(counts, [None] * len(self.needs))
+        if well and any(self.missing(shared)):
             return self._shared(counts, self._by_merit)
-        return found
+        return shared
 
     def _shared(self, counts: Counts, orders: Sequence[Sequence[int] | None]) -> Solution:
         left = [float(count) for count in counts]

@@ -102,15 +102,15 @@ def _executions(sizes: Sequence[Size], load: FunctionLoad, rate_rps: float | Non
         times[size.cpu, size.gpu, size.variant].append((size.batch, size.exec_s))
     for known in times.values():
         known.sort()
-    found = []
+    costs = []
     for size in sizes:
         batch = float(size.batch)
         if rate_rps is not None and size.batch > 1:
             window_s = max(load.tightest_s - 2 * size.exec_s, 0.0)
             batch = mean_batch(rate_rps, window_s, size.batch)
         exec_s = _between(times[size.cpu, size.gpu, size.variant], batch)
-        found.append(load.billing.execution(size.resources, exec_s) / batch)
-    return found
+        costs.append(load.billing.execution(size.resources, exec_s) / batch)
+    return costs
 
 
 def _between(known: Sequence[tuple[int, float]], batch: float) -> float:

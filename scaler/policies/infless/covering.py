@@ -208,11 +208,11 @@ def _sum(a: _Combination, b: _Combination) -> _Combination:
 
 def _front(combinations: Iterable[_Combination]) -> list[_Combination]:
     """Return the combinations that serve more than all that are as cheap, by rate."""
-    found: list[_Combination] = []
+    front: list[_Combination] = []
     for combination in sorted(combinations, key=lambda c: (c.price, -c.rate_rps, len(c.sizes))):
-        if not found or combination.rate_rps > found[-1].rate_rps:
-            found.append(combination)
-    return found
+        if not front or combination.rate_rps > front[-1].rate_rps:
+            front.append(combination)
+    return front
 
 
 def _thinned(front: Sequence[_Combination]) -> Sequence[_Combination]:

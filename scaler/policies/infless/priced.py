@@ -127,8 +127,8 @@ class PricedSearch:
         if price.below:
             cheaper = self._priced_sizes(task, price.at - 1)
             if self._best(task, price.at - 1) is not self._best(task, price.at):
-                found = cheaper.cover(task.demand, task.limit)
-                for size, count in found.instances.items() if found else ():
+                cover = cheaper.cover(task.demand, task.limit)
+                for size, count in cover.instances.items() if cover else ():
                     first[size] = math.floor(count * price.below)
         demand = task.demand.having(task.draft.instances + first)
         rest = priced_sizes.cover(demand, task.limit - first.total())
