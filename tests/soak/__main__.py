@@ -1,4 +1,4 @@
-"""``python -m tests.soak``: put a real sidecar under fire, and tell what it did not stand."""
+"""``python -m tests.soak``: stress a real sidecar, and report what it did not withstand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run; 0 if every expectation was met, 1 if not."""
+    """Run the soak; return 0 if every expectation was met, otherwise 1."""
     usual = Wanted()
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--requests", type=int, default=usual.requests)

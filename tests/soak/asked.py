@@ -1,6 +1,6 @@
-"""What the soak asks: a seeded stream of marked requests, each with the statuses it may get.
+"""The soak's requests: a seeded stream of marked ones, each with the statuses it may get.
 
-It knows nothing of sockets, of the sidecar's insides, or of how an answer is fetched.
+This module knows nothing of sockets, of the sidecar's internals, or of how an answer is fetched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOO_MANY_ROWS = (40, 64)  # more than the largest batch: such a request is sent
 
 
 class Kind(enum.Enum):
-    """How a request behaves, or its client."""
+    """Behaviour of a request or of its client."""
 
     PLAIN = "plain"
     SEVERAL = "several items"
@@ -76,7 +76,7 @@ _ALLOWED = {
 
 
 class Answer(NamedTuple):
-    """One whole answer; header names in lower case."""
+    """A complete answer; header names in lower case."""
 
     status: int
     headers: dict[bytes, bytes]
@@ -85,14 +85,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request.
+    """A request.
 
     Attributes:
-        mark: unique, and found again in the answer.
-        kind: how it behaves.
-        head: request line and headers, as sent.
-        body: as sent, and as expected in the answer.
-        named: whether the mark is in a header too.
+        mark: A unique text, which the answer contains, too.
+        kind: The behaviour.
+        head: Request line and headers, as sent.
+        body: The body, as sent and as expected in the answer.
+        named: Whether a header contains the mark, too.
     """
 
     mark: str
@@ -102,7 +102,7 @@ class Asked:
     named: bool = False
 
     def objection(self, answer: Answer) -> str:
-        """What is wrong with ``answer``; empty if nothing is."""
+        """Return what is wrong with ``answer``; empty if nothing is."""
         status, headers, body = answer
         if status not in _ALLOWED.get(self.kind, {200}):
             return f"{status} {body[:200]!r}"
@@ -116,7 +116,7 @@ class Asked:
 
 
 def stream(rng: Random, count: int, kind: Kind | None = None) -> Iterator[Asked]:
-    """``count`` requests, of every kind or of one."""
+    """Draw ``count`` requests, of every kind or of one."""
     block = rng.randbytes(_BLOCK_BYTES)
     kinds, shares = list(_SHARES), list(_SHARES.values())
     for number in range(count):

@@ -1,7 +1,7 @@
-"""One keep-alive connection of the soak, and the ways in which its client behaves or does not.
+"""A keep-alive connection of the soak, whose client may misbehave.
 
-Written on plain streams, apart from the client that the sidecar itself uses: answers are read in
-the order of the requests, so one too many would be taken for the next one's and noticed.
+It uses plain streams instead of the sidecar's own client. Answers are read in the order of the
+requests, so an additional one would be taken for the next request's and noticed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _STAYS_MAX_S = 0.015  # before it leaves: about as long as most answers take
 
 
 class Lost(Exception):
-    """The connection ended, or said something else, where an answer was due."""
+    """Raised when the connection ends, or has other bytes, in place of an answer."""
 
 
 class Line:
-    """A connection, opened when it is needed and again after it has gone.
+    """A connection, opened when needed and reopened after it was lost.
 
     Args:
-        address: of the sidecar.
-        rng: decides when a client leaves.
+        address: The sidecar's address.
+        rng: Decides when a client disconnects.
     """
 
     def __init__(self, address: str, rng: Random) -> None:
@@ -44,10 +44,10 @@ class Line:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, asked: Asked) -> Answer | None:
-        """The answer; None where the client has left without one.
+        """Send a request and return the answer; None if the client has disconnected before.
 
         Raises:
-            Lost: there is none.
+            Lost: There is no answer.
         """
         try:
             await self.send(asked)
@@ -61,7 +61,7 @@ class Line:
             raise Lost(msg) from error
 
     async def send(self, asked: Asked) -> None:
-        """Send, at once or as a bad client would."""
+        """Send the request at once, or in the ways of a misbehaving client."""
         _, writer = self._streams or await self._open()
         message = asked.head + asked.body
         if asked.kind is Kind.DRIBBLED:
@@ -79,7 +79,7 @@ class Line:
             await asyncio.sleep(self._rng.uniform(0, _STAYS_MAX_S))
 
     async def receive(self, *, slowly: bool = False) -> Answer:
-        """The next answer on this connection."""
+        """Return the next answer on this connection."""
         assert self._streams
         reader, _ = self._streams
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
@@ -100,10 +100,10 @@ class Line:
         return Answer(int(status), headers, b"".join(parts))
 
     async def finish(self) -> None:
-        """Close in good order.
+        """Close the connection.
 
         Raises:
-            ValueError: an answer came that was not asked for.
+            ValueError: An answer came without a request.
         """
         if self._streams is None:
             return
@@ -118,7 +118,7 @@ class Line:
             raise ValueError(msg)
 
     def drop(self) -> None:
-        """Leave, whatever is under way."""
+        """Disconnect, whatever is in flight."""
         if self._streams:
             self._streams[1].transport.abort()
             self._streams = None

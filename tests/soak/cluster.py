@@ -1,7 +1,7 @@
-"""The processes of a soak: one sidecar, and the handlers behind it, which are killed and come back.
+"""The processes of a soak: one sidecar, and its handlers, which are killed and restarted.
 
-Either the handlers are the soak's own (`sidecar_upstreams`), or the sidecar starts its one handler
-itself. What is asked of them is not known here.
+Either the soak starts the handlers (`sidecar_upstreams`), or the sidecar starts its only handler
+itself. This module knows nothing of the requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ASK_S = 60.0  # an operator's question, on a machine that others keep busy
 
 
 class Handler:
-    """A handler process at one address, started again whenever it dies."""
+    """A handler process at one address, restarted whenever it dies."""
 
     def __init__(self, address: str, log: Path) -> None:
         self.address = address
@@ -50,7 +50,7 @@ class Handler:
         self._log = log
 
     async def keep(self) -> None:
-        """Run it until cancelled."""
+        """Run the process until cancelled."""
         env = {**os.environ, **_SETTINGS, "handler_listen": self.address}
         with self._log.open("ab") as log:
             while True:
@@ -67,17 +67,17 @@ class Handler:
 
 
 class Cluster:
-    """A running sidecar with its handlers; ready on entry, everything ended on exit.
+    """A running sidecar with its handlers; ready on entry, ended on exit.
 
     Args:
-        folder: for sockets and logs.
-        handlers: how many; 0: the sidecar starts its own.
+        folder: Folder for sockets and logs.
+        handlers: Number of handlers; 0: the sidecar starts its own.
 
     Attributes:
-        address: where the sidecar takes requests.
-        door: the operator's side.
-        kills: handlers killed from outside.
-        log: what the sidecar says.
+        address: The sidecar's address for requests.
+        door: The sidecar's address for operators.
+        kills: Number of handlers killed from outside.
+        log: The sidecar's log file.
     """
 
     def __init__(self, folder: Path, handlers: int) -> None:
@@ -116,17 +116,17 @@ class Cluster:
 
     @property
     def deaths(self) -> int:
-        """How often a handler has died, killed or of a request."""
+        """Number of handlers that have died, killed or because of a request."""
         if self.handlers:
             return sum(handler.deaths for handler in self.handlers)
         return self.said().count("the function's process ended")
 
     async def kill_one(self, rng: Random) -> None:
-        """SIGKILL a handler, whatever it is doing.
+        """Send SIGKILL to a handler, whatever it is doing.
 
-        Never the last that is up, or on a slow machine none would live long enough to serve. The
-        sidecar's own is let start first: one that dies three times before it has served is given
-        up, and rightly.
+        The last one that is up is spared, as on a slow machine none would live long enough to
+        serve. The sidecar's own may start first: a handler that dies three times before it has
+        served is given up, as it should be.
         """
         pids = self._handler_pids()
         if pids and sum(await self._up()) >= min(2, len(pids)):
@@ -134,7 +134,7 @@ class Cluster:
             _send(rng.choice(pids), signal.SIGKILL)
 
     def signal_handlers(self, number: signal.Signals) -> None:
-        """Send all of them ``number``."""
+        """Send the signal ``number`` to all handlers."""
         for pid in self._handler_pids():
             _send(pid, number)
 
@@ -147,7 +147,7 @@ class Cluster:
     # -- the sidecar --------------------------------------------------------------------------
 
     async def metrics(self) -> dict[str, float]:
-        """Every series of /metrics by its name and labels."""
+        """Return every series of /metrics by its name and labels."""
         pool = Pool(self.address)
         try:
             text = (await pool.request("GET", "/metrics", timeout_s=_ASK_S)).body.decode()
@@ -157,36 +157,36 @@ class Cluster:
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     async def look(self, target: str) -> Any:
-        """What the side door says of ``target``."""
+        """Return the answer of the operator's address to ``target``."""
         return json.loads((await self.door.request("GET", target, timeout_s=_ASK_S)).body)
 
     async def propose(self, plan: Mapping[str, Any]) -> int:
-        """Propose a plan; the status of the answer."""
+        """Propose a plan and return the status of the answer."""
         body = json.dumps(plan).encode()
         return (await self.door.request("PUT", "/v1/plan", (), body, _ASK_S)).status
 
     @property
     def pid(self) -> int:
-        """The sidecar's process."""
+        """Process id of the sidecar."""
         assert self._process
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the sidecar is still there."""
+        """Whether the sidecar still runs."""
         return self._process is not None and self._process.returncode is None
 
     def memory_mib(self) -> float:
-        """What the sidecar holds in memory."""
+        """Return the sidecar's memory."""
         found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())
         return int(found[1]) / 1024 if found else 0.0
 
     def open_files(self) -> int:
-        """File descriptors of the sidecar."""
+        """Return the number of the sidecar's file descriptors."""
         return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
 
     def said(self) -> str:
-        """What the sidecar has logged."""
+        """Return the sidecar's log."""
         return self.log.read_text("utf-8", "replace")
 
     def terminate(self) -> None:
@@ -195,7 +195,7 @@ class Cluster:
         self._process.terminate()
 
     async def exit_code(self, timeout_s: float) -> int:
-        """What the sidecar ends with; -1 if it does not."""
+        """Return the sidecar's exit code; -1 if it does not end."""
         assert self._process
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(self._process.wait(), timeout_s)
@@ -224,7 +224,7 @@ class Cluster:
         return bool(found)
 
     async def _up(self) -> list[bool]:
-        """Which instances are."""
+        """Return for each instance whether it is up."""
         try:
             return [instance["up"] for instance in await self.look("/v1/instances")]
         except ConnectionFailed:  # the side door opens a moment after the front door

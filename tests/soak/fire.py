@@ -1,4 +1,4 @@
-"""The load on a sidecar, and its disturbances: kills, plans, an operator's queries."""
+"""The load on a sidecar, and its disturbances: kills, plans and an operator's queries."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _HOPELESS = 500  # violations after which going on tells nothing more
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to run.
+    """The size of a soak.
 
     Attributes:
-        requests: how many.
-        seed: of everything that is drawn.
-        handlers: processes behind the sidecar; 0: the one that it starts itself.
-        lines: connections of clients.
-        kill_every_s: mean time between two SIGKILLs.
-        plan_every_s: time between two plans.
+        requests: Number of requests.
+        seed: Seed of everything that is drawn.
+        handlers: Processes behind the sidecar; 0: the one that it starts itself.
+        lines: Connections of clients.
+        kill_every_s: Mean time between two SIGKILLs.
+        plan_every_s: Time between two plans.
     """
 
     requests: int = 300_000
@@ -50,19 +50,19 @@ class Wanted:
 
 
 class Fire:
-    """What a cluster is put under.
+    """The load and disturbances of a cluster.
 
     Args:
-        wanted: how much of it.
-        cluster: what it is put on.
-        addresses: of the handlers.
-        progress: told a line now and then.
+        wanted: The size of the soak.
+        cluster: The cluster under load.
+        addresses: Addresses of the handlers.
+        progress: Called with a line from time to time.
 
     Attributes:
-        tally: what the clients saw.
-        ledger: what the operator saw.
-        samples: the sidecar's memory in the course of it.
-        planner: has drawn the plans.
+        tally: What the clients saw.
+        ledger: What the operator saw.
+        samples: The sidecar's memory during the run.
+        planner: The source of the plans.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Fire:
         self.samples: list[Memory] = []
 
     async def burn(self) -> None:
-        """Ask everything, disturbed all the while."""
+        """Send all requests, with disturbances throughout."""
         wanted = self._wanted
         questions = stream(Random(wanted.seed), wanted.requests)
         disturbers = [
@@ -98,7 +98,7 @@ class Fire:
         self.tally.violated(*[f"the soak itself failed: {error!r}" for error in failed])
 
     async def ask(self, number: int, questions: Iterable[Asked]) -> None:
-        """Be one client: on one connection, one request after the other."""
+        """Send one request after the other on one connection."""
         tally, cluster = self.tally, self._cluster
         line = Line(cluster.address, Random(number))
         for asked in questions:
@@ -123,7 +123,7 @@ class Fire:
             await self._cluster.kill_one(rng)
 
     async def _replan(self) -> None:
-        """No plan for the first twentieth of the requests; then one after the other."""
+        """Propose plans one after the other, once a twentieth of the requests have ended."""
         while self.tally.asked < self._wanted.requests / 20:  # noqa: ASYNC110 - a plain count
             await asyncio.sleep(0.05)
         while True:
@@ -139,14 +139,14 @@ class Fire:
             await self.look()
 
     async def look(self) -> None:
-        """Check what the ledger has of new batches."""
+        """Check the ledger's entries of new batches."""
         for limit in (_LATEST, _ALL):
             entries = await self._cluster.look(f"/v1/batches?limit={limit}")
             if self.ledger.look(entries) < limit:
                 return
 
     def _first_violation(self) -> str:
-        """In words: a run that is cut short shows no others."""
+        """Return the first violation in words, as a run that is cut short shows no others."""
         return f", the first: {self.tally.shown[0]}" if self.tally.shown else ""
 
     async def _measure(self) -> None:

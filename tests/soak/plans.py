@@ -1,6 +1,6 @@
-"""Plans that change every moment, and what the ledger may tell of batches that left under them.
+"""Plans that change constantly, and a check of the ledger's batches against them.
 
-Pure: neither sockets nor clocks.
+It is pure: it uses neither sockets nor clocks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _ATTEMPTS_MAX = 4 + 5 - 1  # four deaths alone, and five in all that reached no 
 
 
 class Planner:
-    """Draws plans: classes, sizes, routes and addresses come and go.
+    """Draws plans with varying classes, sizes, routes and addresses.
 
     Args:
-        rng: what decides.
-        addresses: of the handlers; one: it stays, as there is no other.
-        ghost: an address where nothing has ever listened.
+        rng: Source of random numbers.
+        addresses: Addresses of the handlers; a single one is in every plan.
+        ghost: An address on which nothing has ever listened.
 
     Attributes:
-        addresses: as given.
-        drawn: every plan so far with its addresses; its place is its version less one.
+        addresses: As given.
+        drawn: Every plan so far with its addresses; its index is its version minus one.
     """
 
     def __init__(self, rng: Random, addresses: Sequence[str], ghost: str) -> None:
@@ -43,7 +43,7 @@ class Planner:
         self.drawn: list[dict[str, Any]] = []
 
     def draw(self) -> dict[str, Any]:
-        """The next plan with its addresses, as the side door takes it."""
+        """Return the next plan with its addresses, as the operator's address accepts it."""
         rng = self._rng
         staying = max(1, len(self.addresses) - rng.randrange(2))
         chosen = rng.sample(self.addresses, staying)
@@ -74,17 +74,17 @@ class Planner:
 
 
 class LedgerCheck:
-    """Looks at the ledger's entries, each once.
+    """Checks each of the ledger's entries once.
 
-    An entry bears the plan in force when its batch came back. It may have left under the one
-    before, so it must be right by either.
+    An entry has the plan that was in force when its batch came back. The batch may have left under
+    the plan before, so it must agree with one of the two.
 
     Args:
-        proposals: every plan with its addresses, by version less one.
-        batch_max: largest batch without a plan.
+        proposals: Every plan with its addresses, by version minus one.
+        batch_max: Largest batch without a plan.
 
     Attributes:
-        wrong: what is not right about them.
+        wrong: Entries that agree with neither plan, in words.
     """
 
     def __init__(self, proposals: Sequence[dict[str, Any]], batch_max: int) -> None:
@@ -96,11 +96,11 @@ class LedgerCheck:
 
     @property
     def seen(self) -> int:
-        """Batches looked at."""
+        """Number of batches checked."""
         return len(self._batches)
 
     def look(self, entries: Sequence[dict[str, Any]]) -> int:
-        """Check those that are new; how many these are."""
+        """Check the new entries and return their number."""
         new = [entry for entry in entries if entry["batch"] not in self._batches]
         for entry in new:
             self._batches.add(entry["batch"])
@@ -131,7 +131,7 @@ class LedgerCheck:
 
 
 def _agrees(entry: dict[str, Any], proposal: dict[str, Any]) -> bool:
-    """Whether the batch may be where it was, as large as it was, with those that were in it."""
+    """Return whether the plan allows the batch's instance, size and members."""
     plan, address = proposal["plan"], entry["upstream"]
     homes = [name for name, places in proposal["instances"].items() if address in places]
     if not homes:

@@ -1,4 +1,4 @@
-"""One soak from its first request to the sidecar's end, and the report of it."""
+"""One soak from its first request to the sidecar's end, and its report."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _NEVER_SAID = ("Exception in callback", "never retrieved", "internal error", "ap
 
 @dataclass(slots=True)
 class Report:
-    """What came of a soak; fields that a sidecar's early death left out are 0.
+    """The result of a soak; fields are 0 if the sidecar died before they were measured.
 
     Attributes:
-        answers: by kind of request and status.
-        left: clients that left before their answer, and ``cut_off``: in their request.
-        kills: handlers killed, and ``deaths``: those that died of a request as well.
-        batches: how many there were, and ``batches_seen``: looked up in the ledger.
-        memory_mib: at the beginning, and the most.
-        memory_growth_mib: from the second third to the last.
-        open_files_growth: file descriptors at the end, over those before the first request.
-        metrics: the sidecar's own, at the end.
-        violations: how many expectations were not met, and ``violated``: the first of them.
+        answers: Answers by kind of request and status.
+        left: Clients that left before their answer, and ``cut_off``: in their request.
+        kills: Handlers killed, and ``deaths``: including those that died of a request.
+        batches: Number of batches, and ``batches_seen``: looked up in the ledger.
+        memory_mib: Memory at the beginning, and the maximum.
+        memory_growth_mib: Growth from the second third to the last.
+        open_files_growth: File descriptors at the end, minus those before the first request.
+        metrics: The sidecar's own, at the end.
+        violations: Number of expectations that were not met, and ``violated``: the first of them.
     """
 
     requests: int
@@ -66,11 +66,11 @@ class Report:
 
 
 async def soak(wanted: Wanted, progress: Callable[[str], None] = lambda _: None) -> Report:
-    """Run one.
+    """Run a soak.
 
     Args:
-        wanted: how much of it.
-        progress: told a line now and then.
+        wanted: The size of the soak.
+        progress: Called with a line from time to time.
     """
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         async with Cluster(Path(name), wanted.handlers) as cluster:
@@ -109,7 +109,7 @@ def _report(fire: Fire, cluster: Cluster, seconds: float, mib: float) -> Report:
 
 
 async def _settle(report: Report, fire: Fire, cluster: Cluster, files_before: int) -> None:
-    """Let the last batches land; then everything must add up."""
+    """Wait for the last batches; then all counts must agree."""
     metrics = await cluster.metrics()
     with contextlib.suppress(TimeoutError):  # what stays is told by the counters
         async with asyncio.timeout(_WAIT_S):
@@ -128,7 +128,7 @@ async def _settle(report: Report, fire: Fire, cluster: Cluster, files_before: in
 
 
 async def _end(report: Report, fire: Fire, cluster: Cluster) -> None:
-    """SIGTERM while no request can be answered: all still are, and the exit code is 0."""
+    """Send SIGTERM while handlers are stopped: all requests are answered, the exit code is 0."""
     cluster.signal_handlers(signal.SIGSTOP)
     before = await _departed(cluster)
     asks = [
@@ -153,7 +153,7 @@ async def _end(report: Report, fire: Fire, cluster: Cluster) -> None:
 
 
 async def _departed(cluster: Cluster) -> float:
-    """Requests that have left in batches, each time that they did."""
+    """Return the number of requests that have left in batches, counting repeated departures."""
     return (await cluster.metrics())["batch_wait_seconds_count"]
 
 
@@ -162,6 +162,6 @@ async def _waiting(cluster: Cluster) -> float:
 
 
 def _said(log: Path) -> list[str]:
-    """What the sidecar's log says that it never should."""
+    """Return lines of the sidecar's log that must not occur."""
     lines = log.read_text("utf-8", "replace").splitlines()
     return [f"the log: {line}" for line in lines if any(word in line for word in _NEVER_SAID)]

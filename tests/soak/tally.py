@@ -1,4 +1,4 @@
-"""What the clients saw, and whether everything that was measured agrees with it."""
+"""Counts of what the clients saw, and their comparison with all measurements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HELD_FOR_ONE_BYTES = 4096  # the request for the metrics itself
 
 
 class Memory(NamedTuple):
-    """What the sidecar held when so many requests had come to an end."""
+    """The sidecar's memory after a number of requests have ended."""
 
     asked: int
     mib: float
@@ -36,11 +36,11 @@ class Tally:
     """Counts of one run.
 
     Attributes:
-        answers: by kind of request and status.
-        left: clients that left after their whole request was sent.
-        cut_off: clients that left in the middle of it.
-        violations: how many expectations were not met.
-        shown: the first of them, in words.
+        answers: Answers by kind of request and status.
+        left: Clients that left after they had sent their whole request.
+        cut_off: Clients that left within their request.
+        violations: Number of expectations that were not met.
+        shown: The first of them, in words.
     """
 
     answers: Counter[tuple[Kind, int]] = field(default_factory=Counter)
@@ -51,11 +51,11 @@ class Tally:
 
     @property
     def asked(self) -> int:
-        """Requests that have come to an end."""
+        """Number of requests that have ended."""
         return self.answers.total() + self.left + self.cut_off
 
     def answered(self, asked: Asked, answer: Answer | None) -> None:
-        """Count an answer, or a client that did not wait for it."""
+        """Count an answer, or a client that has not waited for it."""
         if answer is None:
             self.left += asked.kind is Kind.LEAVING
             self.cut_off += asked.kind is Kind.CUT_OFF
@@ -71,17 +71,16 @@ class Tally:
         self.shown += texts[: max(0, _SHOWN - len(self.shown))]
 
     def with_status(self, *statuses: int) -> int:
-        """Answers with one of these."""
+        """Return the number of answers with one of these statuses."""
         return sum(count for (_, status), count in self.answers.items() if status in statuses)
 
 
 def counted(tally: Tally, metrics: Mapping[str, float]) -> list[str]:
-    """Where the sidecar's counters differ from each other or from what the clients saw.
+    """Return where the sidecar's counters differ from each other or from what the clients saw.
 
-    The only requests whose end the clients do not know are those of clients that left: the sidecar
-    answered some of them before it learned of it. All were good, so those are done, the others
-    cancelled, but for those that were parked unparsed: these were never counted at all, nor were
-    those of clients that broke off in the middle.
+    Only the outcome of requests whose clients left is unknown: the sidecar answered some of them
+    before it noticed. All were good, so those are done and the others cancelled. Requests that were
+    parked unparsed are not counted at all, nor are those of clients that left within their request.
     """
 
     def ended(state: str) -> float:
@@ -124,9 +123,9 @@ def counted(tally: Tally, metrics: Mapping[str, float]) -> list[str]:
 
 
 def flat(samples: Sequence[Memory], requests: int) -> tuple[float, list[str]]:
-    """By how many MiB memory grew from the second third of the run to the last, and the objection.
+    """Return by how many MiB memory grew from the second third to the last, and objections.
 
-    The least of each third is compared: what comes and goes raises the others, a leak raises all.
+    The minimum of each third is compared: temporary memory raises the others, a leak raises all.
     """
     then = [s.mib for s in samples if requests <= 3 * s.asked < 2 * requests]
     now = [s.mib for s in samples if 3 * s.asked >= 2 * requests]

@@ -1,4 +1,4 @@
-"""The soak in its short form; `python -m tests.soak` is the long one."""
+"""The short form of the soak; `python -m tests.soak` is the long one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.soak.run import soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("handlers", [4, 0], ids=["handlers-of-others", "its-own-handler"])
 def test_under_fire_each_request_gets_its_own_answer(handlers: int) -> None:
-    """Poison, leavers, slow clients, kills, new plans: nothing lost, crossed or miscounted."""
+    """No request is lost, miscounted or answered with another's response, whatever happens."""
     wanted = Wanted(requests=10_000, handlers=handlers, kill_every_s=1.0, plan_every_s=0.3)
     report = uvloop.run(soak(wanted))
     assert [] == report.violated

@@ -1,7 +1,7 @@
-"""The function under the soak: echoes every item whole, and dies, fails or refuses as a body says.
+"""The function of the soak: it echoes every item, and dies, fails or refuses as a body says.
 
-A text body begins with ``MARK WORD`` and a newline; other bodies are only echoed. An item that has
-a call id has its mark there too, so that a head that went with another's body is noticed here.
+A text body begins with ``MARK WORD`` and a newline; other bodies are only echoed. An item with
+a call id has its mark there too, which reveals a head that came with another request's body.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEVER = threading.Event()
 
 
 def handle_batch(items: Sequence[Item]) -> list[object]:
-    """One result an item, unless one of them will not have it."""
+    """Return one result for each item, unless one of them prevents it."""
     lines = [_first_line(item) for item in items]
     words = {word for _, word in lines}
     _NEVER.wait(_BATCH_S + _ITEM_S * len(items))
