@@ -20,9 +20,9 @@ class Good(NamedTuple):
     """A request that must be answered.
 
     Attributes:
-        line: method and target.
-        body: as it is sent.
-        answer: what its answer must hold: the first output's data, or all of the JSON.
+        line: Method and target.
+        body: The body as sent.
+        answer: What its answer must contain: the first output's data, or the whole JSON.
     """
 
     line: str
@@ -31,14 +31,14 @@ class Good(NamedTuple):
 
 
 class Body(NamedTuple):
-    """An ill-meant request.
+    """A malicious request.
 
     Attributes:
-        function: which of `GOOD` it goes to.
-        status: what it must get.
-        body: as it is sent.
-        line: method and target.
-        headers: beside its content type.
+        function: The entry of `GOOD` that it is sent to.
+        status: The status that it must get.
+        body: The body as sent.
+        line: Method and target.
+        headers: Headers besides its content type.
     """
 
     function: str
@@ -65,13 +65,13 @@ def _nested(depth: int, inner: str = "1", around: str = "[]") -> str:
 
 
 def _raw(text: str) -> bytes:
-    """A request for the network with ``text`` as its data."""
+    """Return a request for the network with ``text`` as its data."""
     head = '{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": '
     return f"{head}{text}}}]}}".encode("utf-8", "surrogatepass")
 
 
 def _with(member: str) -> bytes:
-    """A good request to the network with one more member."""
+    """Return a good request to the network with one more member."""
     return _ask(_x())[:-1] + f", {member}}}".encode()
 
 
@@ -110,7 +110,7 @@ def _wide(shape: list[object], data: object = ()) -> dict[str, object]:
 
 
 def _instances(count: int) -> bytes:
-    """So many rows, of numbers that take more room as JSON."""
+    """Return ``count`` rows of a number whose JSON is longer than its binary form."""
     return _json({"instances": [[0.12345679]] * count})
 
 

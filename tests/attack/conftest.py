@@ -1,4 +1,4 @@
-"""What attacks share: how much of them is tried, and the table of counts at the end."""
+"""What attacks share: the number of attempts, and the table of counts at the end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def effort(record_property: Callable[[str, object], None]) -> Effort:
-    """How much this test tries (`tests.attack.effort`)."""
+    """Return the number of attempts of this test (`tests.attack.effort`)."""
     return Effort(record_property)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Say what was tried; counts travel with the reports, whichever process ran the tests."""
+    """Print the counts, which the reports carry from whichever process ran the tests."""
     outcomes = ("passed", "failed")
     reports = [each for name in outcomes for each in terminalreporter.stats.get(name, [])]
     lines = table([each for each in reports if getattr(each, "when", "") == "call"])

@@ -1,4 +1,4 @@
-"""The functions that bodies are sent to, each small and of another kind, as real handlers."""
+"""The functions that get the bodies: small ones of different kinds, with real handlers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def postprocess(row):
 
 
 def _same(path: Path) -> Path:
-    """``x`` FP32 [batch, 4] -> ``y``, the same."""
+    """Write a model that returns its input: ``x`` FP32 [batch, 4] -> ``y``."""
     row: tuple[int, models.Dims] = (TensorProto.FLOAT, ["batch", 4])
     return models.save(path, [helper.make_node("Identity", ["x"], ["y"])], {"x": row}, {"y": row})
 
 
 def _many(path: Path) -> Path:
-    """``x`` FP32 [batch, 1] -> ``y`` [batch, 1024], the same so many times."""
+    """Write a model that repeats its input: ``x`` FP32 [batch, 1] -> ``y`` [batch, 1024]."""
     return models.save(
         path,
         [helper.make_node("Mul", ["x", "ones"], ["y"])],

@@ -1,7 +1,7 @@
-"""Seeded mutations of something valid, and a count of what became of each.
+"""Seeded mutations of valid inputs, and a count of their outcomes.
 
-A mutation changes a few places of a valid seed, so that most of it is still read: what is wrong
-lies deep inside. A number always gives the same mutation.
+A mutation changes a few places of a valid seed, so that most of it can still be read and the error
+is deep inside. A number always gives the same mutation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_CHANGES = 4
 
 
 def mutated_bytes(seeds: Sequence[bytes], numbers: Iterable[int]) -> Iterator[bytes]:
-    """A variant of one of these valid messages for each number."""
+    """Yield a variant of one of these valid messages for each number."""
     for number in numbers:
         rng = random.Random(number)
         data = bytearray(rng.choice(seeds))
@@ -47,7 +47,7 @@ def mutated_texts(
 def outcomes(
     run: Callable[[_T], object], mutations: Iterable[_T], refused: type[Exception]
 ) -> Counter[str]:
-    """How many were taken and how many refused; what else is raised is told with its input."""
+    """Count accepted and refused mutations; any other exception is reported with its input."""
     found: Counter[str] = Counter()
     for at, each in enumerate(mutations):
         try:

@@ -1,4 +1,4 @@
-"""Mutated ONNX files against what reads them: the graph reader, and the handler that loads them."""
+"""Mutated ONNX files for the graph reader and for the handler that loads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["loaded", "read", "seeds"]
 
 
 def seeds(folder: Path) -> list[bytes]:
-    """Valid models with every kind of attribute, and with what is folded and shared."""
+    """Return valid models with every kind of attribute, and with operators to fold and share."""
     paths = [models.mlp(folder / "mlp"), models.doubler(folder / "doubler"), _convolution(folder)]
     kinds = {"axis": -2, "scale": 0.5, "to": [1, -1], "steps": [1.0, 0.25], "mode": "linear"}
     made = model(np.ones((3, 5), np.float32), kinds).SerializeToString()
@@ -32,7 +32,7 @@ def seeds(folder: Path) -> list[bytes]:
 
 
 def read(folder: Path, numbers: Iterable[int]) -> Counter[str]:
-    """What `carpool predict` does first; only a `ConfigError` may come of it."""
+    """Read files as `carpool predict` does, which may raise only `ConfigError`."""
     path = folder / "read.onnx"
 
     def once(data: bytes) -> None:
@@ -43,7 +43,7 @@ def read(folder: Path, numbers: Iterable[int]) -> Counter[str]:
 
 
 def loaded(folder: Path, numbers: Iterable[int]) -> Counter[str]:
-    """What a handler does at its start; only a `LoadError` may come of it."""
+    """Load files as a handler does at its start, which may raise only `LoadError`."""
     path = folder / "loaded.onnx"
 
     def once(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Every body of the table through a real handler, amid fifteen good requests."""
+"""Send every body of the table to a real handler, among fifteen good requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REASON_BYTES = 1000
 
 @pytest.fixture(scope="module")
 def handlers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Handler]]:
-    """The handler of each function, which is started when first asked for."""
+    """Yield a function that returns each function's handler, started on its first use."""
     with contextlib.ExitStack() as stack:
 
         @functools.cache
@@ -66,7 +66,7 @@ def sent(handler: Handler, body: Body) -> tuple[int, bytes]:
 
 
 def numbers(answer: bytes) -> object:
-    """The first output's data, or all of the JSON where the answer has another form."""
+    """Return the first output's data, or the whole JSON of an answer in another form."""
     value = json.loads(answer)
     return value["outputs"][0]["data"] if "outputs" in value else value
 
@@ -76,7 +76,7 @@ def numbers(answer: bytes) -> object:
 def test_a_body_fails_alone(
     handlers: Callable[[str, str], Handler], effort: Effort, name: str, codec: str
 ) -> None:
-    """With the status of the table and a short reason; its neighbours notice nothing."""
+    """It gets the status of the table with a short reason; other requests are not affected."""
     effort.count("bodies amid 15 good requests", 1)
     body = BODIES[name]
     status, answer = sent(handlers(body.function, codec), body)

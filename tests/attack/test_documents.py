@@ -1,4 +1,4 @@
-"""Mutated messages and documents: each is read, or refused by the one documented error."""
+"""Mutated messages and documents are read, or refused by the documented error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("name", documents.WIRE)
 def test_no_mutated_batch_escapes(effort: Effort, name: str) -> None:
-    """What is read has a whole row for every item, and heads that are heads or refused."""
+    """A batch that is read has a complete row for each item, and heads are valid or refused."""
     rounds = effort.rounds("messages between sidecar and handler", full=500_000, short=3_000)
     assert {"taken", "refused"} == documents.read_wire(name, rounds).keys()
 
 
 @pytest.mark.parametrize("name", documents.TEXTS)
 def test_no_mutated_document_escapes(tmp_path: Path, effort: Effort, name: str) -> None:
-    """Every reader of what people and programs write."""
+    """This holds for every reader of what people and programs write."""
     rounds = effort.rounds(name, full=10_000, short=100)
     assert {"taken", "refused"} == documents.read_texts(name, tmp_path, rounds).keys()

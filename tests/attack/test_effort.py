@@ -1,4 +1,4 @@
-"""The attacks' own accounting: what is asked for is tried, and what was tried is told."""
+"""The accounting of the attacks: the requested number is tried, and what was tried is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Report:
 
 
 def test_the_suite_tries_a_few_and_the_long_form_all() -> None:
-    """Without the variable the short number; with it that share of the full one."""
+    """Without the variable the short number is tried; with it, that share of the full number."""
     report = Report()
     assert [0, 1, 2] == list(Effort(report.record, {}).rounds("a", full=100, short=3))
     long = Effort(report.record, {"attack_count": "0.1"})
@@ -30,7 +30,7 @@ def test_the_suite_tries_a_few_and_the_long_form_all() -> None:
 
 
 def test_a_loop_ends_when_its_time_is_over() -> None:
-    """At least one attack is tried, and only those that were are counted."""
+    """At least one attack is tried, and only attempted ones are counted."""
     report = Report()
     hurried = Effort(report.record, {"attack_count": "1", "attack_seconds": "0.000001"})
     tried = list(hurried.rounds("a", full=10**9, short=1))
@@ -39,7 +39,7 @@ def test_a_loop_ends_when_its_time_is_over() -> None:
 
 
 def test_what_failed_is_counted_too() -> None:
-    """A loop that an assertion ends tells how far it came; the table adds up over tests."""
+    """A loop that an assertion ends reports its count; the table adds up the tests."""
     good, bad = Report(), Report(failed=True)
     rounds = Effort(bad.record, {}).rounds("a", full=1, short=9)
     assert [0, 1] == [next(rounds), next(rounds)]

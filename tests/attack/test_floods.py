@@ -58,14 +58,14 @@ uvloop.run(main())
 
 
 class State(NamedTuple):
-    """What a server said of itself, when a newcomer asked."""
+    """A server's report about itself to a new client."""
 
     held_bytes: int
     connections: int
 
 
 class Flooded:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, process: Process, address: str) -> None:
         self._process = process
@@ -74,7 +74,7 @@ class Flooded:
         self._address = address
 
     async def state(self) -> State:
-        """Ask as a newcomer; fails where that is not served."""
+        """Ask as a new client; fail if it is not served."""
         pool = Pool(self._address)
         try:
             answer = await pool.request("GET", "/", timeout_s=HANG_S)
@@ -84,26 +84,26 @@ class Flooded:
         return State(*json.loads(answer.body))
 
     def resident_mib(self) -> float:
-        """Its memory."""
+        """Return its resident memory."""
         found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self._process.pid}/status").read_text())
         assert found
         return int(found[1]) / 1024
 
     async def until_nothing_is_held(self) -> State:
-        """Wait until it has noticed that all clients are gone: only this question is held."""
+        """Wait until it has noticed that all other clients have disconnected."""
         async with asyncio.timeout(HANG_S):
             while (state := await self.state()).held_bytes >= 4096:
                 pass
         return state
 
     def files(self) -> int:
-        """Its open files."""
+        """Return the number of its open files."""
         return sum(1 for _ in Path(f"/proc/{self._process.pid}/fd").iterdir())
 
 
 @contextlib.asynccontextmanager
 async def flooded() -> AsyncIterator[Flooded]:
-    """A running server."""
+    """Yield a running server."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", SERVER),
         stdin=asyncio.subprocess.PIPE,
@@ -119,7 +119,7 @@ async def flooded() -> AsyncIterator[Flooded]:
 
 
 async def deaf(server: Flooded, raw: bytes) -> socket.socket:
-    """A client that has sent ``raw`` and reads nothing."""
+    """Return a client that has sent ``raw`` and reads nothing."""
     loop = asyncio.get_running_loop()
     client = socket.socket()
     client.setblocking(False)  # noqa: FBT003 - as the socket has it
@@ -133,7 +133,7 @@ async def deaf(server: Flooded, raw: bytes) -> socket.socket:
 @pytest.mark.slow
 @on_loop
 async def test_clients_that_do_not_read(effort: Effort) -> None:
-    """Their answers exceed the limit: it holds, and afterwards the memory is back."""
+    """Their answers exceed the limit, which holds; afterwards the memory is free again."""
     async with flooded() as server:
         await server.state()
         before_mib = server.resident_mib()
@@ -162,7 +162,7 @@ FLOODS = {
 @pytest.mark.parametrize("kind", FLOODS)
 @on_loop
 async def test_more_connections_than_there_is_room_for(effort: Effort, kind: str) -> None:
-    """Idle ones make way at once; descriptors and memory stay bounded whatever they send."""
+    """Idle connections are closed at once; descriptors and memory stay bounded whatever is sent."""
     async with flooded() as server:
         await server.state()
         files = server.files()
@@ -183,7 +183,7 @@ async def test_more_connections_than_there_is_room_for(effort: Effort, kind: str
 
 @on_loop
 async def test_connections_that_are_cut(effort: Effort) -> None:
-    """Before, in and behind a request: no descriptor and no byte is left of them."""
+    """Connections cut before, within and after a request leave no descriptor and no memory."""
     async with flooded() as server:
         await server.state()
         files = server.files()
@@ -200,14 +200,14 @@ async def test_connections_that_are_cut(effort: Effort) -> None:
 
 @pytest.fixture(scope="module")
 def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
-    """A provider and the sidecar behind it."""
+    """Yield a provider and its sidecar."""
     with Edges(tmp_path_factory.mktemp("edges")) as running:
         yield running
 
 
 @pytest.mark.parametrize("name", ["sidecar", "provider"])
 def test_ten_thousand_requests_with_answers_unread(edges: Edges, effort: Effort, name: str) -> None:
-    """Pipelined on one connection, with bodies: read no further than answers are taken."""
+    """Pipelined requests with bodies are read only as fast as their answers are."""
 
     async def flood() -> float:
         edge = edges[name]

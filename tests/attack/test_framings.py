@@ -1,4 +1,4 @@
-"""Whatever the framing, no answer goes to another's request: at both edges, and cut anywhere."""
+"""With any framing, cut anywhere, no answer goes to another request, at both edges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = FRAMINGS | CLOSING | ENDLESS
 
 
 class Answer(NamedTuple):
-    """One whole answer."""
+    """A complete answer."""
 
     status: int
     body: bytes
@@ -34,13 +34,13 @@ class Answer(NamedTuple):
 
 @pytest.fixture(scope="module")
 def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
-    """A provider and the sidecar behind it."""
+    """Yield a provider and its sidecar."""
     with Edges(tmp_path_factory.mktemp("edges")) as running:
         yield running
 
 
 async def answers(reader: asyncio.StreamReader, raw: bytes) -> list[Answer]:
-    """All answers until the connection's end, or until the request behind it has its own."""
+    """Return all answers until the connection ends, or until the last request has its own."""
     methods = iter([b"HEAD" if b"HEAD" in raw else b"GET"])  # such a request comes first
     seen: list[Answer] = []
     try:
@@ -55,7 +55,7 @@ async def answers(reader: asyncio.StreamReader, raw: bytes) -> list[Answer]:
 
 
 async def one_answer(reader: asyncio.StreamReader, method: bytes) -> Answer:
-    """The next answer that is no interim one."""
+    """Return the next answer, without interim ones."""
     while True:
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head[:-4].split(b"\r\n")
@@ -70,7 +70,7 @@ async def one_answer(reader: asyncio.StreamReader, method: bytes) -> Answer:
 
 
 async def attack(edge: Edge, what: str) -> str:
-    """Send a framing and one request behind it; what is wrong with the answers, if anything is."""
+    """Send a framing and one request after it; return what is wrong with the answers."""
     statuses, raw = ALL[what]
     reader, writer = await connect(edge)
     try:
@@ -97,7 +97,7 @@ async def attack(edge: Edge, what: str) -> str:
 
 @pytest.mark.parametrize("name", ["sidecar", "provider"])
 def test_framings(edges: Edges, effort: Effort, name: str) -> None:
-    """Every framing has its outcome, and what follows gets its own answer or none at all."""
+    """Every framing has its outcome, and the next request gets its own answer or none."""
     edge = edges[name]
 
     async def all_of_them() -> list[str]:
@@ -110,13 +110,13 @@ def test_framings(edges: Edges, effort: Effort, name: str) -> None:
 
 
 class Cutting:
-    """An edge without sockets, which is fed in pieces."""
+    """An edge without sockets that gets its input in pieces."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
 
     def read(self, *pieces: bytes) -> tuple[list[object], list[int]]:
-        """What the application sees of ``pieces``, and the statuses that the client gets."""
+        """Return the requests that the application sees, and the statuses that the client gets."""
         seen: list[object] = []
 
         def app(exchange: Exchange) -> None:
@@ -135,7 +135,7 @@ class Cutting:
 
 @pytest.fixture(scope="module")
 def cutting() -> Iterator[Cutting]:
-    """One for all framings."""
+    """Yield one edge for all framings."""
     cutting = Cutting()
     yield cutting
     cutting.loop.close()
@@ -143,7 +143,7 @@ def cutting() -> Iterator[Cutting]:
 
 @pytest.mark.parametrize("what", ALL)
 def test_a_cut_changes_nothing(cutting: Cutting, effort: Effort, what: str) -> None:
-    """In two pieces, cut at every place, and byte by byte: read as in one."""
+    """Two pieces, cut at every place, and single bytes are read like the whole."""
     statuses, raw = ALL[what]
     raw = raw.replace(b"~", b"")
     whole = cutting.read(raw)

@@ -1,6 +1,6 @@
-"""What just fits through the first door fits through all behind it: headers, heads, bodies.
+"""Headers, heads and bodies that the first hop just accepts are accepted by all further ones.
 
-The chain is a real one: provider, sidecar, handler; and the sidecar of one instance, which takes
+The chain is real: provider, sidecar and handler; and the sidecar of one instance, which takes
 whole batches from another sidecar.
 """
 
@@ -33,14 +33,14 @@ LIMITS = Limits()
 
 @pytest.fixture(scope="module")
 def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
-    """A provider and the sidecar behind it, for bodies of one MiB."""
+    """Yield a provider and its sidecar, for bodies of one MiB."""
     env = {"sidecar_body_max_bytes": str(MIB), "handler_body_max_mib": "1"}
     with Edges(tmp_path_factory.mktemp("edges"), **env) as running:
         yield running
 
 
 def asked(edges: Edges, raw: bytes, name: str = "provider", method: bytes = b"GET") -> Answer:
-    """The answer to ``raw``, whose ``~`` is the function's path."""
+    """Return the answer to ``raw``, whose ``~`` is the function's path."""
 
     async def ask() -> Answer:
         edge = edges[name]
@@ -57,7 +57,7 @@ def asked(edges: Edges, raw: bytes, name: str = "provider", method: bytes = b"GE
 
 @pytest.mark.parametrize("count", [LIMITS.headers, LIMITS.headers + 1])
 def test_as_many_headers_as_the_entrance_takes(edges: Edges, count: int) -> None:
-    """The provider adds four, which the sidecar has room for; one more is refused at once."""
+    """The provider adds four, which the sidecar accepts; one more is refused at once."""
     named = b"".join([b"x-%d: y\r\n" % number for number in range(count - 1)])
     answer = asked(edges, b"GET ~/ HTTP/1.1\r\nhost: x\r\n" + named + b"\r\n")
     assert (200 if count == LIMITS.headers else 431) == answer.status, answer
@@ -65,7 +65,7 @@ def test_as_many_headers_as_the_entrance_takes(edges: Edges, count: int) -> None
 
 @pytest.mark.parametrize("over", [0, 1])
 def test_as_large_a_head_as_the_entrance_takes(edges: Edges, over: int) -> None:
-    """With a long host, which travels on as another header."""
+    """The head has a long host, which is forwarded as another header."""
     target = len(edges["provider"].prefix) + 1
     filler = LIMITS.head_bytes - target - len(b"host: \r\n") - len(b"x: \r\n") - 30_000 + over
     lines = b"host: %b\r\nx: %b\r\n\r\n" % (b"h" * 30_000, b"y" * filler)
@@ -84,7 +84,7 @@ def test_as_large_a_body_as_the_entrance_takes(edges: Edges) -> None:
 @pytest.mark.slow
 @on_loop
 async def test_an_instance_takes_as_large_a_batch_as_a_front_sends(sidecar: Start) -> None:
-    """A body as large as the limit, with the head and the columns of its batch."""
+    """The body is as large as the limit, and the batch adds its head and columns."""
     env = {
         "fprocess": f"{sys.executable} -m watchdog_plugin",
         "function_dir": "tests/attack/function",
@@ -106,7 +106,7 @@ async def test_an_instance_takes_as_large_a_batch_as_a_front_sends(sidecar: Star
 
 @pytest.mark.parametrize("name", ["sidecar", "provider"])
 def test_head_is_told_the_length_that_get_has(edges: Edges, name: str) -> None:
-    """At both edges, without a body; a request behind it is answered."""
+    """HEAD has no body at both edges, and the next request is answered."""
 
     async def lengths() -> list[bytes]:
         edge, found = edges[name], []

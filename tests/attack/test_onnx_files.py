@@ -1,4 +1,4 @@
-"""Malformed ONNX files: each is refused by the one documented error, with a reason."""
+"""Malformed ONNX files are refused by the documented error, with a reason."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ GRAPH, NODES, INITIALIZERS = 7, 1, 5  # ONNX's numbers of fields
 
 
 def bytes_field(number: int, *parts: bytes) -> bytes:
-    """A field of bytes, text or a message."""
+    """Encode a field of bytes, text or a message."""
     value = b"".join(parts)
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def number_field(number: int, value: int) -> bytes:
-    """A field of an integer."""
+    """Encode a field of an integer."""
     return varint(number << 3) + varint(value % (1 << 64))
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Encode seven bits a byte, the lowest first."""
     more = [value & 0x7F | 0x80] if value > 0x7F else [value]
     return bytes(more) + (varint(value >> 7) if value > 0x7F else b"")
 
@@ -44,18 +44,18 @@ ATTRIBUTE = bytes_field(1, b"alpha")
 
 
 def file(*graph: bytes) -> bytes:
-    """A model of these parts of a graph."""
+    """Encode a model with these parts of a graph."""
     return bytes_field(GRAPH, *graph)
 
 
 def tensor(*dims: int) -> bytes:
-    """A constant of these sizes without values."""
+    """Encode a constant of these sizes without values."""
     parts = [number_field(1, dim) for dim in dims]
     return bytes_field(INITIALIZERS, *parts, number_field(2, 1), bytes_field(8, b"w"))
 
 
 def attribute(number: int, value: bytes) -> bytes:
-    """An operator with an attribute whose field ``number`` has these bytes."""
+    """Encode an operator with an attribute whose field ``number`` has these bytes."""
     return bytes_field(NODES, NODE, bytes_field(5, ATTRIBUTE, bytes_field(number, value)))
 
 
@@ -69,7 +69,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_file_is_refused(tmp_path: Path, what: str) -> None:
-    """By the reader, with the file's name."""
+    """The reader's error has the file's name."""
     path = tmp_path / "model.onnx"
     path.write_bytes(MALFORMED[what])
     with pytest.raises(ConfigError, match=r"model\.onnx.* an ONNX model"):
@@ -78,7 +78,7 @@ def test_a_malformed_file_is_refused(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_float_of_other_than_four_bytes_is_none(tmp_path: Path, size: int) -> None:
-    """The format skips it as a field that is not known; the runtime misses it."""
+    """The format skips it as an unknown field, so the runtime reports it missing."""
     path = tmp_path / "model.onnx"
     path.write_bytes(file(attribute(2, b"\0" * size)))
     with pytest.raises(ConfigError, match=r"model\.onnx"):
@@ -86,7 +86,7 @@ def test_a_float_of_other_than_four_bytes_is_none(tmp_path: Path, size: int) -> 
 
 
 def test_operators_without_their_inputs_are_refused(tmp_path: Path) -> None:
-    """A convolution or normalisation of nothing is not taken for one to fold."""
+    """A convolution or normalisation without inputs is not folded."""
     path = tmp_path / "model.onnx"
     for operator in (b"Conv", b"BatchNormalization"):
         path.write_bytes(file(bytes_field(NODES, bytes_field(4, operator))))
@@ -98,7 +98,7 @@ def test_operators_without_their_inputs_are_refused(tmp_path: Path) -> None:
 def test_no_mutation_escapes(
     tmp_path: Path, effort: Effort, reader: Callable[[Path, Iterable[int]], Counter[str]]
 ) -> None:
-    """What predicts and what serves refuses it in its own words, or takes it."""
+    """Prediction and serving refuse a mutated file by their own error, or accept it."""
     rounds = effort.rounds(f"ONNX files {reader.__name__}", full=50_000, short=400)
     found = reader(tmp_path, rounds)
     assert {"taken", "refused"} == found.keys()

@@ -1,7 +1,7 @@
-"""One poison among sixteen requests of a batch: the fifteen others are answered rightly.
+"""One poison among sixteen requests of a batch does not change the answers of the other fifteen.
 
-Through a real sidecar and its handler. What becomes of the poison itself is its own affair, as long
-as it is answered; and behind each the function serves on.
+They go through a real sidecar and its handler. The poison itself may get any answer, and the
+function continues to serve after each.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ENV = {
 
 
 async def beside(running: Sidecar, poison: str, place: int) -> dict[str, object]:
-    """Send a batch with one poison; what is wrong with the answers of the others."""
+    """Send a batch with one poison; return what is wrong with the answers of the others."""
     bodies = [f"{poison} {number}" for number in range(NEIGHBOURS)]
     bodies.insert(place, f"poison {poison}")
     answers: list[Response | BaseException] = await asyncio.gather(
@@ -68,7 +68,7 @@ async def beside(running: Sidecar, poison: str, place: int) -> dict[str, object]
 
 
 async def tried(running: Sidecar, poisons: Iterable[str]) -> dict[str, dict[str, object]]:
-    """What was wrong beside each of ``poisons``, one batch after the other."""
+    """Return what was wrong beside each of ``poisons``, one batch after the other."""
     wrong = {}
     for number, poison in enumerate(poisons):
         if found := await beside(running, poison, number * 7 % (NEIGHBOURS + 1)):
@@ -85,7 +85,7 @@ async def tried(running: Sidecar, poisons: Iterable[str]) -> dict[str, dict[str,
 async def test_neighbours_of_a_poison(
     sidecar: Start, effort: Effort, kinds: tuple[str, ...]
 ) -> None:
-    """Whatever it raises, returns, does to its process, or dies of."""
+    """They get their answers whatever it raises, returns, does to its process, or dies of."""
     sent = 0
     async with sidecar(**ENV) as running:
         for kind in kinds:
@@ -98,5 +98,5 @@ async def test_neighbours_of_a_poison(
 
 
 def test_there_are_enough() -> None:
-    """Kinds of poison."""
+    """There are many kinds of poison."""
     assert len(function.POISONS) >= 56

@@ -1,4 +1,4 @@
-"""The function under attack: answers every item with what it was asked."""
+"""The function under attack, which answers every item with its request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def handle_batch(items: Sequence[Item]) -> list[object]:
-    """Method, path and query, a line break, the body."""
+    """Return method, path and query, a line break, and the body of each item."""
     return [_echo(item) for item in items]
 
 

@@ -44,7 +44,7 @@ def _raises(error: BaseException | type[BaseException]) -> Poison:
 
 
 def _own(result: object) -> Poison:
-    """The poison's own result is not one; the others' are as they should be."""
+    """Replace only the poison's own result; the others stay as they should be."""
 
     def poison(results: list[Any], place: int) -> object:
         return [*results[:place], result, *results[place + 1 :]]
@@ -241,7 +241,7 @@ POISONS = RAISING | WRONG | STRANGE | DEADLY
 
 
 def handle_batch(items: Sequence[Item]) -> object:
-    """Each body, unless there is a poison among them."""
+    """Return each body, unless there is a poison among them."""
     results: list[Any] = [item.bytes() for item in items]
     for place, body in enumerate(results):
         word, _, name = body.partition(b" ")
