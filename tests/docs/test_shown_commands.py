@@ -100,8 +100,11 @@ def test_the_message_is_the_golden_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_a_prediction_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prediction_prints_what_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The second prediction, which measures nothing, differs in numbers and names alone."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # no other test has profiled the model there
     command, shown = PREDICTION.split("\n\n")
     for _ in range(2):
         capsys.readouterr()
