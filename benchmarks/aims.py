@@ -12,10 +12,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson
 from scaler.control.guard import Guard
 from scaler.planning.cost import Prices
 from scaler.policies.infless.policy import Infless
@@ -25,8 +25,8 @@ from simulator.settings import Settings
 from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
+    from carpool.arrivals.map_counts import Markovian
     from carpool.latency import LatencyModel
-    from scaler.arrivals.map_counts import Markovian
 
 __all__ = ["main"]
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson
 from scaler.control.planning_result import PlanningResult
 from scaler.planning.cost import Prices
 from scaler.policies.batch.batch_law import BatchLaw, Service
@@ -30,8 +30,8 @@ from tests.scaler import printed_batch as printed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.arrivals.map_counts import Markovian
-    from scaler.arrivals.processes import ArrivalProcess, Seed, Times
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.arrivals.processes import ArrivalProcess, Seed, Times
     from scaler.planning.snapshot import Snapshot
     from simulator.latency_histogram import Latencies
 
@@ -77,6 +77,7 @@ class Stratified:
     Attributes:
         until_s: End of the path.
         mean_rate: Requests per second in the long run.
+        phase_rates: None, as the times are fixed.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Stratified:
     ) -> None:
         draw = np.random.default_rng(seed)
         self.mean_rate = mmpp2(rates, switch).mean_rate
+        self.phase_rates = None
         cycle_s = 1 / switch[0] + 1 / switch[1]
         cycles = max(1, round(requests / self.mean_rate / cycle_s))
         shares = (np.arange(cycles)[:, None] + draw.random((cycles, 2))) / cycles

@@ -44,7 +44,7 @@ from tests.scaler import printed_batch as printed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.arrivals.map_counts import Markovian
+    from carpool.arrivals.map_counts import Markovian
 
 __all__ = ["main"]
 

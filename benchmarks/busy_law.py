@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.batch_cases import SHARES, Stratified
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson, timestamps
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson, timestamps
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from scaler.policies.batch.queueing import LimitedInstances
 from tests.scaler.batch_starts import latencies
@@ -32,8 +32,8 @@ from tests.scaler.batch_starts import latencies
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.arrivals.map_counts import Markovian
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.arrivals.processes import Times
 
 __all__ = ["main"]
 

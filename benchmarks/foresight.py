@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scaler.arrivals.processes import Trace
+from carpool.arrivals.processes import Trace
 from scaler.policies.carpool.demand import Demand, Demands
 from scaler.policies.carpool.policy import Carpool
 from simulator.matrix.cells import Cell, catalogue
 
 if TYPE_CHECKING:
-    from scaler.arrivals.processes import ArrivalProcess
+    from carpool.arrivals.processes import ArrivalProcess
 
 __all__ = ["Foresight"]
 

@@ -27,9 +27,9 @@ from benchmarks.division_bound import least_cost
 from benchmarks.divisions import bounded
 from benchmarks.mbs_plus import mbs_plus
 from benchmarks.published import Published
+from carpool.arrivals.processes import Poisson
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.scaling import Application, FunctionLoad
-from scaler.arrivals.processes import Poisson
 from scaler.control.guard import Guard
 from scaler.planning.cost import Prices, billing
 from scaler.planning.snapshot import Snapshot

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks import lazy_floor, lazy_points
 from benchmarks.lazy_lengths import LENGTHS, MEAN_LENGTH
+from benchmarks.staged import PendingArrival, lazily, windowed
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
-from simulator.staged import PendingArrival, lazily, windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,9 +15,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmarks.lazy_lengths import LENGTHS
+from benchmarks.staged import PendingArrival, lazily, windowed
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import Rules
-from simulator.staged import PendingArrival, lazily, windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

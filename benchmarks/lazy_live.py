@@ -39,8 +39,8 @@ from faas_stack.load import arrivals
 from faas_stack.load.command import measure
 from faas_stack.load.engine import Target
 from faas_stack.load.flags import LoadPlan
-from faas_stack.load.results import Tally, quantile
-from watchdog_plugin.stage_cutting.planning import Planner
+from faas_stack.load.results import LoadResults, quantile
+from watchdog_plugin.stage_cutting.planning import CutPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -132,7 +132,7 @@ def function(case: Case, folder: Path) -> dict[str, Any]:
     (folder / "handler.py").write_text(_HANDLER.format(dtype=case.dtype, shape=case.shape))
     if not case.staged:
         return {}
-    planner = Planner(folder / "model.onnx", 1, {})
+    planner = CutPlanner(folder / "model.onnx", 1, {})
     cut, tried = planner.best(8, 0.03)
     if cut:
         planner.write(cut, folder / "stages")
@@ -191,7 +191,7 @@ def send(
     bodies: Sequence[bytes],
     rate_rps: float,
     span_s: float,
-    tally: Tally,
+    tally: LoadResults,
     seed: int = 0,
 ) -> None:
     """Send Poisson arrivals at a rate, counted in ``tally``."""
@@ -214,7 +214,7 @@ def send(
 
 def capacity(port: int, bodies: Sequence[bytes], span_s: float) -> float:
     """Return the responses per second under overload, in batches of any size."""
-    low, tally = Tally(), Tally()
+    low, tally = LoadResults(), LoadResults()
     send(port, bodies, 10.0, 1.0, low)
     send(port, bodies, 12 / max(min(low.latencies_s), 1e-4), span_s / 2, tally)
     return len(tally.latencies_s) / max(tally.elapsed_s, 1e-9)
@@ -275,9 +275,9 @@ def run(case: Case, loads: Sequence[float], span_s: float) -> tuple[list[Row], d
 
 def _interleaved(
     ports: dict[str, int], bodies: Sequence[bytes], rate_rps: float, span_s: float
-) -> dict[str, Tally]:
+) -> dict[str, LoadResults]:
     """Run the ways in turn, in rounds, so that disturbances of the machine affect all of them."""
-    tallies = {way: Tally() for way in ports}
+    tallies = {way: LoadResults() for way in ports}
     for turn in range(_ROUNDS):
         order = list(ports)[turn:] + list(ports)[:turn]
         for way in order:
@@ -285,7 +285,7 @@ def _interleaved(
     return tallies
 
 
-def _row(case: Case, way: str, load: float, rate_rps: float, tally: Tally) -> Row:
+def _row(case: Case, way: str, load: float, rate_rps: float, tally: LoadResults) -> Row:
     report = tally.report()
     report["latencies_s"] = sorted(tally.latencies_s)
     if tally.latencies_s:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks.lazy_floor import capacity_rps, model
 from benchmarks.lazy_lengths import LENGTHS
+from benchmarks.staged import PendingArrival, batched, lazily, windowed
 from carpool.lazy_batching.join_decision import could_pay
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import Rules
 from sidecar.policies.deadline import Deadline
-from simulator.staged import PendingArrival, batched, lazily, windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

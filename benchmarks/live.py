@@ -1,12 +1,12 @@
 """One trace on the running stack and in the simulator, under every scaling policy, side by side.
 
 Two functions: a small real model, on instances of a quarter of a core each, and a stand-in that
-takes as long and computes nothing, so that nothing but queueing, batching and scaling is compared.
+takes as long and computes nothing, so that only queueing, batching and scaling are compared.
 What executions and loading take is measured on the stack first, and kept; the scenario made of that
 is replayed live by ``carpool compare --live`` and simulated: the same requests, at the same times.
 The real model's parts of cores are simulated as the kernel hands them out (``carpool simulate
---quota``); what a request takes on its way (``--way``) and by how much executions take longer while
-other instances load (``--loading-slows``) is measured of both.
+--quota``); what a request takes on the network (``--network-time``) and by how much
+executions take longer while other instances load (``--loading-slows``) is measured of both.
 
 The trace is chosen so that small errors stay small. Where instances are as good as full, or a step
 is more than they can take before others have loaded, a percentile says how long a backlog lasted;
@@ -58,7 +58,7 @@ from benchmarks.records import Records
 from faas_stack.compare.policy_run import PolicyRunner, Request
 from faas_stack.compare.stack_under_test import write_stand_ins
 from scaler.control.guard import Guard
-from scaler.control.stabilization import Limits
+from scaler.control.stabilization import StabilizationLimits
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator.settings import Settings
@@ -114,8 +114,8 @@ def main(argv: list[str]) -> int:
     add = parser.add_argument
     add("--case", choices=_CASES, action="append", help="only this one; may be repeated")
     add("--policy", choices=_POLICIES, action="append", help="only this one; may be repeated")
-    add("--again", action="store_true", help="begin anew: forget what was measured and run before")
-    add("--simulate", action="store_true", help="only simulate anew what was run before")
+    add("--again", action="store_true", help="start again: delete what was measured and run before")
+    add("--simulate", action="store_true", help="only simulate again what was run before")
     add("--out", type=Path, default=_RESULTS, help="default: %(default)s, with .jsonl beside it")
     args = parser.parse_args(argv)
     records = Records(args.out.with_suffix(".jsonl"), resume=not args.again)
@@ -271,11 +271,11 @@ def simulated(
 ) -> ScenarioResult:
     """Simulate the trace, planning every ``interval_s``, with executions times ``factor``."""
     scenario, model = case.scenario, case.model
-    guard = Guard(chosen_policy(policy, scenario.policies), Limits(window_s=_HOLD_S))
+    guard = Guard(chosen_policy(policy, scenario.policies), StabilizationLimits(window_s=_HOLD_S))
     settings = Settings(
         interval_s=interval_s,
         quota=model.quota,
-        way_s=model.way_s,
+        network_s=model.way_s,
         loading_slows=model.loading_slows,
         exec_factor=factor,
     )

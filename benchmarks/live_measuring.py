@@ -24,7 +24,7 @@ import requests
 from carpool.basic_auth import credentials_for
 from carpool.http.client import Pool
 from faas_stack.compare.stack_under_test import write_stand_ins
-from faas_stack.partition.cgroup_limits import Limits
+from faas_stack.partition.cgroup_limits import CgroupLimits
 from faas_stack.stack.stack_process import StackFailed, stack_process
 from simulator.quota import Quota
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["FUNCTION", "Model", "measured_model", "measured_stand_in", "stack_of"]
 
 FUNCTION = "mlp"
-_COARSE_CLOCK = 6  # Linux's CLOCK_MONOTONIC_COARSE, which goes on with each tick
+_COARSE_CLOCK = 6  # Linux's CLOCK_MONOTONIC_COARSE, which advances with each tick
 _SPAN_S = 8.0
 _WARM_UP_S = 2.0
 _READY_S = 60.0
 _ROUNDS = 3  # of batches for which there are callers: one runs, one is behind it, one waits
-_ALONE, _PAUSE_S = 40, 0.15  # requests that find nobody else, and the time between them
+_ALONE, _PAUSE_S = 40, 0.15  # requests that meet no other request, and the time between them
 _FULL = 0.9  # of a batch, in the mean, with more callers than it takes
 _LOADING = 3  # instances that load at once
 
@@ -148,7 +148,7 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
         load_s, slows = asyncio.run(_loading(str(running["url"]), body))
     per_item_s, base_s = np.polyfit(list(means), list(means.values()), 1)
     per_item_s = max(float(per_item_s), 1e-6)
-    period_s = Limits(cpu=cpu).period_us / 1e6
+    period_s = CgroupLimits(cpu=cpu).period_us / 1e6
     quota = Quota(period_s, time.clock_getres(_COARSE_CLOCK))
     return Model(float(base_s), per_item_s, load_s, means, alone_s, way_s, quota, slows)
 

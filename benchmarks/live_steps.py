@@ -2,8 +2,8 @@
 
 The model of `benchmarks.live` under `infless`, with batches of up to 4 on quarters of a core, and a
 load that jumps from one and a half times what an instance takes of single requests to four times
-that, again and again; in between the instances go, as nobody has to want them for long. The
-provider's list is looked at every 25 ms.
+that, again and again; in between the instances are removed, as the stabilization window is short.
+The provider's list is looked at every 25 ms.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from benchmarks.machine import commit, machine
 from carpool.basic_auth import credentials_for
 from carpool.http.client import Pool
 from faas_stack.compare.policy_run import Request
-from faas_stack.load.engine import Engine, Target
-from faas_stack.load.results import Tally
+from faas_stack.load.engine import LoadEngine, Target
+from faas_stack.load.results import LoadResults
 from faas_stack.stack.stack_process import stack_process
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ async def _stepped(url: str, model: Model, count: int) -> tuple[list[float], lis
     low_rps, high_rps = _LOW * model.single_rps, _HIGH * model.single_rps
     random = np.random.default_rng(7)
     spans = [(low_rps, _CALM_S + random.random())]
-    for _ in range(count):  # at no fixed moment of anybody's interval
+    for _ in range(count):  # at no fixed phase of any interval
         spans += [(high_rps, _HIGH_S + random.random()), (low_rps, _LOW_S + random.random())]
     ends = np.cumsum([span_s for _, span_s in spans]).tolist()
     host, _, port = url.rpartition(":")
     whole = Request("", BODY).to_bytes(url, FUNCTION, "web")
     target = Target(host, int(port), [whole], 512, 60.0)
-    engine = Engine(target, _arrivals(spans, random), Tally(slo_s=_SLO_MS / 1e3))
+    engine = LoadEngine(target, _arrivals(spans, random), LoadResults(slo_s=_SLO_MS / 1e3))
     looks: list[Look] = []
     watching = asyncio.ensure_future(_watch(url, looks))
     began_s = time.perf_counter()

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks operators")
     parser.add_argument("--database", type=Path, default=default_database())
     parser.add_argument("--models", type=Path, default=_MODELS, help="folder of the built models")
-    parser.add_argument("--measure", action="store_true", help="measure anew, into the database")
+    parser.add_argument("--measure", action="store_true", help="measure again, into the database")
     parser.add_argument("--only", help="measure these alone, separated by commas")
     parser.add_argument("--rounds", type=int, default=4, help="of each measurement (4)")
     parser.add_argument("--out", type=Path, default=_RESULTS)

@@ -86,7 +86,7 @@ def measure_foreign(
         if records.find("foreign", kernels=kernels, name=name):
             continue
         if time.monotonic() > end_s:
-            _say(f"{minutes:g} minutes are over before {name}; --resume goes on with it")
+            _say(f"{minutes:g} minutes are over before {name}; --resume continues with it")
             return
         records.add(
             "foreign",

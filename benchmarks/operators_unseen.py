@@ -97,7 +97,7 @@ def measure_unseen(
         if records.find("model", name=name):
             continue
         if time.monotonic() > end_s:
-            _say(f"{minutes:g} minutes are over before {name}; --resume goes on with it")
+            _say(f"{minutes:g} minutes are over before {name}; --resume continues with it")
             return
         records.add(
             "model",

@@ -160,7 +160,7 @@ async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, L
         capacity = None if partition else Capacity()
         backend = ProcessBackend(images, secrets, watchdog=False, capacity=capacity)
         await backend.open()
-        functions = LocalOrchestrator(backend, secrets)
+        functions = LocalOrchestrator(backend, secrets, patience_s=_READY_S)
         try:
             yield backend, functions
             await functions.close()
@@ -176,7 +176,7 @@ async def _deploy(
 ) -> LocalFunction:
     deployment = Deployment(name, "work", limits=limits, env_vars=env or {}, settings=_ONE_BY_ONE)
     function = await functions.deploy(deployment)
-    replica = await function.replica_set.acquire(_READY_S)
+    replica = await functions.acquire(function)
     replica.release()
     return function
 

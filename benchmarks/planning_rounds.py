@@ -58,7 +58,7 @@ def main(policy: str, count: int, rounds: int) -> None:
     draw = np.random.default_rng(1)
     loads = _loads(count)
     plans: dict[str, Plan] = {}
-    seconds = []
+    seconds, failures = [], 0
     for number in range(rounds + 1):
         loads = [_drifted(load, draw) for load in loads]
         shown = tuple(_now(load, plans.get(load.name), draw) for load in loads)
@@ -69,7 +69,8 @@ def main(policy: str, count: int, rounds: int) -> None:
         result = guard.plan(snapshot)
         seconds.append(time.process_time() - began_s)
         plans |= result.plans
-    print(json.dumps({"cpu_s": seconds, "planned": len(plans), "failures": len(guard.failures)}))
+        failures += len(result.failures)
+    print(json.dumps({"cpu_s": seconds, "planned": len(plans), "failures": failures}))
 
 
 def _loads(count: int) -> list[FunctionLoad]:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from carpool import plugins
-from scaler.arrivals.processes import Trace, read_trace, timestamps
+from carpool.arrivals.processes import Trace, read_trace, timestamps
 from scaler.prewarm.replay import Replayed, replay_idle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 __all__ = ["main"]
 
@@ -136,10 +136,10 @@ def _timer_cases(seeds: int) -> Iterator[Case]:
         hours = np.arange(3600.0, _DAYS_S, 3600.0)
         calls = np.sort(hours + draw.normal(0, 30, len(hours)))
         timers.append(_stream(calls))
-        strangers = draw.uniform(0, _DAYS_S, len(hours) // 3)
-        mixed.append(_stream(np.sort(np.concatenate([calls, strangers]))))
+        extra = draw.uniform(0, _DAYS_S, len(hours) // 3)
+        mixed.append(_stream(np.sort(np.concatenate([calls, extra]))))
     yield Case("timer", tuple(timers))
-    yield Case("timer and strangers", tuple(mixed))
+    yield Case("timer and random calls", tuple(mixed))
 
 
 def _stream(arrivals_s: Times) -> Stream:

@@ -14,7 +14,7 @@ from faas_stack.load import arrivals
 from faas_stack.load.command import measure
 from faas_stack.load.engine import Target
 from faas_stack.load.flags import LoadPlan
-from faas_stack.load.results import Tally, quantile
+from faas_stack.load.results import LoadResults, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Probe:
         return enough and self.p99_ms is not None and self.p99_ms <= 1e3 * slo_s
 
 
-class _Outcomes(Tally):
+class _Outcomes(LoadResults):
     """A tally that also records how long refusals took."""
 
     def __init__(self, slo_s: float) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency import Configuration, LatencyModel
-    from scaler.planning.cost import Billing
+    from carpool.scaling import Billing
     from scaler.policies.harmonybatch.grouping import Cut
     from scaler.policies.harmonybatch.settling import Member
 

@@ -83,7 +83,7 @@ def _started(place: Path, names: list[str]) -> Iterator[None]:
         **os.environ,
         "PYTHONPATH": str(_ROOT),
         "sidecar_watchdog": "off",
-        "sidecar_scaler": f"unix:{place}/nobody",
+        "sidecar_scaler": f"unix:{place}/unused",
         "sidecar_scaler_token": "unused",
         "sidecar_function": _FUNCTION,
         "fprocess": f"{sys.executable} {_HANDLER}",

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.arrivals.processes import Poisson, Trace
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.arrivals.processes import Poisson, Trace
 from scaler.control.planning_result import PlanningResult
 from scaler.planning.cost import Prices
 from scaler.scenarios.scenario import App, Function, Scenario
@@ -26,8 +26,8 @@ from simulator.settings import Settings
 from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
+    from carpool.arrivals.processes import ArrivalProcess
     from carpool.scaling import FunctionLoad
-    from scaler.arrivals.processes import ArrivalProcess
     from scaler.planning.snapshot import Snapshot
 
 __all__ = ["main"]

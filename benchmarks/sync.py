@@ -117,7 +117,7 @@ class Sidecar:
             None,
             3,
             False,  # noqa: FBT003
-            (AppReport("*", 100, dict.fromkeys(range(20, 40), 5)),),
+            (AppReport("*", 100),),
             (ClassReport(_CLASS, 20, 100, 1.0, 0.02, 0.002),),
             instances,
             {3: 4, 5: 1},

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.static_variants import Pool, Static, best_static
 from benchmarks.variant_bound import bounds
 from benchmarks.variants_live import compared
-from scaler.arrivals.processes import Poisson
+from carpool.arrivals.processes import Poisson
 from scaler.control.guard import Guard
 from scaler.plan_command import snapshot_of
 from scaler.planning.placement import Node

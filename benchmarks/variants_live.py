@@ -19,7 +19,7 @@ import yaml
 from benchmarks.static_variants import best_static, described
 from faas_stack.compare.command import live
 from scaler.control.guard import Guard
-from scaler.control.stabilization import Limits
+from scaler.control.stabilization import StabilizationLimits
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured
@@ -46,7 +46,9 @@ def compared(most_missed: float) -> None:
         print("".join(f"{name:>12}" for name in head))
         least: dict[str, float] = {}
         for name in _POLICIES:
-            policy = Guard(chosen_policy(name, scenario.policies), Limits(window_s=_HOLD_S))
+            policy = Guard(
+                chosen_policy(name, scenario.policies), StabilizationLimits(window_s=_HOLD_S)
+            )
             simulated = Simulation(scenario, policy).run()
             for where, outcome in (("live", outcomes[name]), ("simulated", simulated)):
                 metrics = measured(outcome)

@@ -70,10 +70,10 @@ def _app(item: Mapping[str, Any], path: str, problems: Problems) -> App:
 
 
 def _write_apps(value: Iterable[App]) -> str:
-    forms = [_app_form(app) for app in value]
-    return json.dumps(forms, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    apps = [_app_dict(app) for app in value]
+    return json.dumps(apps, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _app_form(app: App) -> dict[str, object]:
+def _app_dict(app: App) -> dict[str, object]:
     data: dict[str, object] = {"name": app.name, "slo": durations.format(app.slo_s)}
     return data if app.accuracy is None else {**data, "accuracy": app.accuracy}

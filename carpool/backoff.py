@@ -1,4 +1,4 @@
-"""Waiting times before a process is restarted."""
+"""Waiting times between attempts: to restart a process, or to reach a peer again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ __all__ = ["Backoff"]
 
 
 class Backoff:
-    """Waits that double with each restart, and are reset once a process has lived long enough.
+    """Waits that double with each attempt, and are reset after one that has lasted long enough.
 
     Args:
         first_s: First wait.
         longest_s: Longest wait.
-        healthy_s: A process that has lived this long is restarted after the first wait again.
+        healthy_s: After an attempt that lasted this long, the first wait is used again.
     """
 
     def __init__(
@@ -22,9 +22,9 @@ class Backoff:
         self._healthy_s = healthy_s
         self._next_s = first_s
 
-    def after(self, lifetime_s: float) -> float:
-        """Return the wait after a process that lived for ``lifetime_s``."""
-        if lifetime_s >= self._healthy_s:
+    def after(self, lasted_s: float) -> float:
+        """Return the wait after an attempt that lasted for ``lasted_s``."""
+        if lasted_s >= self._healthy_s:
             self._next_s = self._first_s
         wait_s = self._next_s
         self._next_s = min(2 * wait_s, self._longest_s)

@@ -70,7 +70,7 @@ def credentials(folder: Path) -> Credentials:
     for name in _FILES:
         text = (read_text(folder / name, problems) or "").strip()
         if not text and not problems:
-            problems.add(str(folder / name), "", "a text that is not empty")
+            problems.add(str(folder / name), "", "text that is not empty")
         texts.append(text)
     problems.raise_if_any()
     return Credentials(*texts)

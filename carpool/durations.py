@@ -70,7 +70,7 @@ def format(seconds: float) -> str:  # noqa: A001  read as durations.format, the 
         DurationError: ``seconds`` is NaN, infinite or beyond Go's range.
     """
     if not abs(seconds) <= _MAX_NS / _UNIT_NS["s"]:
-        message = f"{seconds!r} seconds has no Go form"
+        message = f"{seconds!r} seconds cannot be written as a Go duration"
         raise DurationError(message)
     total_ns = int((Decimal(repr(abs(seconds))) * _UNIT_NS["s"]).to_integral_value())
     if total_ns == 0:

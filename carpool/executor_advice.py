@@ -1,6 +1,6 @@
 """Advice on the executor of a model, whole batches or stage by stage, from its batch times.
 
-With stages, a newcomer can join a running batch (docs/policies/lazybatching.md). That helps
+With stages, a new request can join a running batch (docs/policies/lazybatching.md). That helps
 only where batching saves time, and where waiting for the running batch would miss an objective.
 Pure; knows neither functions nor how times were measured.
 """

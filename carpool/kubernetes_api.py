@@ -93,8 +93,8 @@ class KubernetesApi:
             raise KubernetesApiError(message) from error
         if answer.status_code >= _ERROR_STATUS:
             raise KubernetesApiError(_message(answer.content), answer.status_code)
-        found: Object = orjson.loads(answer.content)
-        return found
+        answered: Object = orjson.loads(answer.content)
+        return answered
 
     def objects(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Object]:
         """Yield the objects of a collection, reading it page by page.
@@ -104,9 +104,9 @@ class KubernetesApi:
         """
         page = {"limit": str(_PAGE), **(params or {})}
         while True:
-            found = self.call("GET", path, params=page)
-            yield from found["items"]
-            page["continue"] = found["metadata"].get("continue", "")
+            listing = self.call("GET", path, params=page)
+            yield from listing["items"]
+            page["continue"] = listing["metadata"].get("continue", "")
             if not page["continue"]:
                 return
             page.pop("resourceVersion", None)  # the token has one

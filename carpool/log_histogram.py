@@ -1,44 +1,70 @@
-"""A histogram of times whose bins grow by a tenth each: small to send, precise at any scale.
+"""Histograms of times in bins that grow by a ratio: small to send, precise at any scale.
 
-Bin 0 holds everything below `FIRST_S`, the last one everything above about fifteen days. The
-meaning of the times is not known here.
+The meaning of the times is not known here.
 """
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BINS", "FIRST_S", "Spread", "bin_of", "middle_s", "quantile_s"]
+__all__ = ["BINS", "FIRST_S", "LogBins", "Spread", "bin_of", "middle_s", "quantile_s"]
 
 FIRST_S = 0.001
-BINS = 222
-_RATIO = 1.1
-_PER_LOG = 1 / math.log(_RATIO)
+BINS = 222  # up to about fifteen days
 
 Spread = dict[int, int]  # counts by bin; empty bins are left out
 
 
-def bin_of(time_s: float) -> int:
-    """Return the bin that contains ``time_s``."""
-    if time_s < FIRST_S:
-        return 0
-    return min(1 + int(math.log(time_s / FIRST_S) * _PER_LOG), BINS - 1)
+class LogBins:
+    """Bins of times, numbered from 0; bin 0 holds the times below the first edge.
+
+    Args:
+        first_s: The first edge.
+        ratio: Ratio of an edge to the one before it.
+        count: Number of bins; the last one holds all times from the last edge on.
+
+    Attributes:
+        edges: Where the bins from 1 on begin, in seconds.
+    """
+
+    __slots__ = ("_ratio", "edges")
+
+    def __init__(self, first_s: float, ratio: float, count: int) -> None:
+        self._ratio = ratio
+        self.edges = [first_s * ratio**number for number in range(count - 1)]
+
+    def bin_of(self, time_s: float) -> int:
+        """Return the bin that contains ``time_s``."""
+        return bisect_right(self.edges, time_s)
+
+    def middle_s(self, number: int) -> float:
+        """Return the time that represents a bin: the geometric mean of its edges."""
+        return self.inside_s(number, 0.5)
+
+    def quantile_s(self, counts: Mapping[int, float], share: float) -> float | None:
+        """Return the time below which ``share`` of the counts lie; None if there are none.
+
+        The counts of a bin are taken to be evenly distributed over it.
+        """
+        bins = sorted(number for number, count in counts.items() if count > 0)
+        if not bins:
+            return None
+        sums = list(accumulate(counts[number] for number in bins))
+        rank = share * sums[-1]
+        at = bisect_left(sums, rank)
+        return self.inside_s(bins[at], 1 - (sums[at] - rank) / counts[bins[at]])
+
+    def inside_s(self, number: int, share: float) -> float:
+        """Return the time at a share of a bin's width, on a logarithmic scale above the first."""
+        if number == 0:
+            return self.edges[0] * share
+        return float(self.edges[number - 1] * self._ratio**share)
 
 
-def middle_s(number: int) -> float:
-    """Return the time that represents a bin: the geometric mean of its edges."""
-    return FIRST_S / 2 if number == 0 else float(FIRST_S * _RATIO ** (number - 0.5))
-
-
-def quantile_s(counts: Mapping[int, int], share: float) -> float | None:
-    """Return the time below which ``share`` of the counts lie; None if there are none."""
-    bins = sorted(number for number, count in counts.items() if count > 0)
-    sums = list(accumulate(counts[number] for number in bins))
-    return next(
-        (middle_s(n) for n, s in zip(bins, sums, strict=True) if s >= share * sums[-1]), None
-    )
+_TIMES = LogBins(FIRST_S, 1.1, BINS)
+bin_of, middle_s, quantile_s = _TIMES.bin_of, _TIMES.middle_s, _TIMES.quantile_s

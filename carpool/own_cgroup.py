@@ -51,26 +51,26 @@ class Place:
 
     def cpu(self) -> float:
         """Return the cores that quotas allow this process; infinity if unlimited."""
-        found = [math.inf]
+        limits = [math.inf]
         if group := self.v1.get("cpu"):
             for folder in group.upwards():
                 quota, period = (_number(folder / f"cpu.cfs_{n}_us") for n in ("quota", "period"))
-                found += [quota / period] if quota > 0 and period > 0 else []
+                limits += [quota / period] if quota > 0 and period > 0 else []
         for folder in self.v2.upwards() if self.v2 else ():
             quota_text, _, period_text = _text(folder / "cpu.max").partition(" ")
-            found += [int(quota_text) / int(period_text)] if quota_text.isdecimal() else []
-        return min(found)
+            limits += [int(quota_text) / int(period_text)] if quota_text.isdecimal() else []
+        return min(limits)
 
     def memory_bytes(self) -> float:
         """Return the bytes of memory that limits allow this process; infinity if unlimited."""
-        found = [math.inf]
+        limits = [math.inf]
         if group := self.v1.get("memory"):
             sizes = [_number(folder / "memory.limit_in_bytes") for folder in group.upwards()]
-            found += [size for size in sizes if 0 < size < _UNLIMITED_V1]
+            limits += [size for size in sizes if 0 < size < _UNLIMITED_V1]
         for folder in self.v2.upwards() if self.v2 else ():
             text = _text(folder / "memory.max")
-            found += [int(text)] if text.isdecimal() else []
-        return min(found)
+            limits += [int(text)] if text.isdecimal() else []
+        return min(limits)
 
     def killed_for_memory(self) -> int:
         """Return how many processes in these groups the kernel has killed for lack of memory."""

@@ -15,8 +15,8 @@ __all__ = ["check"]
 
 # A class is deployed as its own function, so both names are as those of functions.
 _NAME = rules.text("a name of a-z, 0-9 and inner '-'", function_name.PATTERN)
-_WORD = rules.text("a text that is not empty")
-_ANY_TEXT = rules.text("a text", r".*")
+_WORD = rules.text("text that is not empty")
+_ANY_TEXT = rules.text("text", r".*")
 _AMOUNT = rules.number("a number of at least 0", lambda value: value >= 0)
 _ABOVE_ZERO = rules.number("a number above 0", lambda value: value > 0)
 _RATIO = rules.number("a share from 0 to 1", lambda value: 0 <= value <= 1)

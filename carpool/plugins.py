@@ -106,7 +106,7 @@ def listed(kind: Kind) -> list[ListedPolicy]:
     installed = [
         ListedPolicy(p.name, p.value, p.dist.name if p.dist else "unknown") for p in points
     ]
-    return built_in + sorted(set(installed), key=lambda found: (found.name, found.origin))
+    return built_in + sorted(set(installed), key=lambda policy: (policy.name, policy.origin))
 
 
 def resolve(kind: Kind, name: str) -> type[Any]:
@@ -139,18 +139,18 @@ def load(setting: str, target: str) -> type[Any]:
     module_name, _, class_name = target.partition(":")
     expected = "an importable pkg.module:Class"
     try:
-        found: object = importlib.import_module(module_name)
+        target_class: object = importlib.import_module(module_name)
         for part in class_name.split("."):
-            found = getattr(found, part)
+            target_class = getattr(target_class, part)
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise ConfigError([Problem(setting, target, expected, str(error))]) from error
-    except Exception as error:  # a module may do anything when it is imported
+    except (Exception, SystemExit) as error:  # a module may do anything when it is imported
         hint = f"{type(error).__name__}: {error}"
         raise ConfigError([Problem(setting, target, expected, hint)]) from error
-    if not isinstance(found, type):
-        hint = f"{class_name} is a {type(found).__name__}, not a class"
+    if not isinstance(target_class, type):
+        hint = f"{class_name} is a {type(target_class).__name__}, not a class"
         raise ConfigError([Problem(setting, target, expected, hint)])
-    return found
+    return target_class
 
 
 def knobs(policy_class: type[Any]) -> Mapping[str, Knob]:
@@ -190,7 +190,7 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
         return policy_class(data(**own))
     except CarpoolError:
         raise
-    except Exception as error:  # a policy may be any code
+    except (Exception, SystemExit) as error:  # a policy may be any code
         given = str(dict(params))
         hint = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ConfigError([Problem(policy, given, "parameters it accepts", hint)]) from error
@@ -199,9 +199,11 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
 def _hints(data: type[Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(data)
-    except NameError as error:
+    except Exception as error:  # an annotation may be any expression
         expected = "a Params whose types exist at run time"
-        hint = f"{error}: import it outside of TYPE_CHECKING"
+        fix = "import it outside of TYPE_CHECKING"
+        is_missing = isinstance(error, NameError)
+        hint = f"{error}: {fix}" if is_missing else f"{type(error).__name__}: {error}"
         raise ConfigError([Problem("policy", data.__qualname__, expected, hint)]) from error
 
 

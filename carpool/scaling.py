@@ -1,10 +1,11 @@
 """The contract of a scaling policy: it proposes instances, and the system does the rest.
 
 A policy says how many instances of which size a function should have, and why. It imports this
-module and, if it needs more, the modules of plans and latency models (`carpool.plan`,
-`carpool.latency`). The guard (`scaler.control.guard`) wraps every policy, simulated or live. It
-handles versions and names of classes, bounds, capacity of the servers, the speed of changes and
-keep-alive, and adds routes and waits where a policy names none.
+module, which has all types that it is given and returns, and nothing of the scaler.
+`carpool.arrivals`, `carpool.sizing` and `carpool.latency.arrays` are libraries that it may use. The
+guard (`scaler.control.guard`) wraps every policy, simulated or live. It handles versions and names
+of classes, bounds, capacity of the servers, the speed of changes and keep-alive, and adds routes
+and waits where a policy names none.
 
 A policy is a class with a frozen dataclass ``Params`` that its constructor takes. It is a
 `PerFunctionPolicy` or has the method of `ScalePolicy`. It may keep what it learned from earlier
@@ -21,20 +22,22 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from carpool.latency.variant_set import model_of
+from carpool.latency import Configuration, LatencyModel, Resources
+from carpool.latency.variant_set import VariantSet, model_of
+from carpool.plan import Plan, Predicted, Quantiles, Route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.latency import LatencyModel, Resources
-    from carpool.plan import Plan, Predicted
+    from carpool.latency.arrays import Floats, Occupied
     from carpool.prewarm_windows import Windows
 
-__all__ = ["CORE_WEIGHT", "Application", "Arrivals", "Billing", "ClusterView", "FunctionLoad"]
-__all__ += ["Instances", "PerFunctionPolicy", "Prices", "Proposal", "ScalePolicy", "Size"]
-__all__ += ["class_name", "resource_units"]
+__all__ = ["CORE_WEIGHT", "Application", "Arrivals", "Billing", "ClusterView", "Configuration"]
+__all__ += ["FunctionLoad", "Instances", "LatencyModel", "PerFunctionPolicy", "PhaseRates", "Plan"]
+__all__ += ["Predicted", "Prices", "Proposal", "Quantiles", "Resources", "Route", "ScalePolicy"]
+__all__ += ["Size", "VariantSet", "class_name", "resource_units"]
 
 CORE_WEIGHT = 64 / 142  # GFLOPS of a core to those of a percent of a GPU: INFless's beta
 
@@ -117,12 +120,32 @@ class Instances:
         return self.ready + self.loading
 
 
+class PhaseRates(NamedTuple):
+    """Rates of a Markovian arrival process (MAP), in which requests come in one of a few phases.
+
+    Both are square, with a row and a column for each phase, in changes per second.
+
+    Attributes:
+        silent: Changes from phase to phase without a request (D0); its diagonal makes the rows of
+            both together add up to 0.
+        arriving: The same with a request (D1); its diagonal are the requests that come without a
+            change of phase.
+    """
+
+    silent: tuple[tuple[float, ...], ...]
+    arriving: tuple[tuple[float, ...], ...]
+
+
 class Arrivals(Protocol):
     """A model of the arrivals of requests."""
 
     @property
     def mean_rate(self) -> float:
         """Mean number of requests per second."""
+
+    @property
+    def phase_rates(self) -> PhaseRates | None:
+        """Rates of bursty arrivals by phase; None for all others, such as those of a trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +190,17 @@ class Billing(Protocol):
     def lifetime(self, size: Resources, alive_s: float) -> float:
         """Return the cost of an instance that lives for ``alive_s``, whatever it executes."""
 
+    def executions(self, sizes: Occupied, exec_s: Floats) -> Floats:
+        """Return `execution` for many sizes and times at once.
+
+        Args:
+            sizes: Resources of instances.
+            exec_s: Seconds, of a shape that can be broadcast with theirs.
+        """
+
+    def lifetimes(self, sizes: Occupied) -> Floats:
+        """Return `lifetime` of one second for each of many sizes, of one shape."""
+
 
 class _Free:
     """Prices and a billing rule under which everything is free."""
@@ -180,6 +214,12 @@ class _Free:
         return 0.0
 
     lifetime = execution
+
+    def executions(self, sizes: Occupied, exec_s: Floats) -> Floats:
+        return 0.0 * (sizes.cpu + exec_s)
+
+    def lifetimes(self, sizes: Occupied) -> Floats:
+        return 0.0 * sizes.cpu
 
 
 _FREE = _Free()
@@ -321,7 +361,7 @@ class ClusterView(Protocol):
         """Return the free cores and GPU percent of all servers together."""
 
     def best_fit(self, size: Resources) -> int | None:
-        """Return the index of the server with the least free resources that has room for this size.
+        """Return the index of the server with the least free resources on which this size fits.
 
         None if there is no such server.
         """

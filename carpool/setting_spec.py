@@ -1,4 +1,4 @@
-"""Declaration of settings: a dataclass field each, with name, kind, default and meaning.
+"""Declaration of settings: a dataclass field each, with name, type, default and meaning.
 
 `setting` declares a setting of a function: the key ``slo.percentile`` is the label or annotation
 ``com.carpool.slo.percentile`` and the environment variable ``carpool_slo_percentile``. This rule
@@ -48,7 +48,7 @@ class Row:
     Attributes:
         field: name of the field in the settings object.
         env: name of the environment variable.
-        kind: type of its values.
+        value_type: type of its values.
         default: value if not set.
         unset: the default in words, if the value does not express it.
         meaning: description for the documentation.
@@ -58,7 +58,7 @@ class Row:
 
     field: str
     env: str
-    kind: SettingType
+    value_type: SettingType
     default: Any
     unset: str
     meaning: str
@@ -73,12 +73,12 @@ class Row:
     @property
     def default_text(self) -> str:
         """The default as a user would write it, or the words for an unset value."""
-        return self.unset or self.kind.write(self.default)
+        return self.unset or self.value_type.write(self.default)
 
 
 def setting(
     key: str,
-    kind: SettingType,
+    value_type: SettingType,
     default: Any,  # noqa: ANN401  each row's field has its own type
     meaning: str,
     *,
@@ -89,19 +89,19 @@ def setting(
 
     Args:
         key: the last part of the label's name.
-        kind: type of its values.
+        value_type: type of its values.
         default: value if not set.
         meaning: description for the documentation.
         unset: the word for an unset value.
         annotation_only: whether its values are too long for a label, or have invalid characters.
     """
     env = ENV_PREFIX + key.replace(".", "_")
-    return _field(Row("", env, kind, default, unset, meaning, key, annotation_only))
+    return _field(Row("", env, value_type, default, unset, meaning, key, annotation_only))
 
 
 def variable(
     env: str,
-    kind: SettingType,
+    value_type: SettingType,
     default: Any,  # noqa: ANN401  each row's field has its own type
     meaning: str,
     *,
@@ -111,12 +111,12 @@ def variable(
 
     Args:
         env: the environment variable's name.
-        kind: type of its values.
+        value_type: type of its values.
         default: value if the variable is empty or missing.
         meaning: description for the documentation.
         unset: the default in words, if it depends on other settings.
     """
-    return _field(Row("", env, kind, default, unset, meaning))
+    return _field(Row("", env, value_type, default, unset, meaning))
 
 
 def _field(row: Row) -> Any:  # noqa: ANN401  as above
@@ -154,7 +154,7 @@ def read(known: Mapping[str, Row], texts: Mapping[str, str], problems: Problems)
             problems.unknown(name, known, text)
             continue
         before = len(problems)
-        value = read_value(known[name].kind, name, text, problems)
+        value = read_value(known[name].value_type, name, text, problems)
         if len(problems) == before:
             values[known[name].field] = value
     return values
@@ -180,22 +180,22 @@ def read_variables(
     return read(known, {**unknown, **said}, problems)
 
 
-def read_value(kind: SettingType, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
+def read_value(value_type: SettingType, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
     """Return the value of a user's text for ``name``; add a problem and return None if invalid."""
     try:
-        value = kind.read(text)
+        value = value_type.read(text)
     except ConfigError as error:
         problems.extend(name, error)
         return None
     except ValueError as error:
-        problems.add(name, text, kind.expected, _reason(error))
+        problems.add(name, text, value_type.expected, _reason(error))
         return None
-    if not kind.accepts(value):
-        problems.add(name, text, kind.expected)
+    if not value_type.accepts(value):
+        problems.add(name, text, value_type.expected)
         return None
     return value
 
 
 def _reason(error: ValueError) -> str:
-    """Return the message of a JSON reader; empty for other kinds, whose expectation suffices."""
+    """Return the message of a JSON reader; empty for other types, whose expectation suffices."""
     return str(error) if isinstance(error, rules.NotJsonError) else ""

@@ -119,7 +119,7 @@ def flag() -> SettingType:
 
 def text() -> SettingType:
     """Return a type for any text."""
-    return SettingType("a text", str, lambda value: isinstance(value, str), str)
+    return SettingType("text", str, lambda value: isinstance(value, str), str)
 
 
 def path() -> SettingType:
@@ -186,9 +186,9 @@ def percents(expected: str) -> SettingType:
     part = re.compile(rf"({function_name.PATTERN})=([0-9]+\.?[0-9]*)%?")
 
     def read(text: str) -> dict[str, float]:
-        found = [part.fullmatch(each.strip()) for each in text.split(",")] if text.strip() else []
-        pairs = [(match[1], float(match[3])) for match in found if match]
-        if len(dict(pairs)) < len(found):
+        matches = [part.fullmatch(each.strip()) for each in text.split(",")] if text.strip() else []
+        pairs = [(match[1], float(match[3])) for match in matches if match]
+        if len(dict(pairs)) < len(matches):
             raise ValueError(text)  # one is ill-formed, or a name stands twice
         return dict(pairs)
 
@@ -213,10 +213,10 @@ def cores(text: str) -> float:
         ValueError: the text is not such a quantity above 0.
     """
     milli = text.endswith("m")
-    found = float(text.removesuffix("m")) / (1000 if milli else 1)
-    if not 0 < found < math.inf:
+    amount = float(text.removesuffix("m")) / (1000 if milli else 1)
+    if not 0 < amount < math.inf:
         raise ValueError(text)
-    return found
+    return amount
 
 
 def memory() -> SettingType:

@@ -1,6 +1,6 @@
 """The settings of one function: labels, annotations and environment read into one frozen object.
 
-A setting is a field of `FunctionSettings`, and its key, kind, default and meaning are declared only
+A setting is a field of `FunctionSettings`, and its key, type, default and meaning are declared only
 there. `setting_spec` defines how keys become labels and variables, and how texts are read. Nothing
 here resolves names of policies or reads the environment of the process by itself.
 """
@@ -64,7 +64,7 @@ class FunctionSettings:
         _DURATION,
         None,
         "Longest wait of a batch's first request, for policies with a window. "
-        "Shorter than the objective.",
+        "Must be shorter than the objective.",
         unset="policy's own",
     )
     batch_params: Mapping[str, Any] = setting(
@@ -91,8 +91,8 @@ class FunctionSettings:
         "background.share",
         setting_types.decimal("a share from 0 to 0.9 such as 0.1", lambda v: 0 <= v <= 0.9),  # noqa: PLR2004
         0.1,
-        "Minimum share of batch slots for requests of class `batch` while others wait too; they "
-        "fill empty slots in any case. A request names its class in `X-Carpool-Class`.",
+        "Minimum share of batch slots for requests of the priority class `batch` while others "
+        "wait; they fill empty slots in any case. A request names its class in `X-Carpool-Class`.",
     )
     shed: str | None = setting(
         "shed",
@@ -193,8 +193,8 @@ class FunctionSettings:
         for row in rows():
             value = getattr(self, row.field)
             unset = value is None and row.default is None
-            if not (unset or row.kind.accepts(value)):
-                problems.add(row.key, value, row.kind.expected)
+            if not (unset or row.value_type.accepts(value)):
+                problems.add(row.key, value, row.value_type.expected)
         problems.raise_if_any()
         _contradictions(self, problems)
         problems.raise_if_any()
@@ -245,7 +245,7 @@ class FunctionSettings:
     def to_env(self) -> dict[str, str]:
         """Return the environment that `from_env` reads as these settings, without defaults."""
         return {
-            row.env: row.kind.write(value)
+            row.env: row.value_type.write(value)
             for row in rows()
             if (value := getattr(self, row.field)) != row.default
         }

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from carpool import function_name
 from carpool.log_histogram import BINS
@@ -62,15 +62,12 @@ BinCounts = Mapping[Annotated[int, Meta(ge=0, lt=BINS)], Annotated[int, Meta(ge=
 State = Annotated[str, Meta(pattern=r"\A(loading|ready|leaving)\Z")]
 Condition = Annotated[str, Meta(pattern=r"\A(overloaded|interfered)\Z")]
 
-_UNSAID = -1  # no message can say it
-
 
 class AppReport(Struct, frozen=True, forbid_unknown_fields=True):
-    """An application's requests since the last report; ``gaps`` are the times between them."""
+    """Number of an application's requests since the last report."""
 
     name: AppName
     arrivals: Count
-    gaps: BinCounts = {}
 
 
 class ClassReport(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,21 +78,14 @@ class ClassReport(Struct, frozen=True, forbid_unknown_fields=True):
         batches, item_count, exec_s: Number of completed batches, number of their items, and their
             total execution time.
         base_s, per_item_s: Execution time as a line over the batch size; 0 if unknown.
-        seats: Name of ``item_count`` in earlier versions. A message has one of them, or both with
-            the same value. Unset in a constructed report.
     """
 
     name: ClassName
     batches: Count
-    item_count: Count = _UNSAID
+    item_count: Count
     exec_s: Seconds = 0.0
     base_s: Seconds = 0.0
     per_item_s: Seconds = 0.0
-    seats: Count | UnsetType = UNSET
-
-    def __post_init__(self) -> None:
-        """Accept messages from sidecars of earlier versions."""
-        _rename_seats(self)
 
 
 class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,8 +95,7 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
         address, name: Its address and its class.
         up, in_flight: Whether it is reachable, and the number of its in-flight batches.
         idle_s: Time without a batch.
-        batches, item_count, exec_s, seats: Completed batches since the last report, as in
-            `ClassReport`.
+        batches, item_count, exec_s: Completed batches since the last report, as in `ClassReport`.
     """
 
     address: Address
@@ -115,28 +104,8 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: Count
     idle_s: Seconds
     batches: Count = 0
-    item_count: Count = _UNSAID
+    item_count: Count = 0
     exec_s: Seconds = 0.0
-    seats: Count | UnsetType = UNSET
-
-    def __post_init__(self) -> None:
-        """Accept messages from sidecars of earlier versions."""
-        _rename_seats(self)
-
-
-def _rename_seats(report: ClassReport | InstanceReport) -> None:
-    """Set ``item_count`` from ``seats``, the name that earlier versions use, and unset ``seats``.
-
-    Raises:
-        ValueError: the report has neither of them, or both with different values.
-    """
-    said = {report.item_count, report.seats} - {_UNSAID, UNSET}
-    if len(said) != 1:
-        what = "item_count, or seats as earlier versions call it"
-        msg = f"Expected two equal numbers in {what}" if said else f"Expected {what}"
-        raise ValueError(msg)
-    msgspec.structs.force_setattr(report, "item_count", said.pop())
-    msgspec.structs.force_setattr(report, "seats", UNSET)
 
 
 class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):

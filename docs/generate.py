@@ -39,7 +39,7 @@ def settings_table() -> str:
                 f"`{row.label}`" + (" (annotation)" if row.annotation_only else ""),
                 f"`{row.env}`",
                 row.unset or f"`{row.default_text}`",
-                row.kind.expected,
+                row.value_type.expected,
                 row.meaning,
             )
             for row in settings.rows()
@@ -52,7 +52,7 @@ def variables_table(declared: Any) -> str:  # noqa: ANN401  a dataclass that dec
     rows = []
     for row in setting_spec.rows(declared):
         default = f"`{row.default_text}`" if row.default_text and not row.unset else row.unset
-        rows.append((f"`{row.env}`", default, row.kind.expected, row.meaning))
+        rows.append((f"`{row.env}`", default, row.value_type.expected, row.meaning))
     return _table(("variable", "default", "expected", "meaning"), rows)
 
 

@@ -38,12 +38,12 @@ def provider_metrics() -> list[tuple[str, ...]]:
     orchestrator = SimpleNamespace(all=list, collectors=collectors)
     metrics = provider.Metrics(cast("Any", orchestrator), [])
     metrics.observe(200, "GET", "/healthz", 0.001)
-    return _rows(metrics._registry.collect())  # noqa: SLF001  what it renders has no labels without samples
+    return _rows(metrics.collect())
 
 
 def scaler_metrics() -> list[tuple[str, ...]]:
     """Of a scaler that has no functions."""
-    return _rows(scaler.Tally(list, time.monotonic).collect())
+    return _rows(scaler.Metrics(list, time.monotonic).collect())
 
 
 def _rows(families: Iterable[Metric]) -> list[tuple[str, ...]]:

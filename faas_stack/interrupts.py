@@ -69,7 +69,7 @@ class _Interrupts:
     def _interrupted(self) -> None:
         self.count += 1
         self.killed = self.count > 1
-        say("killing" if self.killed else "draining; again to kill")
+        say("killing" if self.killed else "draining; press Ctrl-C again to kill")
         self._task.cancel()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import requests
 
 from carpool import durations
+from carpool.direct_session import direct_session
 from carpool.errors import ConfigError, Problem
 from faas_stack import system_api
 
@@ -78,9 +79,12 @@ def _lines(args: argparse.Namespace, query: dict[str, str]) -> Iterator[str]:
     url = args.gateway.rstrip("/") + "/system/logs"
     timeout_s = (system_api.CONNECT_S, None if args.follow else _SILENT_S)
     try:
-        with requests.get(url, query, auth=pair, stream=True, timeout=timeout_s) as answer:
+        with (
+            direct_session() as session,
+            session.get(url, params=query, auth=pair, stream=True, timeout=timeout_s) as answer,
+        ):
             if answer.status_code != requests.codes.ok:
-                raise system_api.Refused(args.gateway, answer)
+                raise system_api.RequestRefused(args.gateway, answer)
             for line in answer.iter_lines(chunk_size=None):
                 yield line.decode("utf-8", "replace")
     except requests.RequestException as error:

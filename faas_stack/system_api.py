@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from carpool import basic_auth
+from carpool.direct_session import direct_session
 from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-__all__ = ["CONNECT_S", "Refused", "Unreachable", "add_flags", "ask", "credentials"]
+__all__ = ["CONNECT_S", "RequestRefused", "Unreachable", "add_flags", "ask", "credentials"]
 
 _GATEWAY = "http://127.0.0.1:8080"
 CONNECT_S = 3.0
@@ -29,7 +30,7 @@ class Unreachable(CarpoolError):
         super().__init__(f"{message}; is `carpool up` running, and is --gateway right?")
 
 
-class Refused(CarpoolError):
+class RequestRefused(CarpoolError):
     """Raised when a provider refuses a request."""
 
     def __init__(self, gateway: str, answer: requests.Response) -> None:
@@ -79,11 +80,12 @@ def ask(
     url, pair = args.gateway.rstrip("/") + path, credentials(args)
     times = (CONNECT_S, answer_s)
     try:
-        answer = requests.request(method, url, json=document, auth=pair, timeout=times)
+        with direct_session() as session:
+            answer = session.request(method, url, json=document, auth=pair, timeout=times)
     except requests.RequestException as error:
         raise Unreachable(args.gateway, error) from error
     if not answer.ok:
-        raise Refused(args.gateway, answer)
+        raise RequestRefused(args.gateway, answer)
     return answer
 
 

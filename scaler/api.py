@@ -49,7 +49,9 @@ class Api:
         path = exchange.path
         if exchange.method not in ("GET", "HEAD"):
             allowed = [("allow", "GET, HEAD")]
-            exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=allowed)
+            exchange.reply(
+                405, errors.body(f"method {exchange.method} is not allowed"), headers=allowed
+            )
         elif path == "/healthz":
             exchange.reply(200, b"OK", "text/plain")
         elif path in FILES:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
+from carpool.direct_session import direct_session
 from carpool.errors import CarpoolError, ConfigError, Problem
 from carpool.files import read_text
 from carpool.plan import Plan
@@ -72,7 +73,7 @@ def main(argv: list[str]) -> int:
             "--store", type=Path, metavar="FILE", help=f"the scaler's state database {expected}"
         )
         if name == "import":
-            verb.add_argument("file", type=Path)
+            verb.add_argument("file", type=Path, help="file that carpool scaler export printed")
     args = parser.parse_args(argv)
     return int(args.call(args))
 
@@ -108,12 +109,16 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
     of_stack = not args.url and URL_FILE.exists()
     url = args.url or (URL_FILE.read_text().strip() if of_stack else _URL)
     try:
-        answer = requests.get(url.rstrip("/") + path, headers=headers, timeout=_TIMEOUT_S)
+        with direct_session() as session:
+            answer = session.get(url.rstrip("/") + path, headers=headers, timeout=_TIMEOUT_S)
         document = answer.json()
     except (requests.RequestException, ValueError) as error:
         message = f"no scaler answers at {url} ({type(error).__name__}); set its URL with --url"
         if of_stack:
-            message = f"carpool up does not run in this folder any more: {message}, or start it"
+            message = (
+                "carpool up is no longer running in this folder: start it again, or use --url "
+                f"({message})"
+            )
         raise _ScalerError(message) from error
     if answer.status_code != requests.codes.ok:
         raise _ScalerError(str(document.get("error", answer.status_code)))
@@ -122,20 +127,22 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
 
 def _status(args: argparse.Namespace) -> int:
     status = _asked(args, "/v1/functions")
+    notes = [f"{line['name']}: {note}" for line in status["functions"] for note in line["notes"]]
+    wrong = int(bool(notes or status["trouble"]))
     if args.json:
-        return _print_json(status)
+        _print_json(status)
+        return wrong
     rows = [("FUNCTION", "POLICY", "RATE", "QUEUED", "PLANNED", "READY", "LOADING")]
     for line in status["functions"]:
         rate = "?" if line["rate_rps"] is None else f"{line['rate_rps']:.1f}/s"
         counts = (str(line[name]) for name in ("queued", "planned", "ready", "loading"))
         rows.append((line["name"], line["policy"] or "-", rate, *counts))
     _print_table(rows)
-    notes = [f"{line['name']}: {note}" for line in status["functions"] for note in line["notes"]]
     for note in [*notes, *filter(None, [status["trouble"]])]:
         sys.stdout.write(f"! {note}\n")
     for sentence in status.get("advice", ()):
         sys.stdout.write(f"{sentence}\n")
-    return 1 if notes or status["trouble"] else 0
+    return wrong
 
 
 def _explain(args: argparse.Namespace) -> int:
@@ -198,8 +205,8 @@ def _shadow(args: argparse.Namespace) -> int:
         return _print_json(shadow)
     rows = [("FUNCTION", "POLICY", "CORE-S", "GPU-%S", "COST", "SHORT S")]
     for name, each in shadow["functions"].items():
-        for label, held in (("in charge", each["live"]), (shadow["policy"], each["shadow"])):
-            amounts = (held[key] for key in ("core_s", "gpu_percent_s", "cost", "short_s"))
+        for label, used in (("in charge", each["live"]), (shadow["policy"], each["shadow"])):
+            amounts = (used[key] for key in ("core_s", "gpu_percent_s", "cost", "short_s"))
             rows.append((name, label, *(f"{amount:.4g}" for amount in amounts)))
     _print_table(rows)
     return 0

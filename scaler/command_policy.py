@@ -42,7 +42,7 @@ class ReportingGuard:
         """
         planning = self._guard.plan(snapshot)
         kept = {each.name for each in snapshot.functions if each.plan is not None}
-        for function, fault in self._guard.failures.items():
+        for function, fault in planning.failures.items():
             if function not in kept:
                 expected = "a policy that raises no errors and makes valid proposals"
                 hint = f"propose() for {function}: {fault}"

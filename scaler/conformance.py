@@ -18,9 +18,9 @@ from carpool.latency.variant_set import model_of
 from carpool.scaling import Application, FunctionLoad
 from carpool.testing import BrokenPromise, ScaleReport
 from scaler.control.guard import Guard
-from scaler.control.stabilization import Limits
+from scaler.control.stabilization import StabilizationLimits
 from scaler.planning.placement import Node
-from scaler.random_models import drawn_model
+from scaler.random_models import random_model
 from scaler.testing import Rounds
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _CONSTANT = 12  # last rounds of a scenario, in which the load stays as it is
 _AT_REST = 3  # rounds at the end in which nothing may change
 _TOLERANCE = 1e-6
 # What is judged is the policy, not how fast it may be followed.
-_AT_ONCE = Limits(window_s=0.0, growth_least=10**6, shrink=1.0)
+_AT_ONCE = StabilizationLimits(window_s=0.0, growth_least=10**6, shrink=1.0)
 
 
 class _Broken(Exception):
@@ -97,9 +97,9 @@ def check_planner(
         try:
             first = _driven_twice(scenario, fresh)
         except _Broken as broken:
-            found = seed + number
+            failing = seed + number
             raise BrokenPromise(
-                name, broken.promise, broken.detail, found, str(scenario)
+                name, broken.promise, broken.detail, failing, str(scenario)
             ) from broken
         rounds += len(first)
         plans += sum(len(planning.plans) for planning in first)
@@ -119,12 +119,12 @@ def _driven(scenario: _Scenario, planner: SupportsPlan) -> list[PlanningResult]:
     for number, rates_rps in enumerate(scenario.rates_rps):
         snapshot = rounds.snapshot(number * _ROUND_S, rates_rps)
         planning = planner.plan(snapshot)
-        for name, failure in getattr(planner, "failures", {}).items():
+        for name, failure in planning.failures.items():
             raise _Broken(SANE, f"{name} in round {number}: {failure}")
         _check_round(snapshot, planning)
         rounds.carry_out(planning.plans)
-        if rounds.homeless and _is_exact(scenario):
-            raise _Broken(FITS, f"round {number}: no capacity for {rounds.homeless}")
+        if rounds.unplaced and _is_exact(scenario):
+            raise _Broken(FITS, f"round {number}: no capacity for {rounds.unplaced}")
         made.append(planning)
     resting = [dict(planning.plans) for planning in made[-_AT_REST:]]
     if any(_moved(plans, resting[0]) for plans in resting):
@@ -148,7 +148,7 @@ def _check_round(snapshot: Snapshot, planning: PlanningResult) -> None:
             raise _Broken(SILENT, f"{name} has version {plan.version} at a rate of nan")
         _check_plan(loads[name], plan)
     _check_honest(loads, planning)
-    _check_room(snapshot, planning)
+    _check_capacity(snapshot, planning)
 
 
 def _check_plan(load: FunctionLoad, plan: Plan) -> None:
@@ -182,7 +182,7 @@ def _taken(plan: Plan) -> float:
     return sum(rate * count for rate, count in zip(rates, counts, strict=True))
 
 
-def _check_room(snapshot: Snapshot, planning: PlanningResult) -> None:
+def _check_capacity(snapshot: Snapshot, planning: PlanningResult) -> None:
     """Check the total size of all plans against all servers, which any placement requires."""
     if snapshot.cluster is None:
         return
@@ -230,7 +230,7 @@ def _function(name: str, draw: random.Random) -> FunctionLoad:
     most = draw.choice((None, None, 3))
     return FunctionLoad(
         name,
-        drawn_model(draw),
+        random_model(draw),
         slo_s,
         draw.choice((0.9, 0.99)),
         draw.choice((1, 8, 32)),

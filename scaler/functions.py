@@ -45,13 +45,13 @@ class Functions:
         arrivals: Arrivals by function, application and minute, since they were last collected.
         active: Whether fronts may be given plans, which is false until the first round is over.
         listings: How often the set of functions has changed, including the first list.
-        ownerless: Classes of functions that the gateway does not list, by function and class.
+        ownerless: Classes of functions that are gone or no longer scaled, by function and class.
         troubles: Problems of other sources, by source.
     """
 
     def __init__(self, dependencies: Dependencies, pace: Pace | None = None) -> None:
         self._dependencies = dependencies
-        self._controls: dict[str, Controller] = {}
+        self._controllers: dict[str, Controller] = {}
         self._sidecars = self._fronts = 0
         self.pace = pace or Pace()
         self.now = time.monotonic
@@ -64,11 +64,11 @@ class Functions:
         self.troubles: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Controller]:
-        return iter(self._controls.values())
+        return iter(self._controllers.values())
 
     def find(self, name: str) -> Controller | None:
         """Return the function of that name; if it is unknown, request a round, as it may be new."""
-        controller = self._controls.get(name)
+        controller = self._controllers.get(name)
         if controller is None:
             self.wake()
         return controller
@@ -86,23 +86,22 @@ class Functions:
             if owner and class_name:
                 classes.setdefault(owner, {})[class_name] = status
         divided = _divided(listed.values())
-        new, before = [], set(self._controls)
-        for status in listed.values():
-            policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)
-            scaled = FUNCTION_LABEL not in status.labels and (policy or _NOT_SCALED) != _NOT_SCALED
-            if scaled and status.name not in self._controls:
-                self._controls[status.name] = Controller(status, self._dependencies)
-                new.append(self._controls[status.name])
-        for name, controller in list(self._controls.items()):
+        scaled = {name: status for name, status in listed.items() if _is_scaled(status)}
+        new, before = [], set(self._controllers)
+        for name, status in scaled.items():
+            if name not in self._controllers:
+                self._controllers[name] = Controller(status, self._dependencies)
+                new.append(self._controllers[name])
+        for name, controller in list(self._controllers.items()):
             deployed = classes.pop(name, {})
-            base = listed.get(name)
+            base = scaled.get(name)
             controller.divided = name in divided
             controller.observe(base, deployed, self.now())
             if base is None and not deployed:
-                del self._controls[name]
-        if self._controls.keys() != before or not self.listings:
+                del self._controllers[name]
+        if self._controllers.keys() != before or not self.listings:
             self.listings += 1
-        self.ownerless = {name: found for name, found in classes.items() if name not in listed}
+        self.ownerless = classes
         return new
 
     def learned(self, name: str, variants: VariantSet) -> None:
@@ -110,9 +109,9 @@ class Functions:
         self._dependencies = replace(
             self._dependencies, models={**(self._dependencies.models or {}), name: variants}
         )
-        controller = self._controls.get(name)
+        controller = self._controllers.get(name)
         if controller is not None:
-            controller.timing.given = variants
+            controller.latency_source.given = variants
             listed = ", ".join(variant.name for variant in variants.variants)
             controller.decisions.add(f"its variants are {listed} from now on", self.wall())
 
@@ -171,6 +170,11 @@ class Functions:
     def _surges(self, controller: Controller) -> bool:
         """Return whether the rate has just jumped, so that each report may change the plan."""
         return self.now() < controller.reports.surged_s + FOLLOWED_S
+
+
+def _is_scaled(status: Status) -> bool:
+    policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)
+    return FUNCTION_LABEL not in status.labels and (policy or _NOT_SCALED) != _NOT_SCALED
 
 
 def _divided(listed: Iterable[Status]) -> set[str]:

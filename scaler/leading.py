@@ -18,27 +18,28 @@ from scaler.functions import Functions
 from scaler.kubernetes.cluster_nodes import ClusterNodes
 from scaler.live_planner import Planner
 from scaler.loop import Loop
-from scaler.metrics import Tally
+from scaler.metrics import Metrics
 from scaler.persistence import Persistence
 from scaler.second_source import SecondSource
 from scaler.sync_api import SyncApi
 from scaler.web.documents import Documents
 from scaler.web.publisher import Publisher
 from scaler.web.server import Readers, WebProcess, socket_of
-from scaler.web.snapshot import Snapshot
+from scaler.web.snapshot import SnapshotFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from pathlib import Path
 
     from scaler.edge import Edge
-    from scaler.run_options import Options
+    from scaler.persistence import Term
+    from scaler.run_options import ScalerOptions
     from scaler.store import Store
 
 __all__ = ["check", "lead"]
 
 
-def check(options: Options) -> None:
+def check(options: ScalerOptions) -> None:
     """Refuse policies that cannot be constructed, before the scaler announces its address.
 
     Raises:
@@ -48,7 +49,12 @@ def check(options: Options) -> None:
 
 
 async def lead(
-    options: Options, store: Store, folder: Path, edge: Edge, term: int, until: Awaitable[object]
+    options: ScalerOptions,
+    store: Store,
+    folder: Path,
+    edge: Edge,
+    term: Term,
+    until: Awaitable[object],
 ) -> None:
     """Plan, and answer requests, until told to end.
 
@@ -57,22 +63,22 @@ async def lead(
         store: Store of the state.
         folder: Empty folder of this run.
         edge: Listeners for requests.
-        term: Term of the plans.
+        term: Term of the plans, and the one before.
         until: Leading ends when this does.
     """
-    functions = Functions(replace(options.dependencies, term=term), Pace(options.sync_s))
-    tally = Tally(lambda: list(functions), functions.now)
+    functions = Functions(replace(options.dependencies, term=term.number), Pace(options.sync_s))
+    metrics = Metrics(lambda: list(functions), functions.now)
     senders = MessageOrder()
-    planner = Planner(options.setting, options.shadow, term)
-    keeping = Persistence(store, functions, senders)
-    loop = Loop(functions, options.gateway, planner, keeping, tally)
+    planner = Planner(options.setting, options.shadow, term.number)
+    persistence = Persistence(store, functions, senders, term.before)
+    loop = Loop(functions, options.gateway, planner, persistence, metrics)
     loop.lists = options.lists
-    sync = SyncApi(functions, options.callers, tally, senders)
+    sync = SyncApi(functions, options.callers, metrics, senders)
     sampler = Sampler(functions, planner, options.setting.prices)
     source = SecondSource(options.prometheus, functions) if options.prometheus else None
     nodes = ClusterNodes(options.cluster, planner) if options.cluster else None
     documents = Documents(functions, planner, loop)
-    publisher = Publisher(functions, documents, sampler, tally, Snapshot(folder))
+    publisher = Publisher(functions, documents, sampler, metrics, SnapshotFile(folder))
     web, readers = WebProcess(folder), Readers(socket_of(folder), publisher)
     edge.serve(Api(sync, readers), sync)
     await web.start()

@@ -10,18 +10,19 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
 from carpool.latency.variant_set import model_of
+from carpool.server_advice import instance_advice, server_advice
 from scaler.control.guard import Guard
 from scaler.control.planning_result import FunctionResult
-from scaler.control.stabilization import Limits
+from scaler.control.policy_errors import raised
+from scaler.control.stabilization import StabilizationLimits
 from scaler.planning.gpu_slots import rounded_shares
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
-from scaler.policies.infaas.node_rules import instance_advice, server_advice
 from scaler.policy_choice import chosen_policy
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class PlannerSettings:
     nodes: Sequence[Node] = ()
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy: str = ""
-    limits: Limits = field(default_factory=Limits)
+    limits: StabilizationLimits = field(default_factory=StabilizationLimits)
 
 
 class Planner:
@@ -101,27 +102,25 @@ class Planner:
         for name, load in loads.items():
             policy = self.policy_of(controllers[name])
             groups.setdefault(policy, []).append(load)
-        room = self._room(loads.values())
+        servers = self._servers(loads.values())
         for policy, of_policy in groups.items():
             guard = self._ready(policy)
             if guard is None:
                 failure = f"its policy {policy} cannot be used: {self._wrong[policy]}"
                 outcomes.update({load.name: FunctionResult(failure=failure) for load in of_policy})
                 continue
-            cluster = room.copy() if room else None
+            cluster = servers.copy() if servers else None
             snapshot = Snapshot(now_s, tuple(of_policy), cluster, self._setting.prices)
             planning = guard.plan(snapshot)
             for load in of_policy:
-                fault = guard.failures.get(load.name)
-                plan = planning.plans.get(load.name)
-                rounded = rounded_shares(plan or load.plan, self.nodes)
-                outcomes[load.name] = FunctionResult(
-                    plan,
-                    [*guard.notes.get(load.name, []), *rounded],
-                    f"its policy {policy} fails: {fault}" if fault else "",
-                    planning.unplaced.get(load.name, 0.0),
+                result = planning.of(load.name)
+                rounded = rounded_shares(result.plan or load.plan, self.nodes)
+                failure = result.failure and f"its policy {policy} fails: {result.failure}"
+                outcomes[load.name] = replace(
+                    result, notes=[*result.notes, *rounded], failure=failure
                 )
-        self.advice = [*server_advice(room), *instance_advice(_by_hardware(controllers.values()))]
+        by_hardware = _by_hardware(controllers.values())
+        self.advice = [*server_advice(servers), *instance_advice(by_hardware)]
         self._cast_shadow(tuple(loads.values()), now_s)
         return outcomes
 
@@ -142,13 +141,15 @@ class Planner:
                 self._guards[policy] = self._guard(policy)
             except CarpoolError as error:
                 self._wrong[policy] = str(error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  others are planned for
+                self._wrong[policy] = raised(error)
         return self._guards.get(policy)
 
     def _guard(self, policy: str) -> Guard:
         policy_made = chosen_policy(policy, self._setting.policies)
         return Guard(policy_made, self._setting.limits, self._term)
 
-    def _room(self, loads: Iterable[FunctionLoad]) -> Cluster | None:
+    def _servers(self, loads: Iterable[FunctionLoad]) -> Cluster | None:
         """Return the servers with all existing instances placed on them; None if unknown."""
         if not self.nodes:
             return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scaler.control.planning_result import FunctionResult
     from scaler.functions import Functions
     from scaler.live_planner import Planner
-    from scaler.metrics import Tally
+    from scaler.metrics import Metrics
     from scaler.openfaas_client import GatewayClient
     from scaler.persistence import Persistence
 
@@ -52,8 +52,8 @@ class Loop(Driver):
         functions: The scaled functions.
         gateway: The gateway where changes are made.
         planner: The planner with its policies.
-        keeping: Stores the state.
-        tally: Metrics of the scaler.
+        persistence: Stores the state.
+        metrics: Metrics of the scaler.
 
     Attributes:
         lists: Registered variants of functions.
@@ -65,14 +65,14 @@ class Loop(Driver):
         functions: Functions,
         gateway: GatewayClient,
         planner: Planner,
-        keeping: Persistence,
-        tally: Tally,
+        persistence: Persistence,
+        metrics: Metrics,
     ) -> None:
         self._functions = functions
         self._gateway = gateway
         self._planner = planner
-        self._keeping = keeping
-        self._tally = tally
+        self._persistence = persistence
+        self._metrics = metrics
         self._threads = ThreadPoolExecutor(CALLS, thread_name_prefix="scaler")
         self._due = asyncio.Event()
         self._told: set[str] = set()
@@ -96,7 +96,7 @@ class Loop(Driver):
                 except Exception:
                     log.exception("a round failed")
                 took_s = time.monotonic() - began_s
-                self._tally.rounded(took_s)
+                self._metrics.rounded(took_s)
                 pause_s = max(LEAST_PAUSE_S, min(took_s, interval_s - took_s))
                 await asyncio.sleep(pause_s)
                 with suppress(TimeoutError):
@@ -105,8 +105,8 @@ class Loop(Driver):
                 self._due.clear()
         finally:
             self._threads.shutdown(wait=True, cancel_futures=True)
-            await self._keeping.collect(whole=True)
-            self._keeping.keep()
+            await self._persistence.collect(whole=True)
+            self._persistence.keep()
 
     async def call(self, work: Callable[[], T]) -> T:
         """As `Driver.call`, in a thread."""
@@ -137,11 +137,11 @@ class Loop(Driver):
 
     def came(self, controller: Controller) -> None:
         """As `Driver.came`: restores the controller's stored state."""
-        self._keeping.absorb(controller)
+        self._persistence.absorb(controller)
 
     def ended(self, action: Action, error: ProviderError | None) -> None:
         """As `Driver.ended`: logs and counts the action."""
-        self._tally.actions[action.verb, "failed" if error else "done"] += 1
+        self._metrics.actions[action.verb, "failed" if error else "done"] += 1
         if error:
             self.say(f"{action} failed: {error}", once=True)
         else:
@@ -163,18 +163,18 @@ class Loop(Driver):
         log.warning("%s", text)
 
     async def _round(self) -> None:
-        self._tally.measure(self._functions.pace, self._functions.count())
+        self._metrics.measure(self._functions.pace, self._functions.count())
         for name, variants in (await self.call(self.lists.news)).items():
             self._functions.learned(name, variants)
         if await self._rounds.run():
-            await self._keeping.collect()
+            await self._persistence.collect()
             await self._keep()
 
     async def _keep(self) -> None:
         """Write what was collected; if that fails, a later round writes it."""
         why = ""
         try:
-            await self.call(self._keeping.keep)
+            await self.call(self._persistence.keep)
         except ConfigError as error:
             why = f"state is not saved for a restart: {error}"
         if without_numbers(why) != without_numbers(self.unkept):
@@ -186,5 +186,5 @@ class Loop(Driver):
     ) -> dict[str, FunctionResult]:
         began_s = time.perf_counter()
         outcomes = self._planner.plan(by_name, loads, now_s)
-        self._tally.planning_s += time.perf_counter() - began_s
+        self._metrics.planning_s += time.perf_counter() - began_s
         return outcomes

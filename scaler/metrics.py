@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import generate_latest
 
+from carpool.prometheus_text import counter, gauge
 from scaler.control.sync_pace import FEWEST
 
 if TYPE_CHECKING:
@@ -19,13 +18,12 @@ if TYPE_CHECKING:
     from scaler.control.controller import Controller
     from scaler.control.sync_pace import Pace
 
-__all__ = ["CONTENT_TYPE", "Tally"]
+__all__ = ["Metrics"]
 
 _EDGE = 2.5  # what reading and writing a message costs beside what is done about it
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Tally(Collector):
+class Metrics:
     """Counters of one scaler, and gauges read from its functions.
 
     Args:
@@ -52,10 +50,8 @@ class Tally(Collector):
         self.interval_s = 0.0
         self.sync_s = 0.0
         self._measured = (0, 0.0)
-        self._controls = controllers
+        self._controllers = controllers
         self._now = now
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
 
     def rounded(self, took_s: float) -> None:
         """Count a round."""
@@ -73,73 +69,40 @@ class Tally(Collector):
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families of `render`, as required by prometheus_client."""
-        yield _counter("scaler_syncs", "Sync messages accepted", "kind", self.syncs)
-        yield _counter("scaler_syncs_refused", "Sync messages refused", "reason", self.refused)
-        actions = CounterMetricFamily(
-            "scaler_actions", "Calls to the gateway", labels=["verb", "outcome"]
-        )
-        for labels, count in sorted(self.actions.items()):
-            actions.add_metric(labels, count)
-        yield actions
-        rounds = CounterMetricFamily("scaler_rounds", "Planning rounds")
-        rounds.add_metric([], self.rounds)
-        yield rounds
-        seconds = CounterMetricFamily("scaler_rounds_seconds", "Time spent in planning rounds")
-        seconds.add_metric([], self.round_s)
-        yield seconds
-        planning = CounterMetricFamily("scaler_planning_seconds", "Time spent in policies")
-        planning.add_metric([], self.planning_s)
-        yield planning
-        interval = GaugeMetricFamily(
-            "scaler_sync_interval_seconds", "Interval between syncs that sidecars are told to keep"
-        )
-        interval.add_metric([], self.interval_s)
-        yield interval
+        """Yield the metric families of `render`."""
+        yield counter("scaler_syncs", "Sync messages accepted", self.syncs, "kind")
+        yield counter("scaler_syncs_refused", "Sync messages refused", self.refused, "reason")
+        yield counter("scaler_actions", "Calls to the gateway", self.actions, "verb", "outcome")
+        yield counter("scaler_rounds", "Planning rounds", self.rounds)
+        yield counter("scaler_rounds_seconds", "Time spent in planning rounds", self.round_s)
+        yield counter("scaler_planning_seconds", "Time spent in policies", self.planning_s)
+        text = "Interval between syncs that sidecars are told to keep"
+        yield gauge("scaler_sync_interval_seconds", text, self.interval_s)
         yield from self._functions()
 
     def _functions(self) -> Iterator[Metric]:
-        one = ["function_name"]
-        rate = GaugeMetricFamily("scaler_rate", "Requests per second to plan for", labels=one)
-        queued = GaugeMetricFamily("scaler_queued_requests", "Requests waiting", labels=one)
-        troubles = GaugeMetricFamily(
-            "scaler_troubles", "Problems that status marks with !", labels=one
-        )
-        unplaced = GaugeMetricFamily(
-            "scaler_unplaced_rate",
-            "Requests per second for which no server has capacity",
-            labels=one,
-        )
-        requests = CounterMetricFamily(
-            "scaler_requests",
-            "Requests by terminal state; late: answered after the deadline",
-            labels=["function_name", "state"],
-        )
-        instances = GaugeMetricFamily(
-            "scaler_instances",
-            "Instances by class and state",
-            labels=["function_name", "class", "state"],
-        )
-        now_s = self._now()
-        for controller in self._controls():
-            name = controller.name
-            rate.add_metric([name], sum(controller.reports.rates.at(now_s).values()))
-            queued.add_metric([name], controller.reports.queued(now_s))
-            troubles.add_metric([name], len(controller.notes))
-            unplaced.add_metric([name], controller.unplaced_rps)
-            for state, count in sorted(controller.reports.fates.items()):
-                requests.add_metric([name, state], count)
-            for class_name, replicas in sorted(controller.present(now_s).items()):
-                instances.add_metric([name, class_name, "ready"], replicas.ready)
-                instances.add_metric([name, class_name, "loading"], replicas.loading)
-        yield from (rate, queued, troubles, unplaced, requests, instances)
-
-
-def _counter(name: str, text: str, label: str, values: Counter[str]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for key, value in sorted(values.items()):
-        family.add_metric([key], value)
-    return family
+        now_s, of = self._now(), "function_name"
+        functions = {controller.name: controller for controller in self._controllers()}
+        rates = {n: sum(c.reports.rates_rps(now_s).values()) for n, c in functions.items()}
+        yield gauge("scaler_rate", "Requests per second to plan for", rates, of)
+        queued = {n: c.reports.queued(now_s) for n, c in functions.items()}
+        yield gauge("scaler_queued_requests", "Requests waiting", queued, of)
+        notes = {n: len(c.notes) for n, c in functions.items()}
+        yield gauge("scaler_troubles", "Problems that status marks with !", notes, of)
+        unplaced = {n: c.unplaced_rps for n, c in functions.items()}
+        text = "Requests per second for which no server has capacity"
+        yield gauge("scaler_unplaced_rate", text, unplaced, of)
+        ended = {(n, how): k for n, c in functions.items() for how, k in c.reports.fates.items()}
+        text = "Requests by terminal state; late: answered after the deadline"
+        yield counter("scaler_requests", text, ended, of, "state")
+        instances = {
+            (name, class_name, state): getattr(replicas, state)
+            for name, controller in functions.items()
+            for class_name, replicas in controller.present(now_s).items()
+            for state in ("ready", "loading")
+        }
+        text = "Instances by class and state"
+        yield gauge("scaler_instances", text, instances, of, "class", "state")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 from requests.adapters import HTTPAdapter
 
+from carpool.direct_session import direct_session
 from scaler.control.class_function import Status
 from scaler.control.provider_error import ProviderError
 
@@ -55,9 +56,8 @@ class GatewayClient:
         self.dry = dry
         self.leads: Callable[[], bool] = lambda: True
         self._namespace = namespace
-        self._session = requests.Session()
+        self._session = direct_session()
         self._session.auth = auth
-        self._session.trust_env = False  # a proxy for the outside is none for the gateway
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=CALLS))
 

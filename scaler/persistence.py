@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carpool.errors import CarpoolError
+from scaler.control.policy_errors import raised
 from scaler.store import KINDS
 
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from scaler.functions import Functions
     from scaler.store import Store
 
-__all__ = ["Persistence", "next_term"]
+__all__ = ["Persistence", "Term", "next_term"]
 
 log = logging.getLogger(__name__)
 
 _REMEMBERED_MINUTES = 90 * 24 * 60
+_DEPLOYED_ROUNDS = 4096  # by then, functions from before a restart have been deployed again
 _LEARNED_ROUNDS = 16  # histograms are larger than the rest, and change little
 
 
@@ -44,6 +46,13 @@ def next_term(store: Store, wall_s: float) -> int:
     return max(int(wall_s * _MS_PER_S), 1 + max(terms, default=0))
 
 
+class Term(NamedTuple):
+    """Term of a leader, and of the one before it; None if no other scaler could have led."""
+
+    number: int
+    before: int | None = None
+
+
 class Persistence:
     """Transfers state between the running scaler and its store.
 
@@ -51,16 +60,25 @@ class Persistence:
         store: The store.
         functions: The running state.
         senders: Last message number of each sender.
+        term_before: Term whose plans alone are restored; None to restore those of any term.
     """
 
-    def __init__(self, store: Store, functions: Functions, senders: MessageOrder) -> None:
+    def __init__(
+        self,
+        store: Store,
+        functions: Functions,
+        senders: MessageOrder,
+        term_before: int | None = None,
+    ) -> None:
         self._store = store
         self._functions = functions
+        self._term_before = term_before
         self._senders = senders
         self._before: dict[str, dict[str, Any]] = {}
         self._pending: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._arrivals: Counter[tuple[str, str, int]] = Counter()
         self._gone: list[str] = []
+        self._removed: set[str] = set()
         self._rounds = 0
         self._kept_functions = store.get("function")
         self._kept_prewarm = store.get("prewarm")
@@ -72,10 +90,13 @@ class Persistence:
         learned = self._kept_prewarm.pop(controller.name, None)
         if data is None:
             return
+        if self._term_before not in (None, data.get("term")):
+            data = {}  # another scaler has led since, and its plan is in force
         try:
             controller.absorb(data, learned, self._functions.now())
-        except CarpoolError as error:
-            log.warning("%s: its saved state was ignored: %s", controller.name, error)
+        except Exception as error:  # noqa: BLE001  a prewarm policy may be any code
+            why = str(error) if isinstance(error, CarpoolError) else raised(error)
+            log.warning("%s: its saved state was ignored: %s", controller.name, why)
 
     async def collect(self, *, whole: bool = False) -> None:
         """Take what has changed since the last time; with ``whole``, everything learned too."""
@@ -88,14 +109,30 @@ class Persistence:
                 self._before[controller.name] = changed[controller.name] = data
         self._pending["sender"] |= self._senders.changed()
         if whole or self._rounds % _LEARNED_ROUNDS == 0:
-            forms = {controller.name: controller.prewarm_dict() for controller in self._functions}
-            self._pending["prewarm"] |= {n: data for n, data in forms.items() if data}
+            states = {controller.name: controller.prewarm_dict() for controller in self._functions}
+            self._pending["prewarm"] |= {n: data for n, data in states.items() if data}
+            self._drop_removed()
         self._arrivals += self._functions.arrivals
         self._functions.arrivals.clear()
         gone = self._senders.forget(self._functions.now())
         for sender in gone:
             self._pending["sender"].pop(sender, None)
         self._gone += gone
+
+    def _drop_removed(self) -> None:
+        """Drop the state of removed functions, so that later namesakes do not get it."""
+        if not self._functions.listings:
+            return
+        pending = (self._pending["function"], self._pending["prewarm"])
+        states = (self._before, self._kept_functions, self._kept_prewarm, *pending)
+        known = set(self._before)
+        if self._rounds >= _DEPLOYED_ROUNDS:
+            known |= {*self._kept_functions, *self._kept_prewarm}
+        gone = known - {controller.name for controller in self._functions}
+        for state in states:
+            for name in gone & state.keys():
+                del state[name]
+        self._removed |= gone
 
     def keep(self) -> None:
         """Write what was collected, in one transaction; if that fails, it is kept for the next.
@@ -105,11 +142,13 @@ class Persistence:
         """
         with self._store.round():
             self._store.drop("sender", *self._gone)
-            for kind, forms in self._pending.items():
-                self._store.put(kind, forms)
+            for kind in ("function", "prewarm"):
+                self._store.drop(kind, *self._removed)
+            for kind, states in self._pending.items():
+                self._store.put(kind, states)
             for (function, app, minute), count in self._arrivals.items():
                 self._store.count(function, app, minute, count)
             if self._rounds % _LEARNED_ROUNDS == 0:
                 self._store.forget(int(self._functions.wall()) // 60 - _REMEMBERED_MINUTES)
-        self._pending, self._gone = {kind: {} for kind in KINDS}, []
+        self._pending, self._gone, self._removed = {kind: {} for kind in KINDS}, [], set()
         self._arrivals.clear()

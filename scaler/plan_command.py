@@ -63,10 +63,10 @@ def main(argv: list[str]) -> int:
     policy = chosen_policy(
         arguments.policy, scenario.policies, read_params(arguments.params, '{"alpha": 0.5}')
     )
-    on_trial = ReportingGuard(arguments.policy, policy)
+    guard = ReportingGuard(arguments.policy, policy)
     snapshot = snapshot_of(scenario, arguments.at)
     began = time.perf_counter()
-    planning = on_trial.plan(snapshot)
+    planning = guard.plan(snapshot)
     planning_ms = (time.perf_counter() - began) * _MS_PER_S
     if arguments.json:
         document = _document(arguments.policy, planning_ms, planning)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import requests
 
+from carpool.direct_session import direct_session
 from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ class Prometheus:
     def __init__(self, url: str, namespace: str = "") -> None:
         self._url = url.rstrip("/")
         self._namespace = namespace
-        self._session = requests.Session()
-        self._session.trust_env = False  # a proxy for the outside is none for it
+        self._session = direct_session()
 
     def readings(self) -> dict[str, Reading]:
         """Return the request counter of each function that has one.

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from carpool.latency import LatencyModel
 
-__all__ = ["drawn_model"]
+__all__ = ["random_model"]
 
 
-def drawn_model(draw: random.Random) -> LatencyModel:
+def random_model(draw: random.Random) -> LatencyModel:
     """Return a random linear model, table, or set of variants."""
     base_s, item_s = draw.choice((0.001, 0.02, 0.15)), draw.choice((0.0005, 0.01))
     memory_mb = draw.choice((0.0, 700.0))

@@ -21,7 +21,7 @@ from carpool.http.server import serve
 from scaler.edge import Edge
 from scaler.kubernetes.election import Election
 from scaler.leading import check, lead
-from scaler.persistence import next_term
+from scaler.persistence import Term, next_term
 from scaler.run_options import add_flags, read_options
 from scaler.store import Store
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from carpool.http.server import Application, Server
     from scaler.kubernetes.api_server import ApiServer
-    from scaler.run_options import Options
+    from scaler.run_options import ScalerOptions
 
 __all__ = ["add_flags", "run"]
 
@@ -87,7 +87,7 @@ def _run(serving: Coroutine[None, None, None]) -> None:
         uvloop.run(serving)
 
 
-async def _serve(options: Options, store: Store, folder: Path) -> None:
+async def _serve(options: ScalerOptions, store: Store, folder: Path) -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
     gc.set_threshold(50_000, 20, 100)
@@ -101,7 +101,7 @@ async def _serve(options: Options, store: Store, folder: Path) -> None:
         if options.cluster:
             await _in_turns(options, options.cluster, store, folder, edge, stopped)
         else:
-            term = next_term(store, time.time())
+            term = Term(next_term(store, time.time()))
             await lead(options, store, folder, edge, term, stopped.wait())
     finally:
         for server in servers:
@@ -110,7 +110,7 @@ async def _serve(options: Options, store: Store, folder: Path) -> None:
 
 
 async def _in_turns(
-    options: Options,
+    options: ScalerOptions,
     cluster: ApiServer,
     store: Store,
     folder: Path,
@@ -128,7 +128,8 @@ async def _in_turns(
                 return
             log.info("leading: holds the Lease %s", cluster.lease)
             options.gateway.leads = partial(election.leads, term)
-            await lead(options, store, folder, edge, term, _unless(stopped, election.lost(term)))
+            until = _unless(stopped, election.lost(term))
+            await lead(options, store, folder, edge, Term(term, election.term_before), until)
             log.info("no longer leading")
     finally:
         running.cancel()

@@ -22,7 +22,7 @@ from scaler.access_tokens import AccessTokens
 from scaler.control.dependencies import Dependencies
 from scaler.control.guard import Guard
 from scaler.control.shadow_policy import Shadow
-from scaler.control.stabilization import Limits
+from scaler.control.stabilization import StabilizationLimits
 from scaler.kubernetes.api_server import ApiServer
 from scaler.kubernetes.nodes import GPU
 from scaler.kubernetes.rules import LEASE
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from scaler.scenarios.scenario import Scenario
 
-__all__ = ["Options", "add_flags", "read_options"]
+__all__ = ["ScalerOptions", "add_flags", "read_options"]
 
 _TOKEN_BYTES = 32
 _TIME = setting_types.duration("a duration above zero such as 500ms", lambda v: v > 0)
@@ -61,7 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--params",
         default="{}",
-        help="the policy's parameters, as JSON; they override the scenario's",
+        help="parameters of --policy, as JSON; they override the scenario's",
     )
     add(
         "--gateway",
@@ -160,7 +160,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ScalerOptions:
     """Parsed options of a scaler."""
 
     listen: tuple[str, ...]
@@ -179,7 +179,7 @@ class Options:
     advertise: str = ""
 
 
-def read_options(args: argparse.Namespace) -> Options:
+def read_options(args: argparse.Namespace) -> ScalerOptions:
     """Return the options from the parsed flags.
 
     Raises:
@@ -203,6 +203,9 @@ def read_options(args: argparse.Namespace) -> Options:
         for name in ("interval", "sync", "window", "hold", "patience")
     }
     params = _params("--params", args.params, problems)
+    if params and not args.policy:
+        expected = "no parameters without --policy, whose parameters they are"
+        problems.add("--params", args.params, expected, "name the policy with --policy")
     prewarm_params = _params("--prewarm-params", args.prewarm_params, problems)
     auth = problems.attempt(lambda: _credentials(args))
     scenario = problems.attempt(lambda: read_scenario(args.scenario)) if args.scenario else None
@@ -216,11 +219,11 @@ def read_options(args: argparse.Namespace) -> Options:
         problems.add("--prometheus", args.prometheus, "a URL such as http://127.0.0.1:9090")
     problems.raise_if_any()
     cluster = ApiServer(args.lease, gpu, int(shares or 0)) if args.kubernetes else None
-    setting = _setting(args.policy, params, scenario, Limits(window_s=times["hold"]))
+    setting = _setting(args.policy, params, scenario, StabilizationLimits(window_s=times["hold"]))
     if scenario:
         models |= {function.name: function.model for function in scenario.functions}
         lists.leave([function.name for function in scenario.functions])
-    return Options(
+    return ScalerOptions(
         listen,
         listen_sync,
         AccessTokens(
@@ -245,7 +248,7 @@ def _shadow(name: str, setting: PlannerSettings) -> Shadow:
 
 
 def _setting(
-    policy: str, params: dict[str, Any], scenario: Scenario | None, limits: Limits
+    policy: str, params: dict[str, Any], scenario: Scenario | None, limits: StabilizationLimits
 ) -> PlannerSettings:
     policies = dict(scenario.policies) if scenario else {}
     if params:

@@ -155,7 +155,7 @@ class Store:
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
-                if self._database.in_transaction:  # where there is no room, it may be over already
+                if self._database.in_transaction:  # on a full disk it may be over already
                     self._database.execute("ROLLBACK")
                 raise
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scaler.access_tokens import AccessTokens
     from scaler.control.message_order import MessageOrder
     from scaler.functions import Functions
-    from scaler.metrics import Tally
+    from scaler.metrics import Metrics
 
 __all__ = ["SyncApi"]
 
@@ -42,16 +42,16 @@ class SyncApi:
     Args:
         functions: Process reports, and provide the configuration of sidecars.
         callers: Tokens that sidecars may use.
-        tally: Counts messages.
+        metrics: Counts messages.
         senders: Record which messages have been accepted.
     """
 
     def __init__(
-        self, functions: Functions, callers: AccessTokens, tally: Tally, senders: MessageOrder
+        self, functions: Functions, callers: AccessTokens, metrics: Metrics, senders: MessageOrder
     ) -> None:
         self._functions = functions
         self.callers = callers
-        self._tally = tally
+        self._metrics = metrics
         self._logged: set[str] = set()
         self._senders = senders
 
@@ -74,10 +74,12 @@ class SyncApi:
             return
         if exchange.method != "POST":
             allowed = [("allow", "POST")]
-            self._refuse(exchange, 405, "method", f"no method {exchange.method}", allowed)
+            self._refuse(
+                exchange, 405, "method", f"method {exchange.method} is not allowed", allowed
+            )
             return
         if len(exchange.body) > _LARGEST_BYTES:
-            text = f"{len(exchange.body)} bytes are more than {_LARGEST_BYTES}"
+            text = f"the body has {len(exchange.body)} bytes: expected at most {_LARGEST_BYTES}"
             self._refuse(exchange, 413, "size", text)
             return
         try:
@@ -90,7 +92,7 @@ class SyncApi:
             self._refuse(exchange, 403, "token", text)
             return
         self._take(exchange, message, token)
-        self._tally.sync_s += time.perf_counter() - began_s
+        self._metrics.sync_s += time.perf_counter() - began_s
 
     def _take(self, exchange: Exchange, message: FrontReport | Announcement, token: bytes) -> None:
         functions = self._functions
@@ -108,11 +110,11 @@ class SyncApi:
             self._refuse(exchange, 409, "replayed", text)
             return
         if isinstance(message, Announcement):
-            self._tally.syncs["announcement"] += 1
+            self._metrics.syncs["announcement"] += 1
             functions.announced(controller, message)
             answer = SyncAnswer(functions.interval_s(controller))
         else:
-            self._tally.syncs["report"] += 1
+            self._metrics.syncs["report"] += 1
             functions.reported(controller, message)
             answer = functions.answer(controller, message)
         body = answer.to_json()
@@ -130,7 +132,7 @@ class SyncApi:
         text: str,
         headers: list[tuple[str, str]] | None = None,
     ) -> None:
-        self._tally.refused[reason] += 1
+        self._metrics.refused[reason] += 1
         if reason not in self._logged:
             self._logged.add(reason)
             log.warning("a sync message was refused: %s; others are only counted", text)

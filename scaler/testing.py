@@ -38,7 +38,7 @@ class Rounds:
 
     Attributes:
         cluster: The servers with what is placed on them; None if there are none.
-        homeless: Instances of the last round's plans that did not fit, by function.
+        unplaced: Instances of the last round's plans that did not fit, by function.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Rounds:
         self._prices = prices or Prices()
         self._placed: dict[str, dict[str, list[Placement | None]]] = {}
         self.cluster = Cluster(nodes) if nodes else None
-        self.homeless: dict[str, int] = {}
+        self.unplaced: dict[str, int] = {}
 
     @property
     def functions(self) -> tuple[FunctionLoad, ...]:
@@ -76,7 +76,7 @@ class Rounds:
 
     def carry_out(self, plans: Mapping[str, Plan]) -> None:
         """Stop instances that these plans no longer want, then start those that they want."""
-        self.homeless = {}
+        self.unplaced = {}
         for name, plan in plans.items():
             self._stop(name, plan)
         for name, plan in plans.items():
@@ -109,7 +109,7 @@ class Rounds:
                 if self.cluster is not None:
                     node = self.cluster.best_fit(size)
                     if node is None:
-                        self.homeless[name] = self.homeless.get(name, 0) + missing
+                        self.unplaced[name] = self.unplaced.get(name, 0) + missing
                         break
                     placement = self.cluster.place(size, node)
                 there.append(placement)

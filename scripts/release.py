@@ -40,7 +40,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--no-demo", action="store_true", help="leave out carpool demo, a minute")
     args = parser.parse_args(argv)
     version = _version()
-    _say(f"Carpool {version}: {changelog_state(_read('CHANGELOG.md'), version)}")
+    changelog = _read("CHANGELOG.md")
+    _say(f"Carpool {version}: {changelog_state(changelog, version)}")
+    if not says_how_to_upgrade(changelog, version):
+        return _fail(
+            f'CHANGELOG.md: what is new in {version} has no part "### Upgrading": '
+            "write what users of the version before have to do, or that there is nothing"
+        )
     if _output("git", "status", "--porcelain"):
         return _fail(
             "the working tree has changes: commit or stash them, as builds take what is there"
@@ -60,10 +66,20 @@ def changelog_state(changelog: str, version: str) -> str:
     heads = re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)
     if version in heads:
         return "the changelog has its section"
-    unreleased = changelog.partition("## [Unreleased]")[2].partition("\n## ")[0]
-    if unreleased.strip():
+    if _section(changelog, "Unreleased").strip():
         return "its changes are still under Unreleased; rename the section to release them"
-    return "the changelog says nothing about it"
+    return "the changelog has no section for it"
+
+
+def says_how_to_upgrade(changelog: str, version: str) -> bool:
+    """Whether the section of ``version``, or else Unreleased, has a part on upgrading with text."""
+    section = _section(changelog, version) or _section(changelog, "Unreleased")
+    return bool(section.partition("\n### Upgrading\n")[2].partition("\n### ")[0].strip())
+
+
+def _section(changelog: str, name: str) -> str:
+    """The text below a version's head; empty if it has none."""
+    return changelog.partition(f"## [{name}]")[2].partition("\n")[2].partition("\n## ")[0]
 
 
 def contents(inspected: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from carpool.process.early_start import EarlyStart
-    from sidecar.runtime.handler_launch import Launch
+    from sidecar.runtime.handler_launch import HandlerLaunch
 
 __all__ = ["main", "start"]
 
@@ -31,7 +31,7 @@ async def _run(
     settings: FunctionSettings,
     options: Options,
     env: Mapping[str, str],
-    launch: Launch | None,
+    launch: HandlerLaunch | None,
     started: EarlyStart | None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain.
@@ -63,7 +63,7 @@ def _configuration(env: Mapping[str, str]) -> tuple[FunctionSettings, Options]:
     return settings, options
 
 
-def _prepared(env: Mapping[str, str]) -> tuple[FunctionSettings, Options, Launch | None]:
+def _prepared(env: Mapping[str, str]) -> tuple[FunctionSettings, Options, HandlerLaunch | None]:
     """Read the settings and options, and decide how the function's process is started."""
     settings, options = _configuration(env)
     if options.is_front or options.upstreams:

@@ -90,7 +90,7 @@ class Options:
         "sidecar_class",
         _TEXT,
         "",
-        "class of this instance; set by the scaler",
+        "instance class of this instance; set by the scaler",
     )
     plan_folder: str = variable(
         "sidecar_plan_folder",

@@ -24,7 +24,7 @@ from sidecar.runtime.admin import Admin
 from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.compression import Compression
 from sidecar.runtime.ingress import Ingress, fingerprint
-from sidecar.runtime.merging import FORMS
+from sidecar.runtime.merging import PROTOCOLS
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.request_log import RequestLog
@@ -91,7 +91,7 @@ async def serve_function(
         fingerprint=fingerprint,
     )
     upstreams = FunctionUpstreams(
-        batcher, options.answer_max_bytes + HEADS_BYTES, FORMS.get(settings.wire)
+        batcher, options.answer_max_bytes + HEADS_BYTES, PROTOCOLS.get(settings.wire)
     )
     recent = RecentBatches(time.time)
     ingress = Ingress(settings, time.time, upstreams.backoff, tracing)
@@ -121,7 +121,12 @@ async def serve_function(
     admin_server = None
     if options.admin:
         admin = Admin(
-            env.get("OPENFAAS_NAME", ""), options.admin_token, upstreams, recent, batch_loop.changed
+            env.get("OPENFAAS_NAME", ""),
+            options.admin_token,
+            options.admin,
+            upstreams,
+            recent,
+            batch_loop.changed,
         )
         admin_server = await serve(admin, listen=options.admin)
         log.info("admin API on %s", admin_server.address)

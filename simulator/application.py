@@ -14,9 +14,8 @@ import numpy as np
 from sidecar.core.request import RETURN_SHARE, Request
 
 if TYPE_CHECKING:
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
     from scaler.scenarios.scenario import App
-    from sidecar.core.surge import SurgeDetector
     from simulator.simulated_sidecar import SimulatedSidecar
 
 __all__ = ["SendingApplication"]
@@ -30,58 +29,36 @@ class SendingApplication:
     Args:
         sidecar: The simulated sidecar.
         app: The application.
-        surge: Notified of each request.
-
-    Attributes:
-        app: The application.
-        count: Number of requests since the last report.
     """
 
-    __slots__ = (
-        "_admit",
-        "_hold",
-        "_name",
-        "_sidecar",
-        "_skipped",
-        "_slo_s",
-        "_surge",
-        "app",
-        "count",
-    )
+    __slots__ = ("_admit", "_hold", "_load", "_name", "_sidecar", "_skipped", "_slo_s")
 
-    def __init__(self, sidecar: SimulatedSidecar, app: App, surge: SurgeDetector) -> None:
-        self.app = app
+    def __init__(self, sidecar: SimulatedSidecar, app: App) -> None:
         self._sidecar = sidecar
         self._admit = sidecar.batcher.admit
         self._name = app.name
         self._hold = sidecar.cold_start.arrived
         self._slo_s = app.slo_s
-        self.count = 0
-        self._surge = surge
+        self._load = sidecar.load
         self._skipped: Times = np.empty(0)
 
     def skips(self, times: Times) -> None:
-        """Count requests at these times without simulating them."""
-        self._skipped = times
+        """Count requests at these times when they come, without simulating them."""
+        self._skipped = np.concatenate((self._skipped, times))
 
-    def take(self, now: float) -> int:
-        """Return the number of requests since the last call."""
-        if len(self._skipped):
-            came = int(np.searchsorted(self._skipped, now, side="right"))
+    def count_skipped(self, now: float) -> None:
+        """Count the requests until `now` that are not simulated."""
+        if not len(self._skipped):
+            return
+        came = int(np.searchsorted(self._skipped, now, side="right"))
+        if came:
             self._skipped = self._skipped[came:]
-            self.count += came
-            self._surge.add(came)
-        count, self.count = self.count, 0
-        return count
+            self._load.add(self._name, came)
 
     def arrive(self, now: float) -> None:
         """Send one request."""
         sidecar = self._sidecar
-        self.count += 1
-        if self._surge.arrived(now):
-            sidecar.urgent(now)
-        if sidecar.resting:
-            sidecar.ended_idle(now)
+        self._load.arrived(self._name, now)
         now -= sidecar.skipped_s
         sidecar.requests = number = sidecar.requests + 1
         slo_s = self._slo_s

@@ -15,7 +15,7 @@ from carpool.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scaler.arrivals.processes import ArrivalProcess, Seed, Times
+    from carpool.arrivals.processes import ArrivalProcess, Seed, Times
     from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Arrivals", "check_load", "merged"]

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from carpool.latency import Resources
     from scaler.planning.placement import Cluster, Placement
 
-__all__ = ["Capacity", "Place", "Promise"]
+__all__ = ["ClusterCapacity", "Place", "PromisedPlaces"]
 
 # Without a cluster a place is nothing that could be given back.
 Place: TypeAlias = "Placement | None"
 
 
 @dataclass(slots=True)
-class Promise:
+class PromisedPlaces:
     """The instances promised to one class: their size, number and intended places."""
 
     size: Resources | None = None
     places: list[Placement] = field(default_factory=list)
 
 
-class Capacity:
+class ClusterCapacity:
     """The cluster shared by the instances of all functions; without a cluster it is unlimited.
 
     Attributes:
@@ -49,7 +49,7 @@ class Capacity:
         self.loading: Counter[int] = Counter()
         self._line: list[Callable[[float], None]] = []
 
-    def promise(self, promise: Promise, size: Resources, count: int) -> None:
+    def promise(self, promise: PromisedPlaces, size: Resources, count: int) -> None:
         """Promise ``count`` instances of this size, replacing the class's previous promise.
 
         Raises:
@@ -73,20 +73,20 @@ class Capacity:
                 assert before is not None  # noqa: S101  or nothing would have been released
                 promise.places = [book.place(before, p.node, p.gpu) for p in promise.places]
             fit = f"{len(kept) + len(new) or 'none'} would fit"
-            message = f"no room for {count} instances with {size.cpu:g} cores each: {fit}"
+            message = f"no capacity for {count} instances with {size.cpu:g} cores each: {fit}"
             raise ProviderError(message, answered=True)
         for place in kept[count:]:
             book.release(place)
         promise.size, promise.places = size, [*kept[:count], *new]
 
     def take(self, size: Resources) -> tuple[bool, Place]:
-        """Place an instance by best fit; return whether there was room, and the place."""
+        """Place an instance by best fit; return whether it fits, and the place."""
         if self.cluster is None:
             return True, None
         node = self.cluster.best_fit(size)
         return (False, None) if node is None else (True, self.cluster.place(size, node))
 
-    def has_room(self, size: Resources) -> bool:
+    def fits(self, size: Resources) -> bool:
         """Return whether one more instance fits."""
         return self.cluster is None or self.cluster.best_fit(size) is not None
 

@@ -45,13 +45,13 @@ def main(argv: list[str]) -> int:
     scenarios = {name: executed(name, scenario) for name in chosen.policies}
     results: dict[str, ScenarioResult] = {}
     for number, (name, policy) in enumerate(policies.items(), 1):
-        on_trial = ReportingGuard(name, policy)
+        guard = ReportingGuard(name, policy)
         told = _progress(f"{name} ({number} of {len(policies)})" if len(policies) > 1 else name)
-        simulation = Simulation(scenarios[name], on_trial, chosen.settings, told)
+        simulation = Simulation(scenarios[name], guard, chosen.settings, told)
         results[name] = simulation.run()
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
-        sys.stderr.writelines(f"{complaint}\n" for complaint in on_trial.complaints())
+        sys.stderr.writelines(f"{complaint}\n" for complaint in guard.complaints())
     tell(chosen, scenario, results)
     return 0
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel, Resources
     from carpool.lazy_batching.program import Program
     from carpool.plan import InstanceClass
-    from scaler.planning.cost import Billing
+    from carpool.scaling import Billing
     from simulator.quota import Quota
 
 __all__ = ["Execution", "Executions", "size_of"]

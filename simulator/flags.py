@@ -84,7 +84,7 @@ def parse(argv: Sequence[str]) -> SimulateArguments:
     if flags.report and not flags.report.absolute().parent.is_dir():
         problems.add("--report", flags.report, "a file in a folder that exists")
     period_s = _given(problems, "--quota", _TIME, flags.quota)
-    way_s = _given(problems, "--way", _TIME, flags.way)
+    network_s = _given(problems, "--network-time", _TIME, flags.network_time)
     loading_slows = read_value(_NOISE, "--loading-slows", flags.loading_slows, problems)
     exec_factor = read_value(_FACTOR, "--exec-factor", flags.exec_factor, problems)
     prewarm = problems.attempt(lambda: _prewarm(flags.prewarm, flags.prewarm_params))
@@ -98,7 +98,7 @@ def parse(argv: Sequence[str]) -> SimulateArguments:
         cold=flags.cold,
         rate_level=flags.rate_level,
         quota=Quota(period_s) if period_s else None,
-        way_s=way_s or 0.0,
+        network_s=network_s or 0.0,
         loading_slows=loading_slows,
         exec_factor=exec_factor,
         prewarm=prewarm,
@@ -140,23 +140,22 @@ def _parser() -> argparse.ArgumentParser:
         help="give policies the arrival processes, not only measured rates",
     )
     add("--cold", action="store_true", help="start without instances or measured rates")
-    add("--guarded", action="store_true", help="has no effect: plans always pass the guard")
-    add("--as-live", action="store_true", help="deprecated, has no effect")
     expected = "period of the CPU quota for fractions of a core, as in control groups (evenly)"
     add("--quota", metavar="PERIOD", help=expected)
-    add("--way", help="time that a request spends on the network (none)")
+    add("--network-time", metavar="TIME", help="time that a request spends on the network (none)")
+    add("--way", dest="network_time", help=argparse.SUPPRESS)  # its name in 0.1
     expected = "slowdown of executions per instance loading on the same server, as a share (0)"
     add("--loading-slows", default="0", metavar="SHARE", help=expected)
-    expected = "factor on execution times that policies learn only by measuring (1)"
+    expected = "multiply all execution times; policies learn it only by measuring (1)"
     add("--exec-factor", default="1", metavar="FACTOR", help=expected)
     add("--horizon", help="how long to simulate (default: the scenario's)")
     add("--seed", help="seed of random numbers (default: the scenario's)")
     return parser
 
 
-def _given(problems: Problems, name: str, kind: SettingType, text: str | None) -> Any:  # noqa: ANN401  of a kind
+def _given(problems: Problems, name: str, value_type: SettingType, text: str | None) -> Any:  # noqa: ANN401  of that type
     """Return a flag's value; None if it is absent or cannot be parsed."""
-    return None if text is None else read_value(kind, name, text, problems)
+    return None if text is None else read_value(value_type, name, text, problems)
 
 
 def _prewarm(name: str, params: str) -> Callable[[], PrewarmPolicy] | None:

@@ -8,27 +8,26 @@ no instance, or if the arrival rate exceeds what it last reported.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
-from carpool.variants.instance_states import State
+from sidecar.core.dispatch import apply_conditions
 from sidecar.core.exec_time import ExecTime
+from sidecar.core.front_report import FrontReports
 from simulator.instance import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from carpool.plan import InstanceClass, Plan
+    from carpool.sync import FrontReport
     from scaler.functions import Functions
-    from sidecar.core.surge import SurgeDetector
     from simulator.event_queue import EventQueue
     from simulator.function_run import FunctionRun
-    from simulator.instance import Instance
 
 __all__ = ["Front"]
 
 _SOON_S = 0.02  # at the soonest, however urgent; the scaler may say later
+_SENDER = "simulated"
 
 
 class Front:
@@ -38,22 +37,18 @@ class Front:
         run: The function.
         functions: The scaler, through its sync API.
         events: Schedules the next report.
-        surge: Detects rates above the reported one.
 
     Attributes:
         until_s: End of the reports.
     """
 
-    def __init__(
-        self, run: FunctionRun, functions: Functions, events: EventQueue, surge: SurgeDetector
-    ) -> None:
+    def __init__(self, run: FunctionRun, functions: Functions, events: EventQueue) -> None:
         self._run = run
         self._functions = functions
         self._events = events
-        self.surge = surge
         self.until_s = math.inf
-        self._revision = ""
-        self._version: int | None = None
+        self._reports = FrontReports(run.function.name, run.sidecar.load, run.sidecar.batcher)
+        self._plan: Plan | None = None
         self._sequence = 0
         self._told_s = 0.0
         self._due_s = math.inf
@@ -72,12 +67,15 @@ class Front:
         self._told_s = now
         functions.reported(run.controller, report)
         answer = functions.answer(run.controller, report)
+        changed = answer.conditions != self._conditions
+        self._conditions = answer.conditions
         if answer.plan is not None:
-            self._revision = answer.revision
+            self._reports.revision = answer.revision
             self._follow(answer.plan, answer.instances, now)
-        if answer.conditions != self._conditions:
-            self._conditions = answer.conditions
-            self._apply_conditions(now)
+        elif changed:
+            apply_conditions([each.upstream for each in run.serving], self._conditions)
+            run.version += 1
+            run.sidecar.conditions_changed(now)
         for instance in run.instances.values():
             if instance.phase is Phase.READY and not instance.serving:
                 run.announce(instance, "ready")  # nothing else announces it
@@ -96,44 +94,13 @@ class Front:
             self.speak(now)
 
     def _report(self, now: float) -> FrontReport:
-        run, sidecar = self._run, self._run.sidecar
+        """Return the next report; requests that are not simulated one by one count as well."""
         self._sequence += 1
-        serving = [instance for instance in run.instances.values() if instance.serving]
-        counts = {caller.app.name: caller.take(now) for caller in run.callers}
-        surging = self.surge.reported(now)
-        return FrontReport(
-            function=run.function.name,
-            sender="front",
-            sequence=self._sequence,
-            revision=self._revision,
-            version=self._version,
-            period_s=now - self._told_s,
-            idle_s=max(0.0, now - sidecar.idle_since) if sidecar.batcher.idle else None,
-            idle=sidecar.take_idle_times(),
-            queued=sidecar.waiting,
-            starving=sidecar.waiting > 0 and not serving,
-            apps=tuple(AppReport(name, count) for name, count in counts.items() if count),
-            classes=tuple(self._classes(serving)),
-            instances=tuple(_seen(instance, now) for instance in serving),
-            surging=surging,
+        for caller in self._run.callers:
+            caller.count_skipped(now)
+        return self._reports.report(
+            _SENDER, self._sequence, now, self._plan, self._run.serving, fates={}
         )
-
-    def _classes(self, serving: list[Instance]) -> Iterator[ClassReport]:
-        by_class: defaultdict[str, list[Instance]] = defaultdict(list)
-        for instance in serving:
-            if instance.batches:
-                by_class[instance.upstream.instance_class].append(instance)
-        for name, instances in by_class.items():
-            times = instances[0].upstream.exec_time
-            base_s, per_item_s = times.line() if times.settled else (0.0, 0.0)
-            yield ClassReport(
-                name,
-                sum([i.batches for i in instances]),
-                sum([i.item_count for i in instances]),
-                sum([i.exec_s for i in instances]),
-                base_s,
-                per_item_s,
-            )
 
     def _follow(self, plan: Plan, addresses: Mapping[str, tuple[str, ...]], now: float) -> None:
         """Apply ``plan`` with the instances at these addresses."""
@@ -146,42 +113,9 @@ class Front:
             for address in of_class:
                 instance = run.instances.get(address)
                 if instance is not None and instance.phase in (Phase.READY, Phase.LEAVING):
-                    instance.follow(classes[name], self._exec_times[classes[name]])
+                    instance.upstream.join(classes[name], self._exec_times[classes[name]])
                     members.append(instance)
-        self._version = plan.version
+        self._plan = plan
         run.version += 1
+        apply_conditions([each.upstream for each in members], self._conditions)
         run.sidecar.replan(plan, members, now)
-        if self._conditions:
-            self._apply_conditions(now)
-
-    def _apply_conditions(self, now: float) -> None:
-        """Apply the scaler's view of the instances, as `sidecar.runtime.upstreams` does."""
-        by_class: defaultdict[str, list[Instance]] = defaultdict(list)
-        for instance in self._run.serving:
-            by_class[instance.upstream.instance_class].append(instance)
-        for instances in by_class.values():
-            said = [self._conditions.get(each.upstream.name, State.ACTIVE) for each in instances]
-            well = State.ACTIVE.value in said
-            for instance, state in zip(instances, said, strict=True):
-                instance.upstream.overloaded = state == State.OVERLOADED.value
-                instance.upstream.interfered = state == State.INTERFERED.value and well
-        self._run.version += 1
-        self._run.sidecar.conditions_changed(now)
-
-
-def _seen(instance: Instance, now: float) -> InstanceReport:
-    """Return the report of an instance and reset its counts."""
-    upstream = instance.upstream
-    report = InstanceReport(
-        upstream.name,
-        upstream.instance_class,
-        True,  # noqa: FBT003  whether it can be reached
-        upstream.in_flight,
-        max(0.0, now - instance.used),
-        instance.batches,
-        instance.item_count,
-        instance.exec_s,
-    )
-    instance.batches = instance.item_count = 0
-    instance.exec_s = 0.0
-    return report

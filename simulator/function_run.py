@@ -16,7 +16,7 @@ from simulator.results import FunctionRecord, Moment, ScenarioResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
     from scaler.control.controller import Controller
     from scaler.functions import Functions
     from scaler.scenarios.scenario import Function

@@ -23,7 +23,7 @@ _COLORS = ("#f3f6ea", "#fbe6b4", "#f7c276", "#ec8f4a", "#cc5330", "#8c2318")
 LEVELS = len(_COLORS)
 _LIGHT_INK = 4  # from this level on, text is light
 STYLE = (
-    ".tile{stroke:#8886;stroke-width:.5}.tile.best{stroke:#1f77b4;stroke-width:2.5}"
+    ".tile{stroke:#8886;stroke-width:.5}.tile.best{stroke:var(--c0);stroke-width:2.5}"
     ".dark-ink{fill:#222}.light-ink{fill:#fff}.none{fill:none}"
     ".legend b{display:inline-block;width:1em;height:1em;margin-right:.4em;"
     "border:1px solid #8886;vertical-align:-.15em}"
@@ -101,7 +101,8 @@ def chart(drawn: HeatMap) -> str:
         for level, name in enumerate(drawn.levels)
     ]
     if drawn.best:
-        legend.append(f'<span><b style="border:2px solid #1f77b4"></b>{escape(drawn.best)}</span>')
+        box = '<b style="border:2px solid var(--c0)"></b>'
+        legend.append(f"<span>{box}{escape(drawn.best)}</span>")
     return svg.framed(_parts(drawn), legend, ' class="heat"', drawn.size)
 
 

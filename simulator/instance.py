@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from carpool.latency import Resources
 from sidecar.core.dispatch import Upstream
-from simulator.staged_device import StagedDevice, room_of
+from simulator.staged_device import StagedDevice, most_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.plan import InstanceClass
-    from sidecar.core.exec_time import ExecTime
     from simulator.capacity import Place
     from simulator.execution import Execution
 
@@ -54,20 +53,16 @@ class Instance:
         used: Time of its last finished batch or of loading; minus infinity before.
         busy_until: Time at which its current work will be done, as the sidecar expects.
         cold_before: Requests that arrived earlier waited for it to load (sidecar time).
-        batches, item_count, exec_s: Work executed since the last report.
     """
 
     __slots__ = (
-        "batches",
         "budget",
         "busy_until",
         "cold_before",
         "device",
         "drained",
-        "exec_s",
         "execution",
         "instance_class",
-        "item_count",
         "phase",
         "place",
         "ready",
@@ -77,6 +72,8 @@ class Instance:
         "upstream",
         "used",
     )
+
+    streams = 0  # requests are not streamed
 
     drained: Callable[[Instance, float], None]
 
@@ -97,15 +94,13 @@ class Instance:
         self.place = place
         self.upstream = Upstream(name, instance_class.batch_size, instance_class.name, up=True)
         if self.device:
-            self.upstream.concurrency = room_of(instance_class.batch_size)
+            self.upstream.concurrency = most_batches(instance_class.batch_size)
         self.phase = Phase.LOADING
         self.serving = False
         self.started = now
         self.used = self.busy_until = -math.inf
         self.ready = math.inf
         self.cold_before = -math.inf
-        self.batches = self.item_count = 0
-        self.exec_s = 0.0
 
     @property
     def key(self) -> Key:
@@ -118,15 +113,6 @@ class Instance:
             return start + exec_s
         return self.budget.end(start, exec_s * self.execution.size.cpu)
 
-    def executed(self, item_count: int, exec_s: float) -> None:
-        """Record a finished batch for the next report."""
-        self.batches += 1
-        self.item_count += item_count
-        self.exec_s += exec_s
-
-    def follow(self, instance_class: InstanceClass, exec_time: ExecTime) -> None:
-        """Receive batches from the front as an instance of ``instance_class``."""
-        upstream = self.upstream
-        upstream.batch_max, upstream.instance_class = instance_class.batch_size, instance_class.name
-        upstream.exec_time = exec_time
-        upstream.overloaded = upstream.interfered = False
+    def idle_s(self, now: float) -> float:
+        """Return the seconds since its last batch was finished, or since it had loaded."""
+        return max(0.0, now - self.used)

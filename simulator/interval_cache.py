@@ -20,7 +20,7 @@ from simulator.outcomes import Outcomes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
     from simulator.function_run import FunctionRun
 
 __all__ = ["IntervalCache"]
@@ -42,7 +42,7 @@ class _IntervalKind:
     intervals: int = 0
     requests: int = 0
     met: int = 0
-    served: Outcomes = field(default_factory=Outcomes)
+    outcomes: Outcomes = field(default_factory=Outcomes)
 
     @property
     def known(self) -> bool:
@@ -56,7 +56,7 @@ class _IntervalKind:
 class _Learning:
     """An interval being simulated, whose results are kept if no instance changes."""
 
-    regime: _IntervalKind
+    interval_kind: _IntervalKind
     version: int
     requests: int
 
@@ -66,7 +66,7 @@ class IntervalCache:
 
     def __init__(self) -> None:
         self._known: dict[Key, _IntervalKind] = {}
-        self._lessons: dict[str, _Learning] = {}
+        self._learning: dict[str, _Learning] = {}
 
     def pick(
         self, runs: Sequence[FunctionRun], times: Sequence[list[Times]], start: float, end: float
@@ -78,13 +78,13 @@ class IntervalCache:
             picked += [np.empty(0)] * len(own) if skipped else own
         return picked
 
-    def learn(self, run: FunctionRun, served: Outcomes) -> None:
+    def learn(self, run: FunctionRun, outcomes: Outcomes) -> None:
         """Record the results of an interval that was simulated."""
-        lesson = self._lessons.pop(run.function.name, None)
-        if lesson and lesson.version == run.version:
-            lesson.regime.intervals += 1
-            lesson.regime.requests += lesson.requests
-            lesson.regime.served.add(served)
+        learning = self._learning.pop(run.function.name, None)
+        if learning and learning.version == run.version:
+            learning.interval_kind.intervals += 1
+            learning.interval_kind.requests += learning.requests
+            learning.interval_kind.outcomes.add(outcomes)
 
     def _skips(self, run: FunctionRun, times: list[Times], start: float, end: float) -> bool:
         counts = [len(each) for each in times]
@@ -92,12 +92,12 @@ class IntervalCache:
         if requests < _FEW or not run.steady:
             return False
         key = (run.function.name, *_load(counts, end - start), *_supply(run))
-        regime = self._known.setdefault(key, _IntervalKind())
-        regime.met += 1
-        if not regime.known or regime.met % _AGAIN == 0:
-            self._lessons[run.function.name] = _Learning(regime, run.version, requests)
+        interval_kind = self._known.setdefault(key, _IntervalKind())
+        interval_kind.met += 1
+        if not interval_kind.known or interval_kind.met % _AGAIN == 0:
+            self._learning[run.function.name] = _Learning(interval_kind, run.version, requests)
             return False
-        run.sidecar.served.add(regime.served, requests / regime.requests)
+        run.sidecar.served.add(interval_kind.outcomes, requests / interval_kind.requests)
         run.sidecar.skip(end - start)
         for caller, own in zip(run.callers, times, strict=True):
             caller.skips(own)
@@ -118,7 +118,7 @@ def _supply(run: FunctionRun) -> tuple[Any, ...]:
     plan = run.controller.sidecar_config.plan
     routes = plan.routes if plan else ()
     present = Counter((i.key, i.instance_class.batch_size) for i in run.serving)
-    ways = [
+    described = [
         (
             route.app,
             float(f"{route.max_wait_s:.{_DIGITS}g}"),
@@ -126,4 +126,4 @@ def _supply(run: FunctionRun) -> tuple[Any, ...]:
         )
         for route in routes
     ]
-    return frozenset(present.items()), tuple(ways)
+    return frozenset(present.items()), tuple(described)

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from carpool.log_histogram import LogBins
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Latencies"]
 
+_PER_E = 500  # a bin is 0.2 % wide
+_COUNT = math.ceil(_PER_E * math.log(1e10)) + 1  # up to some hours
 _LEAST_S = 1e-6
-_BINS_PER_E = 500  # a bin is 0.2 % wide
-_BINS = math.ceil(_BINS_PER_E * math.log(1e10))  # up to some hours
-_EXACT = 1.0 - 1e-12  # the share of a bin that a quantile at its very end falls in
+_BINS = LogBins(_LEAST_S, math.exp(1 / _PER_E), _COUNT)
+_EDGES_S = np.array(_BINS.edges)
 
 
 class Latencies:
@@ -27,12 +30,12 @@ class Latencies:
         total_s: Exact sum of all latencies, in seconds.
     """
 
-    __slots__ = ("_bins", "count", "total_s")
+    __slots__ = ("_counts", "count", "total_s")
 
     def __init__(self) -> None:
         self.count = 0.0
         self.total_s = 0.0
-        self._bins: npt.NDArray[np.float64] = np.zeros(_BINS)
+        self._counts: npt.NDArray[np.float64] = np.zeros(_COUNT)
 
     def add(self, seconds: Sequence[float]) -> None:
         """Count each latency once."""
@@ -41,15 +44,15 @@ class Latencies:
         values = np.asarray(seconds, dtype=np.float64)
         self.count += len(values)
         self.total_s += float(values.sum())
-        places = np.log(np.maximum(values, _LEAST_S) / _LEAST_S) * _BINS_PER_E
-        counts = np.bincount(np.minimum(places.astype(np.int64), _BINS - 1))
-        self._bins[: len(counts)] += counts
+        places = np.log(np.maximum(values, _LEAST_S) / _LEAST_S) * _PER_E  # a third of bisection
+        counts = np.bincount(np.minimum(places.astype(np.int64) + 1, _COUNT - 1))
+        self._counts[: len(counts)] += counts
 
     def merge(self, other: Latencies, scale: float = 1.0) -> None:
         """Add all latencies of ``other``, weighted by ``scale``."""
         self.count += scale * other.count
         self.total_s += scale * other.total_s
-        self._bins += other._bins if scale == 1 else scale * other._bins
+        self._counts += other._counts if scale == 1 else scale * other._counts
 
     @property
     def mean_s(self) -> float | None:
@@ -58,19 +61,20 @@ class Latencies:
 
     def quantile_s(self, share: float) -> float | None:
         """Return a quantile with 0.2 % precision, or None if there are no latencies."""
-        if not self.count:
+        filled = np.flatnonzero(self._counts)
+        if not len(filled):
             return None
-        upto = np.cumsum(self._bins)
-        rank = min(share, _EXACT) * upto[-1]
-        place = int(np.searchsorted(upto, rank, side="right"))
-        within = (rank - (upto[place] - self._bins[place])) / self._bins[place]
-        return _LEAST_S * math.exp((place + within) / _BINS_PER_E)
+        counts = self._counts[filled]
+        sums = np.cumsum(counts)
+        rank = share * sums[-1]
+        at = int(np.searchsorted(sums, rank))
+        return _BINS.inside_s(int(filled[at]), 1 - float((sums[at] - rank) / counts[at]))
 
     def curve(self) -> tuple[list[float], list[float]]:
         """Return the cumulative distribution for plotting: latencies in seconds, and shares."""
-        filled = np.flatnonzero(self._bins)
+        filled = np.flatnonzero(self._counts)
         if not len(filled):
             return [], []
-        shares = np.cumsum(self._bins[filled]) / self._bins.sum()
-        seconds = _LEAST_S * np.exp((filled + 1) / _BINS_PER_E)
-        return seconds.tolist(), shares.tolist()
+        shares = np.cumsum(self._counts[filled]) / self._counts.sum()
+        ends_s = _EDGES_S[np.minimum(filled, len(_EDGES_S) - 1)]
+        return ends_s.tolist(), shares.tolist()

@@ -38,12 +38,12 @@ def measured(result: ScenarioResult) -> dict[str, Any]:
 
 
 def _of(records: Sequence[FunctionRecord], *, priced: bool) -> dict[str, Any]:
-    served = Outcomes()
+    outcomes = Outcomes()
     for record in records:
-        served.add(record.total)
+        outcomes.add(record.total)
     requests = sum(record.requests for record in records)
-    done, expired, refused, failed = _whole(served, requests)
-    cost = served.cost + sum(record.reserved.cost for record in records)
+    done, expired, refused, failed = _whole(outcomes, requests)
+    cost = outcomes.cost + sum(record.reserved.cost for record in records)
     core_s = sum(record.reserved.core_s for record in records)
     gpu_percent_s = sum(record.reserved.gpu_percent_s for record in records)
     ready_core_s = sum(record.reserved.ready_core_s for record in records)
@@ -53,16 +53,16 @@ def _of(records: Sequence[FunctionRecord], *, priced: bool) -> dict[str, Any]:
         "failed": failed,
         "expired": expired,
         "refused": refused,
-        "slo_miss_ratio": _ratio(served.missed, requests),
-        "latency_ms": _latency_ms(served),
-        "mean_batch": _ratio(served.done + served.failed, served.batches),
+        "slo_miss_ratio": _ratio(outcomes.missed, requests),
+        "latency_ms": _latency_ms(outcomes),
+        "mean_batch": _ratio(outcomes.done + outcomes.failed, outcomes.batches),
         "cost": cost if priced or cost else None,  # a custom billing rule may need no prices
         "cost_per_1k": _ratio(1000 * cost, done) if priced or cost else None,
         "cpu_core_s": core_s,
         "gpu_percent_s": gpu_percent_s,
         "rps_per_resource": _ratio(done, resource_units(core_s, gpu_percent_s)),
-        "cold_start_ratio": _ratio(served.cold, requests),
-        "idle_core_s": max(0.0, ready_core_s - served.busy_core_s),
+        "cold_start_ratio": _ratio(outcomes.cold, requests),
+        "idle_core_s": max(0.0, ready_core_s - outcomes.busy_core_s),
     }
 
 
@@ -75,15 +75,15 @@ def _by_app(record: FunctionRecord) -> dict[str, dict[str, float | None]]:
     }
 
 
-def _whole(served: Outcomes, requests: int) -> tuple[int, int, int, int]:
+def _whole(outcomes: Outcomes, requests: int) -> tuple[int, int, int, int]:
     """Round estimated outcome counts to integers that add up to the number of requests."""
-    expired, refused = round(served.expired), round(served.refused)
-    failed = round(served.failed)
+    expired, refused = round(outcomes.expired), round(outcomes.refused)
+    failed = round(outcomes.failed)
     return requests - expired - refused - failed, expired, refused, failed
 
 
-def _latency_ms(served: Outcomes) -> dict[str, float | None]:
-    latencies = served.latencies
+def _latency_ms(outcomes: Outcomes) -> dict[str, float | None]:
+    latencies = outcomes.latencies
     latencies_s = {"mean": latencies.mean_s}
     latencies_s |= {name: latencies.quantile_s(share) for name, share in _QUANTILES.items()}
     return {name: None if s is None else s * _MS_PER_S for name, s in latencies_s.items()}

@@ -64,7 +64,7 @@ class Outcomes:
         return self.late + self.expired + self.refused + self.failed
 
     def miss(self, app: str) -> None:
-        """Count a missed objective for an application; the reason is counted elsewhere."""
+        """Count an SLO violation of an application; the reason is counted elsewhere."""
         self.missed_by_app[app] = self.missed_by_app.get(app, 0.0) + 1
 
     def settle(self) -> Self:

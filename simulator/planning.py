@@ -1,4 +1,4 @@
-"""Planning rounds of a simulation: the planner's input, its duration, and loads without room.
+"""Planning rounds of a simulation: the planner's input, its duration, and unplaced loads.
 
 The planner sees the promised instances on the servers, as a live scaler sees the instances it has
 requested, wherever they are. Nothing is planned after the horizon.
@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scaler.control.planning_result import FunctionResult
 from scaler.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
     from carpool.scaling import FunctionLoad
     from scaler.control.controller import Controller
-    from scaler.control.planning_result import SupportsPlan
+    from scaler.control.planning_result import FunctionResult, SupportsPlan
     from scaler.scenarios.scenario import Scenario
-    from simulator.capacity import Capacity
+    from simulator.capacity import ClusterCapacity
     from simulator.results import ScenarioResult
 
 __all__ = ["SimulatedPlanning"]
@@ -44,7 +43,7 @@ class SimulatedPlanning:
         self,
         planner: SupportsPlan,
         scenario: Scenario,
-        capacity: Capacity,
+        capacity: ClusterCapacity,
         result: ScenarioResult,
         *,
         processes_known: bool = False,
@@ -80,10 +79,7 @@ class SimulatedPlanning:
         for name, rate_rps in planning.unplaced.items():
             result.unplaced[name] = max(rate_rps, result.unplaced.get(name, 0.0))
         result.unplaced_reasons.update(planning.reasons)
-        return {
-            name: FunctionResult(plan, unplaced_rps=planning.unplaced.get(name, 0.0))
-            for name, plan in planning.plans.items()
-        }
+        return {name: planning.of(name) for name in loads}
 
     def _shown(self, load: FunctionLoad) -> FunctionLoad:
         processes = self._processes[load.name]

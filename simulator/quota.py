@@ -1,11 +1,13 @@
 """A CPU quota as the kernel enforces it: a fixed amount of CPU time in each period.
 
-Theory of operation ------------------- A group limited to ``cpu`` cores may use ``cpu`` times the
-period of core seconds in each period (CFS bandwidth control: Turner, Rao and Rao, Linux Symposium
-2010). Until then it runs at full speed on as many whole cores as it needs; once the quota is used
-up it is stopped until the next period. Unused quota is lost. So a batch that arrives after a pause
-finishes much sooner than one on a busy instance although both need the same work, and only under
-full load does a batch take its work divided by ``cpu``.
+Theory of operation
+-------------------
+A group limited to ``cpu`` cores may use ``cpu`` times the period of core seconds in each
+period (CFS bandwidth control: Turner, Rao and Rao, Linux Symposium 2010). Until then it runs at
+full speed on as many whole cores as it needs; once the quota is used up it is stopped until the
+next period. Unused quota is lost. So a batch that arrives after a pause finishes much sooner than
+one on a busy instance although both need the same work, and only under full load does a batch take
+its work divided by ``cpu``.
 
 The kernel checks at its clock ticks (every 4 ms with ``CONFIG_HZ=250``) whether a group has used up
 its quota. A group may therefore run on until the next tick; the excess is deducted from the

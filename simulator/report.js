@@ -1,18 +1,17 @@
 "use strict";
 // Says the values under the pointer. What is drawn tells all that is needed: the axes are attributes
 // of a chart, and its lines have names.
-const tip = document.getElementById("tip");
 
 function points(path) {
-  const found = [];
+  const corners = [];
   for (const [, letter, first, second] of
     path.getAttribute("d").matchAll(/([MLHV])(-?[\d.]+)(?: (-?[\d.]+))?/g)) {
-    const [, y] = found.at(-1) || [];
-    if (letter === "H") found.push([+first, y]);
-    else if (letter === "V") found.push([found.at(-1)[0], +first]);
-    else found.push([+first, +second]);
+    const [, y] = corners.at(-1) || [];
+    if (letter === "H") corners.push([+first, y]);
+    else if (letter === "V") corners.push([corners.at(-1)[0], +first]);
+    else corners.push([+first, +second]);
   }
-  return found;
+  return corners;
 }
 
 function height(places, x) {
@@ -41,13 +40,9 @@ for (const svg of document.querySelectorAll("svg[data-axes]")) {
   const show = (event) => {
     const box = svg.getBoundingClientRect();
     const x = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
-    tip.textContent = text(svg, x);
-    tip.hidden = !tip.textContent;
-    const room = document.documentElement.clientWidth - tip.offsetWidth - 4;
-    tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, room))}px`;
-    tip.style.top = `${event.clientY + 18}px`;
+    showTip(text(svg, x), {x: event.clientX, y: event.clientY});
   };
   svg.addEventListener("pointermove", show);
   svg.addEventListener("pointerdown", show);
-  svg.addEventListener("pointerleave", () => { tip.hidden = true; });
+  svg.addEventListener("pointerleave", () => showTip("", {x: 0, y: 0}));
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from html import escape
-from pathlib import Path
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations
@@ -22,29 +22,26 @@ if TYPE_CHECKING:
 __all__ = ["document", "page"]
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8888; --faint: #8883; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1120px; margin: 2em auto; padding: 0 1em; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1120px; margin: 2em auto; padding: 0 1em;
+  background: var(--back); color: var(--text); }
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
-td, th { padding: .15em .9em .15em 0; text-align: right; border-bottom: 1px solid var(--faint); }
+td, th { padding: .15em .9em .15em 0; text-align: right; border-bottom: 1px solid var(--line); }
 td:first-child, th:first-child { text-align: left; min-width: 7.5em; position: sticky; left: 0;
-  background: Canvas; }
+  background: var(--back); }
 h1, h2, td, th { overflow-wrap: anywhere; }
 td:not(:first-child), th:not(:first-child) { white-space: nowrap; }
 dt { font-weight: 600; } dd { margin: 0 0 .4em 1.2em; }
 .charts { display: grid; gap: 1.2em;
   grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr)); }
 figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
-svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
-.axis { fill: none; stroke: var(--line); } .grid { fill: none; stroke: var(--faint); }
+svg { width: 100%; height: auto; } svg text { font-size: 11px; }
 .legend { margin: 0; font-size: 13px; } .legend span { margin-right: 1.2em; display: inline-block; }
 @media (max-width: 600px) { svg text { font-size: 16px; } svg.heat text { font-size: 14px; } }
-.legend i { display: inline-block; width: 1.4em; margin-right: .4em; vertical-align: middle; }
-#tip { position: fixed; z-index: 1; pointer-events: none; white-space: pre-line; font-size: 13px;
-  padding: .3em .6em; border: 1px solid var(--line); border-radius: .3em; background: Canvas; }
-@media (prefers-color-scheme: dark) {
-  svg path[stroke], svg rect[fill], .legend i { filter: brightness(1.4); } }
 """
-_SCRIPT = Path(__file__).with_name("report.js")
+_SCRIPTS = (
+    resources.files("scaler.dashboard").joinpath("tip.js"),
+    resources.files("simulator").joinpath("report.js"),
+)
 _MS_PER_S = 1000.0
 
 
@@ -56,6 +53,7 @@ def page(
     """Return the HTML file."""
     title = f"{scenario.path.name}: {', '.join(results)}"
     length = durations.format(scenario.horizon_s)
+    scripts = "".join(script.read_text(encoding="utf-8") for script in _SCRIPTS)
     sections = [
         _section(function, number, results, scenario.prices)
         for number, function in enumerate(scenario.functions)
@@ -65,7 +63,7 @@ def page(
         f"<p>{length} of simulated time, seed {scenario.seed}. "
         f"{escape(_prices(scenario.prices))}</p>"
         f"{_table(metrics)}{_meanings()}{''.join(sections)}"
-        f'<p id="tip" hidden></p><script>{_SCRIPT.read_text(encoding="utf-8")}</script>',
+        f'<p id="tip" hidden></p><script>{scripts}</script>',
     )
 
 
@@ -79,7 +77,8 @@ def document(title: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}{heat_map.STYLE}</style></head><body>"
+        f"<title>{escape(title)}</title>"
+        f"<style>{svg.CHARTS}{_STYLE}{heat_map.STYLE}</style></head><body>"
         f"<h1>{escape(title)}</h1>{body}</body></html>\n"
     )
 
@@ -118,7 +117,7 @@ def _section(
         "Requests per second": _rates(next(iter(records.values()))),
         "Instances: ready, and loading (dashed)": _instances(records),
         "Cost so far": _over_time(records, "cost", prices.currency or "cost"),
-        "Objectives missed so far": _over_time(records, "missed", "requests"),
+        "SLO violations so far": _over_time(records, "missed", "requests"),
         "Batch sizes": _batches(records),
     }
     figures = "".join(

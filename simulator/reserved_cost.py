@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from carpool.latency import Resources
-    from scaler.planning.cost import Billing
+    from carpool.scaling import Billing
     from simulator.instance import Instance
 
 __all__ = ["ReservedCost"]

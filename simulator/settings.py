@@ -28,7 +28,7 @@ class Settings:
         cold: Whether to start without instances and without measurements.
         rate_level: Whether to reuse the results of similar intervals.
         quota: CPU quota of instances with a part of a core; None to run them on slower cores.
-        way_s: Time of a request outside waiting and execution: connections, the gateway.
+        network_s: Time of a request outside waiting and execution: connections, the gateway.
         loading_slows: Relative increase of execution times for each instance that is loading on the
             same server.
         exec_factor: Factor on all execution times, which policies and sidecars learn only by
@@ -44,7 +44,7 @@ class Settings:
     cold: bool = False
     rate_level: bool = False
     quota: Quota | None = None
-    way_s: float = 0.0
+    network_s: float = 0.0
     loading_slows: float = 0.0
     exec_factor: float = 1.0
     prewarm: Callable[[], PrewarmPolicy] | None = None

@@ -1,13 +1,14 @@
 """What an OpenFaaS provider does with the scaler's actions, in simulated time.
 
-Theory of operation ------------------- Each class of a plan is a function, and its replicas are the
-instances. A request for replicas is accepted or, if it exceeds the capacity, refused as a whole, as
-Carpool's provider does. Instances are placed by best fit and load; one whose place is still held by
-a draining instance waits for it. Of surplus instances those that are loading stop first, then the
-youngest. An instance that must stop announces it, serves until the fronts know, releases its
-resources and is gone. A class whose deployment changes has one extra instance while new ones
-replace old ones; if there is no room for it, an old one stops first. The number of instances is the
-controller's decision.
+Theory of operation
+-------------------
+Each class of a plan is a function, and its replicas are the instances. A request for replicas is
+accepted or, if it exceeds the capacity, refused as a whole, as Carpool's provider does. Instances
+are placed by best fit and load; one whose place is still held by a draining instance waits for it.
+Of surplus instances those that are loading stop first, then the youngest. An instance that must
+stop announces it, serves until the fronts know, releases its resources and is gone. A class whose
+deployment changes has one extra instance while new ones replace old ones; if there is no capacity
+for it, an old one stops first. The number of instances is the controller's decision.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaler.control.class_function import FUNCTION_LABEL, MADE_FROM_LABEL, Status
-from simulator.capacity import Promise
+from simulator.capacity import PromisedPlaces
 from simulator.instance import Instance, Phase
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from carpool.plan import InstanceClass
     from scaler.control.action import Action
-    from simulator.capacity import Capacity
+    from simulator.capacity import ClusterCapacity
     from simulator.event_queue import EventQueue
     from simulator.function_run import FunctionRun
 
@@ -42,11 +43,11 @@ class SimulatedProvider:
         capacity: Placement of the instances.
 
     Attributes:
-        dry: As in `Provider`.
+        dry: As in `Platform`.
         warm: Whether instances are ready immediately, as in a system that has been running.
     """
 
-    def __init__(self, events: EventQueue, capacity: Capacity) -> None:
+    def __init__(self, events: EventQueue, capacity: ClusterCapacity) -> None:
         self._events = events
         self._capacity = capacity
         self._called: dict[str, Status] = {}
@@ -74,7 +75,7 @@ class SimulatedProvider:
         """Carry out an action of a controller.
 
         Raises:
-            ProviderError: there is no room for it; nothing is changed.
+            ProviderError: there is no capacity for it; nothing is changed.
             ConfigError: a class whose latency is not known.
         """
         name, document, now = action.name, action.document, self._events.now_s
@@ -108,7 +109,7 @@ class Replicas:
         self,
         run: FunctionRun,
         events: EventQueue,
-        capacity: Capacity,
+        capacity: ClusterCapacity,
         instance_class: InstanceClass,
         document: Mapping[str, object],
     ) -> None:
@@ -117,7 +118,7 @@ class Replicas:
         self._capacity = capacity
         self._instances: list[Instance] = []
         self._wanted = 0
-        self._promise = Promise()
+        self._promise = PromisedPlaces()
         self._deploy(instance_class, document)
 
     def status(self) -> Status:
@@ -131,7 +132,7 @@ class Replicas:
         """Switch to another class; old instances serve until new ones are ready.
 
         Raises:
-            ProviderError: there is no room for as many instances of it; nothing is changed.
+            ProviderError: there is no capacity for as many instances of it; nothing is changed.
         """
         size = self._run.executions.of(replace(instance_class, replicas=0)).size
         self._capacity.promise(self._promise, size, self._wanted)
@@ -142,14 +143,14 @@ class Replicas:
         """Set the number of replicas; ``loaded`` makes new ones ready immediately.
 
         Raises:
-            ProviderError: there is no room for that many; nothing is changed.
+            ProviderError: there is no capacity for that many; nothing is changed.
         """
         self._capacity.promise(self._promise, self._execution.size, wanted)
         self._wanted = wanted
         self.settle(now, loaded=loaded)
 
     def settle(self, now: float, *, loaded: bool = False) -> None:
-        """Start missing instances where there is room, and drain surplus ones."""
+        """Start missing instances where there is capacity, and drain surplus ones."""
         staying = [i for i in self._instances if i.phase in (Phase.READY, Phase.LOADING)]
         staying.sort(key=lambda i: i.phase is not Phase.READY)
         new = [i for i in staying if i.revision == self._revision]
@@ -179,10 +180,10 @@ class Replicas:
         self._revision = self.status().labels[MADE_FROM_LABEL]
 
     def _crowded(self) -> bool:
-        return not self._capacity.has_room(self._execution.size)
+        return not self._capacity.fits(self._execution.size)
 
     def _start(self, now: float, *, loaded: bool) -> bool:
-        """Place and load one more instance; return whether there was room."""
+        """Place and load one more instance; return whether it fits."""
         there, place = self._capacity.take(self._execution.size)
         if not there:
             self._capacity.wait(self.settle)

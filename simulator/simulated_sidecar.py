@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from carpool.log_histogram import Spread, bin_of
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.cold_start import ColdStart
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.scenarios.scenario import App
     from sidecar.core.batch import Batch
+    from sidecar.core.load import Load
     from sidecar.core.request import Request
     from simulator.event_queue import EventQueue
     from simulator.instance import Instance
@@ -42,17 +42,16 @@ class SimulatedSidecar:
         instances: Its instances, by address.
         events: Schedules the end of batches.
         queue_max: Most requests waiting.
-        urgent: Called when the scaler should learn of the current requests.
-        way_s: Time of each response beyond its execution.
+        load: Counts requests and batches for the scaler; its time is the event queue's.
+        network_s: Time of each response beyond its execution.
 
     Attributes:
+        load: As given.
+        urgent: Called when the scaler should learn of the current requests.
         slowed: Relative slowdown of an instance's executions; None for no slowdown.
         served: Outcomes of requests; the reader may replace it.
         requests: Number of requests.
         waiting: Number of waiting requests.
-        idle_since: When the last batch returned or the last request expired, if nothing has waited
-            or run since.
-        resting: Whether no request has arrived since then.
         free: Number of idle instances.
         least: Smallest full batch of any instance; 0 without instances.
         wakes_at: Time of the next step if nothing happens before, in its own time.
@@ -65,8 +64,8 @@ class SimulatedSidecar:
         instances: Mapping[str, Instance],
         events: EventQueue,
         queue_max: float,
-        urgent: Callable[[float], None],
-        way_s: float = 0.0,
+        load: Load,
+        network_s: float = 0.0,
     ) -> None:
         nothing = Planned(Planned.Params({}))
         self._upstreams = ManyUpstreams()
@@ -80,8 +79,9 @@ class SimulatedSidecar:
         self._instances = instances
         self.cold_start = ColdStart(self.batcher, self._upstreams, lambda _: math.inf)
         self._events = events
-        self.urgent = urgent
-        self._way_s = way_s
+        self.load = load
+        self.urgent: Callable[[float], None] = lambda _: None
+        self._network_s = network_s
         self.slowed: Callable[[Instance], float] | None = None
         self._tightest_s = min(app.slo_s for app in apps)
         self._no_failures: dict[int, list[bool]] = {}
@@ -94,9 +94,6 @@ class SimulatedSidecar:
         self.served = Outcomes()
         self.waiting = 0
         self.free = 0
-        self.idle_since = 0.0
-        self.resting = True
-        self._idle_times: Spread = {}
 
     def replan(self, plan: Plan, instances: Sequence[Instance], now: float) -> None:
         """Switch to ``plan`` without losing requests.
@@ -134,21 +131,10 @@ class SimulatedSidecar:
         self._changed()
         self.step(now - self.skipped_s)
 
-    def ended_idle(self, now: float) -> None:
-        """Record the end of an idle time, at the first request after it."""
-        self.resting = False
-        number = bin_of(now - self.idle_since)
-        self._idle_times[number] = self._idle_times.get(number, 0) + 1
-
-    def take_idle_times(self) -> Spread:
-        """Return the idle times that have ended since the last call."""
-        idle_times, self._idle_times = self._idle_times, {}
-        return idle_times
-
     def skip(self, by_s: float) -> None:
         """Skip an interval of ``by_s`` whose requests are accounted for elsewhere."""
         self.skipped_s += by_s
-        self.idle_since += by_s
+        self.load.skip(by_s)
         self._events.postpone(self, by_s)
 
     def step(self, now: float) -> None:
@@ -165,7 +151,7 @@ class SimulatedSidecar:
             if not self.least:  # no instance could have taken them
                 self.served.cold += expired
             if self.batcher.idle:
-                self.idle_since, self.resting = now + self.skipped_s, True
+                self.load.became_idle(now + self.skipped_s)
         if self.waiting:
             self._futile = not self.free and not actions.send and self.waiting >= self._largest
             due = self.batcher.wake_at(now)
@@ -254,7 +240,7 @@ class SimulatedSidecar:
         served.sizes[company] = served.sizes.get(company, 0) + count / company
         self._record(requests, instance, now)
         self._futile = False
-        instance.executed(batch.item_count, batch.exec_s)
+        self.load.executed(batch, at_s, idle=self.batcher.idle)
         idle = not batch.upstream.in_flight
         if instance.serving and not instance.upstream.interfered:
             if instance.device:
@@ -268,13 +254,11 @@ class SimulatedSidecar:
             instance.used = at_s
             if instance.phase is Phase.DRAINING:
                 instance.drained(instance, at_s)
-        if self.batcher.idle:
-            self.idle_since, self.resting = at_s, True
 
     def _record(self, requests: list[Request], instance: Instance, now: float) -> None:
         served = self.served
         served.done += len(requests)
-        now += self._way_s
+        now += self._network_s
         served.fresh_s += [now - request.arrived for request in requests]
         first = requests[0].arrived  # none has waited longer
         if now - first > self._tightest_s:

@@ -22,10 +22,10 @@ from scaler.control.sync_pace import LEAST_PAUSE_S, Pace
 from scaler.functions import Functions
 from scaler.planning import cost
 from scaler.planning.placement import Cluster
-from sidecar.core.surge import SurgeDetector
+from sidecar.core.load import Load
 from simulator.application import SendingApplication
 from simulator.arrivals import Arrivals, merged
-from simulator.capacity import Capacity
+from simulator.capacity import ClusterCapacity
 from simulator.event_queue import EventQueue
 from simulator.execution import Executions
 from simulator.front import Front
@@ -40,7 +40,7 @@ from simulator.simulated_sidecar import SimulatedSidecar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
     from scaler.control.planning_result import SupportsPlan
     from scaler.scenarios.scenario import Function, Scenario
     from simulator.instance import Instance
@@ -73,7 +73,7 @@ class Simulation:
         self._settings = settings or Settings()
         self._progress = progress
         self._events = self._queue()
-        self._capacity = Capacity(Cluster(scenario.nodes) if scenario.nodes else None)
+        self._capacity = ClusterCapacity(Cluster(scenario.nodes) if scenario.nodes else None)
         self._provider = self._run_by()
         self._functions = self._scaler()
         self._fronts: list[Front] = []
@@ -89,7 +89,7 @@ class Simulation:
             processes_known=self._settings.processes_known,
         )
         self._rounds = Round(self._functions, self._provider, self._planning.plan, Driver())
-        self._regimes = IntervalCache() if self._settings.rate_level else None
+        self._interval_cache = IntervalCache() if self._settings.rate_level else None
         self._due_s = math.inf
         self._round_s = 0.0
 
@@ -141,14 +141,14 @@ class Simulation:
     def _stretch(self, start: float, end: float, times: list[Times]) -> None:
         by_run = self._shared_out(times)
         replayed = times
-        if self._regimes:
-            replayed = self._regimes.pick(self._runs, by_run, start, end)
+        if self._interval_cache:
+            replayed = self._interval_cache.pick(self._runs, by_run, start, end)
         self._result.simulated += sum(map(len, replayed))
         self._replay(replayed, end)
         for run, own in zip(self._runs, by_run, strict=True):
             served = run.settle()
-            if self._regimes:
-                self._regimes.learn(run, served)
+            if self._interval_cache:
+                self._interval_cache.learn(run, served)
             run.note(start, end, own)
 
     def _replay(self, times: Sequence[Times], end: float) -> None:
@@ -234,19 +234,19 @@ class Simulation:
         first = {
             app.name: 0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps
         }
-        surge = SurgeDetector(0.0, sum(first.values()))
-        front = Front(run, self._functions, self._events, surge)
-        front.until_s = scenario.horizon_s + _RUN_OUT_S
         run.sidecar = SimulatedSidecar(
             function.apps,
             run.instances,
             self._events,
             settings.queue_max,
-            front.urgent,
-            settings.way_s,
+            Load(0.0, sum(first.values())),
+            settings.network_s,
         )
         run.sidecar.slowed = self._slowed if settings.loading_slows else None
-        run.callers = [SendingApplication(run.sidecar, app, surge) for app in function.apps]
+        run.callers = [SendingApplication(run.sidecar, app) for app in function.apps]
+        front = Front(run, self._functions, self._events)
+        front.until_s = scenario.horizon_s + _RUN_OUT_S
+        run.sidecar.urgent = run.sidecar.load.on_surge = front.urgent
         self._fronts.append(front)
         if not settings.cold:  # it has been measured before
             window_s = settings.window_s

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from simulator.execution import Execution
 
-__all__ = ["FinishedBatch", "StagedDevice", "room_of"]
+__all__ = ["FinishedBatch", "StagedDevice", "most_batches"]
 
 _SPARE = 2  # of so many batches' requests, one waits to be let in while the others run
 
 
-def room_of(batch_max: int) -> int:
+def most_batches(batch_max: int) -> int:
     """Return how many batches an instance accepts at once, as its handler announces live."""
     return batch_max + -(-batch_max // _SPARE)
 

@@ -1,6 +1,6 @@
 """Small charts as inline SVG: lines over an axis with round numbers, and bars.
 
-Heat maps are drawn by `simulator.heat_map`.
+Heat maps are drawn by `simulator.heat_map`. Colours and line styles are those of the scaler's page.
 
 This module knows points and labels, but not their meaning.
 """
@@ -11,14 +11,16 @@ import json
 import math
 from dataclasses import dataclass
 from html import escape
+from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COLORS", "STYLE", "Line", "Mark", "bars", "framed", "lines", "standalone"]
+__all__ = ["CHARTS", "COLORS", "STYLE", "Line", "Mark", "bars", "framed", "lines", "standalone"]
 
-COLORS = ("#1f77b4", "#d95f02", "#2a9d5c", "#b5489a", "#8c6d1f", "#5b5fc7", "#c0392b", "#4d8f99")
+CHARTS = resources.files("scaler.dashboard").joinpath("charts.css").read_text(encoding="utf-8")
+COLORS = 8  # of charts.css
 
 _WIDTH, _HEIGHT = 520, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 10, 34
@@ -26,13 +28,7 @@ _POINTS = 600  # more than the eye tells apart
 _TICKS = 5
 _LOG_TICKS = 4
 _BEFORE = 0.8
-_MARKED = "#c0392b"
-STYLE = (  # of a chart that is its own file
-    "text{font:11px sans-serif;fill:#444}.back{fill:#fff}"
-    ".axis{stroke:#888;fill:none}.grid{stroke:#eee;fill:none}"
-    "@media(prefers-color-scheme:dark){text{fill:#bbb}.back{fill:#16191d}.grid{stroke:#333}"
-    "path[stroke],text[style]{filter:brightness(1.4)}}"
-)
+STYLE = CHARTS + "text{font:11px sans-serif}.back{fill:var(--back)}"  # of a chart that is a file
 _BARS = 5  # as many places at least, that one bar does not fill the chart
 
 
@@ -43,7 +39,7 @@ class Line:
     Attributes:
         name: Name in the legend.
         x, y: Coordinates of the points.
-        color: Index in `COLORS`.
+        color: Number of its colour; those from `COLORS` on are again the first ones.
         dashed: Whether the line is dashed.
     """
 
@@ -147,8 +143,8 @@ def lines(
         "bottom": up.start,
         "height": -up.length,
     }
-    legend = [_legend_entry(line.name, _color(line.color), dashed=line.dashed) for line in drawn]
-    legend += [_legend_entry(mark.name, _MARKED, dashed=True) for mark in marks]
+    legend = [_key(line.name, _color(line.color), dashed=line.dashed) for line in drawn]
+    legend += [_key(mark.name, "allowed", dashed=True) for mark in marks]
     return framed(parts, legend, f" data-axes='{escape(json.dumps(axes), quote=True)}'")
 
 
@@ -170,10 +166,10 @@ def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_labe
             says = escape(f"{name}: {share:.4g} of {number}", quote=True)
             drawn.append(
                 f'<rect x="{x:.1f}" y="{up.at(share):.1f}" width="{max(width, 1):.1f}" '
-                f'height="{up.start - up.at(share):.1f}" fill="{_color(place)}">'
+                f'height="{up.start - up.at(share):.1f}" class="column {_color(place)}">'
                 f"<title>{says}</title></rect>"
             )
-    legend = [_legend_entry(name, _color(place)) for place, (name, _) in enumerate(groups)]
+    legend = [_key(name, _color(place)) for place, (name, _) in enumerate(groups)]
     return framed([*_grid(across, up, x_label, y_label), *drawn], legend)
 
 
@@ -187,7 +183,7 @@ def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str
     """
     inside = lines(drawn, **labels).partition(">")[2].partition("</svg>")[0]  # type: ignore[arg-type]
     names = "".join(
-        f'<text x="{legend[0]}" y="{legend[1] + 16 * row}" style="fill:{_color(line.color)}">'
+        f'<text x="{legend[0]}" y="{legend[1] + 16 * row}" class="name {_color(line.color)}">'
         f"{escape(line.name)}</text>"
         for row, line in enumerate(drawn)
     )
@@ -204,7 +200,7 @@ def _up(top: float, *, whole: bool = False) -> _Axis:
 
 
 def _color(number: int) -> str:
-    return COLORS[number % len(COLORS)]
+    return f"c{number % COLORS}"
 
 
 def _path(line: Line, across: _Axis, up: _Axis, *, steps: bool) -> str:
@@ -215,15 +211,13 @@ def _path(line: Line, across: _Axis, up: _Axis, *, steps: bool) -> str:
     parts = [f"M{x:.1f} {y:.1f}"]
     parts += [f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}" for x, y in points[1:]]
     dash = ' stroke-dasharray="5 3"' if line.dashed else ""
-    color = _color(line.color)
     said = f'data-name="{escape(line.name, quote=True)}"'
-    drawn = f'fill="none" stroke="{color}" stroke-width="1.6"{dash}'
-    return f'<path {said} d="{"".join(parts)}" {drawn}/>'
+    style = f'class="series {_color(line.color)}"{dash}'
+    return f'<path {said} d="{"".join(parts)}" {style}/>'
 
 
 def _mark(x: float) -> str:
-    line = f'd="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"'
-    return f'<path {line} fill="none" stroke="{_MARKED}" stroke-dasharray="4 3"/>'
+    return f'<path class="limit" d="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>'
 
 
 def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
@@ -248,9 +242,8 @@ def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
     return parts
 
 
-def _legend_entry(name: str, color: str, *, dashed: bool = False) -> str:
-    style = f"border-top:3px {'dashed' if dashed else 'solid'} {color}"
-    return f'<span><i style="{style}"></i>{escape(name)}</span>'
+def _key(name: str, color: str, *, dashed: bool = False) -> str:
+    return f'<span class="key {color}{" dashed" if dashed else ""}">{escape(name)}</span>'
 
 
 def framed(

@@ -121,14 +121,6 @@ class ManyUpstreams(Upstreams):
                     best, chosen = merit, upstream
         return chosen
 
-    def has_idle(self, now: float) -> bool:
-        """As `Upstreams.has_idle`."""
-        del now
-        for equals in self._equals.values():  # every batch comes here
-            if not equals.interfered and equals.first_free():
-                return True
-        return False
-
     def has_capacity(self, now: float) -> bool:
         """As `Upstreams.has_capacity`."""
         del now

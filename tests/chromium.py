@@ -1,4 +1,4 @@
-"""A headless Chromium that loads one page, by its debugging protocol over two pipes."""
+"""A headless Chromium that loads one page, controlled by its debugging protocol over two pipes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Page:
     """A tab.
 
     Attributes:
-        complaints: What the page's console and the browser have complained of.
+        complaints: Errors of the page's console and of the browser.
     """
 
     def __init__(self, commands: int, answers: int) -> None:
@@ -62,18 +62,18 @@ class Page:
         self.call("Page.navigate", url=url)
 
     def value(self, script: str) -> Any:
-        """What an expression of JavaScript is in the page."""
+        """Return the value of a JavaScript expression in the page."""
         found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
     def text(self, selector: str) -> str:
-        """The text of an element, as it is shown; empty while there is none."""
+        """Return the displayed text of an element, or an empty string if there is none."""
         there = f"document.querySelector({json.dumps(selector)})"
         return str(self.value(f"{there} ? {there}.innerText : ''"))
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
-        """Write down what is to be seen, or the whole page."""
+        """Write a screenshot of the visible part, or of the whole page."""
         options = {}
         if whole:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]
@@ -82,7 +82,7 @@ class Page:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command and its answer; what else the browser says meanwhile is noted."""
+        """Send a command and return its result; note the browser's other messages."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -120,7 +120,7 @@ class Page:
 
 @contextlib.contextmanager
 def page(profile: Path) -> Iterator[Page]:
-    """A tab of a browser of its own, which keeps what it must in ``profile``."""
+    """Open a tab in a browser of its own, which keeps its data in ``profile``."""
     chromium = require_tool("chromium")
     (reads, commands), (answers, writes) = os.pipe(), os.pipe()
     command = [sys.executable, "-c", _START, str(reads), str(writes), chromium]

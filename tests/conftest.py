@@ -1,4 +1,4 @@
-"""What tests of several folders share: models, a place for state, an engine with its images."""
+"""Fixtures and hooks for all tests: models, a folder for state, an engine with its images."""
 
 from __future__ import annotations
 
@@ -35,13 +35,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers a core: for half of the time, tests wait for processes that they have started."""
+    """Return two workers per core, as tests wait half of the time for their processes."""
     return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collecting makes next to no garbage: the collector waits, and skips later what was made."""
+    """Pause the garbage collector during collection, and exempt what was created.
+
+    Collecting tests creates hardly any garbage.
+    """
     gc.disable()
     try:
         return (yield)
@@ -53,13 +56,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with containers share an engine, so one worker runs them; they may take longer.
+    """Group tests that share an engine, a live stack or a cluster, and set their time limits.
 
-    Another one runs the live ones: a whole stack, and its browser, keep all cores busy. So do those
-    with a cluster, which is started once.
+    One worker runs the tests with containers, as they share an engine, and another one the live
+    ones, as a whole stack and its browser keep all cores busy. So do the tests with a cluster,
+    which is started once.
 
-    In CI a slow one is tried again, once: a machine that others use may stall whole clusters. Who
-    reads the run sees it, as each retry is reported.
+    In CI a slow test is retried once, as a shared machine may stall whole clusters. Each retry is
+    reported.
     """
     for item in items:
         if os.environ.get("CI") and item.get_closest_marker("slow"):
@@ -76,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI nothing is skipped unnoticed: what must not be is a failure."""
+    """Turn skips into failures in CI, except those that are allowed."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2]
@@ -88,7 +92,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session", autouse=True)
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What commands keep for their user, credentials and profiles, is kept for the tests alone."""
+    """Keep what commands store for their user, such as credentials, in temporary folders."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
@@ -97,14 +101,14 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(params=[STAND_INS, *MEASURED], ids=lambda d: "measured" if d.measured else "own")
 def data(request: pytest.FixtureRequest) -> Data:
-    """Latencies and loads: stand-ins, and measured ones where they are there."""
+    """Latencies and loads: stand-ins, and measured ones where available."""
     chosen: Data = request.param
     return chosen
 
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Cycles of references stay, so a test sees whether there are any."""
+    """Disable the garbage collector, so that a test notices reference cycles."""
     gc.collect()
     gc.disable()
     yield
@@ -113,9 +117,9 @@ def no_collector() -> Iterator[None]:
 
 @pytest.fixture
 def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a quick run, policies are checked in a fifth of the scenarios they are by default.
+    """Check policies in a part of the default scenarios in a quick run.
 
-    So is the length of the long run; windows of the past are full by then all the same.
+    The long run is shortened likewise, but still fills all windows of the past.
     """
     from carpool.testing import check_policy, check_scale_policy
     from sidecar.conformance import suite
@@ -128,7 +132,7 @@ def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `model.onnx` and `decoder.onnx`, which answer step by step; only to be read."""
+    """A read-only folder with `model.onnx` and `decoder.onnx`, which respond step by step."""
 
     def make(folder: Path) -> None:
         from examples import models
@@ -140,7 +144,7 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[Engine]:
-    """A Docker Engine: one that runs, else one of our own while tests run."""
+    """A Docker Engine: one that runs already, or one that is started for the tests."""
     from tests.docker.engine import running
 
     with running() as engine:
@@ -149,7 +153,7 @@ def docker_engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def docker_images(docker_engine: Engine) -> None:  # noqa: ARG001 - it must run
-    """Carpool's images, built from the source as it is."""
+    """Build Carpool's images from the current source."""
     from tests.docker.images import build
 
     build()
@@ -157,7 +161,7 @@ def docker_images(docker_engine: Engine) -> None:  # noqa: ARG001 - it must run
 
 @pytest.fixture(scope="session")
 def docker_stage(docker_images: None) -> DockerStage:  # noqa: ARG001 - they must be there
-    """Where the provider's stories are told of containers."""
+    """Stage that runs the provider tests in containers."""
     from tests.docker.stage import DockerStage
 
     return DockerStage()

@@ -1,7 +1,7 @@
-"""How hard a run tries: ``make test`` takes a part of the examples, ``make test-all`` all of them.
+"""Effort of a run: ``make test`` tries a part of the examples, ``make test-all`` all of them.
 
-Hypothesis's profile says which: ``--hypothesis-profile=thorough``. A quick run tries the same
-examples every time, so a failure is due to what has changed; a thorough one looks for new ones,
+Hypothesis's profile selects it: ``--hypothesis-profile=thorough``. A quick run tries the same
+examples every time, so a failure is due to a change; a thorough one looks for new examples,
 except in CI.
 """
 
@@ -27,14 +27,14 @@ settings.load_profile("quick")  # before pytest loads the one that is asked for
 
 
 def scaled(count: int) -> int:
-    """How many of ``count`` examples, scenarios or seeds this run tries."""
+    """Return how many of ``count`` examples, scenarios or seeds this run tries."""
     return count if _thorough() else -(-count // _PART)
 
 
 def loosened(tolerance: float) -> float:
-    """How far a mean over ``scaled`` many may be off, where over all it is ``tolerance`` at most.
+    """Return the tolerance of a mean over a run's `scaled` examples, from that over all of them.
 
-    Of independent ones, a mean over a quarter as many is off by twice as much.
+    The error of a mean of independent examples doubles with a quarter of the examples.
     """
     return tolerance if _thorough() else tolerance * math.sqrt(_PART)
 

@@ -1,4 +1,4 @@
-"""A gate in another process's way, which a test opens: a lock on a file."""
+"""A gate that a test opens for another process, as a lock on a file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Gate"]
 
 
 class Gate:
-    """Where a handler stops until a test lets it go on; closed at first.
+    """Stops a handler until a test opens it; closed at first.
 
     Attributes:
         path: The file whose lock a process has to wait for.
-        word: The body that has the scripted handler stop there.
+        word: The body that makes the scripted handler stop there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,13 +26,13 @@ class Gate:
         self.close()
 
     def close(self) -> None:
-        """From now on it stops."""
+        """Stop handlers from now on."""
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def open(self) -> None:
-        """It goes on."""
+        """Let the handlers continue."""
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def remove(self) -> None:
-        """It is open, for good."""
+        """Open the gate permanently."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""Folders that take long to fill, such as models': made once in a run, for all of its workers."""
+"""Folders that take long to fill, such as those of models, made once per run for all workers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["made_once"]
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that ``make`` has filled; it is shared, so tests may not write to it.
+    """Return a folder filled by ``make``; it is shared, so tests must not write to it.
 
     Args:
-        factory: of temporary folders, by which workers of the same run are known.
+        factory: of temporary folders, which identifies the workers of one run.
         name: of the folder.
-        make: fills the folder that it is given; other callers wait for it meanwhile.
+        make: fills the given folder, while other callers wait.
     """
     base = factory.getbasetemp()
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

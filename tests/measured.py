@@ -1,7 +1,7 @@
-"""Latency tables, coefficients and traces: stand-ins of ours everywhere, and what others measured.
+"""Latency tables, coefficients and traces: our stand-ins, and data measured by others.
 
-Measured data is kept beside the checkout and not in it. Where it is there, each test that asks for
-`data` (`conftest.py`) runs with it too.
+Measured data is stored beside the checkout and not in it. Where it is available, each test that
+uses `data` (`conftest.py`) also runs with it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,29 @@ class Data:
     """Files of one origin.
 
     Attributes:
-        measured: Whether others have measured them; else they are the examples' stand-ins.
+        measured: Whether others have measured them; otherwise they are the examples' stand-ins.
     """
 
     measured: bool
 
     def table(self, model: str) -> Path:
-        """Latencies of a model by size, as INFless (ASPLOS'22) has them."""
+        """Return the latencies of a model by size, as in INFless (ASPLOS'22)."""
         return _MEASURED / "profiles" / f"{model}.csv" if self.measured else self._own(model)
 
     def trace(self, name: str) -> Path:
-        """A load over time."""
+        """Return a load over time."""
         return _MEASURED / "traces" / f"{name}.csv" if self.measured else self._own(name)
 
     @property
     def coefficients(self) -> Path:
-        """Of VGG-19 on Function Compute, as HarmonyBatch (IWQoS'24) has them, or nearly those."""
+        """Coefficients of VGG-19 on Function Compute.
+
+        They are those of HarmonyBatch (IWQoS'24), or close to them.
+        """
         return _MEASURED / "harmonybatch/vgg19.json" if self.measured else self._own("tagging.json")
 
     def either(self, stand_in: T, measured: T) -> T:
-        """What a test expects of this data."""
+        """Return the expectation of a test for this data."""
         return measured if self.measured else stand_in
 
     def _own(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Ports for programs that have to be told one before they listen."""
+"""Ports for programs that need to be given one before they listen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["free_port", "watchdog_port"]
 def watchdog_port() -> Iterator[None]:
     """Hold port 8081 of the machine's own network, which every of-watchdog there binds.
 
-    Waits until no other test has it, be it of another worker or another run of the suite.
+    Wait until no other test has it, in any worker or run of the suite.
     """
     with (Path(tempfile.gettempdir()) / "carpool-tests-8081.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""``make base-images``: what is here stays, and what has another watchdog inside does not."""
+"""Tests of ``make base-images``, which replaces only images with another watchdog inside."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ REAL, STAND_IN = "fwatchdog-of-the-path", "STAND-IN"
         (("", ""), (REAL, "real"), False),  # pulled: OpenFaaS's own
     ],
 )
-def test_an_image_with_another_watchdog_inside_is_made_again(
+def test_image_with_different_watchdog_is_replaced(
     inside: tuple[str, str], now: tuple[str, str], tmp_path: Path, *, expected: bool
 ) -> None:
-    """By what is in it, not by its name; a real one is never replaced by a stand-in."""
+    """An image is replaced by its content, and a real watchdog never by a stand-in."""
     files = {text: tmp_path / text for text in (inside[1], now[1]) if text}
     for text, file in files.items():
         file.write_text(text)
@@ -39,10 +39,10 @@ def test_an_image_with_another_watchdog_inside_is_made_again(
     assert expected is base_images.outdated(labels, now[0], files[now[1]])
 
 
-def test_what_is_inside_is_the_program_of_the_path(
+def test_image_has_watchdog_of_path_or_stand_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in is for where there is no watchdog; where there is no gateway, there is none."""
+    """An image has the watchdog of the PATH or else a stand-in; a gateway has no stand-in."""
     monkeypatch.setenv("PATH", str(tmp_path))
     watchdog, gateway = base_images.WATCHDOG, base_images.GATEWAY
     assert (STAND_IN, base_images.STAND_IN) == base_images.inside(watchdog)

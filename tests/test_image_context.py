@@ -1,4 +1,4 @@
-"""What the wheel is made of is there when images are built."""
+"""Tests that the build context of images has all sources of the wheel."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SOURCES = [*WHEEL["packages"], *WHEEL["force-include"]]
 
 
 def without_comments(path: Path) -> list[str]:
-    """The lines of a file that say something."""
+    """Return the lines of a file that are not empty or comments."""
     return [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_context_has_it_and_the_image_copies_it(source: str) -> None:
-    """What the wheel includes and the context lacks fails the build of every image."""
+def test_wheel_files_are_in_context_and_copied(source: str) -> None:
+    """What the wheel includes is in the context and copied, as images cannot be built without."""
     ignored = True
     for line in without_comments(ROOT / ".dockerignore"):
         pattern = line.removeprefix("!")

@@ -1,4 +1,4 @@
-"""No circle of imports between modules, those for annotations alone included."""
+"""Test rules of imports that also hold for those that are only for annotations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,32 @@ PACKAGES = (
     "simulator",
     "watchdog_plugin",
 )
+POLICIES = "scaler.policies"
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Each module can be read after those that it imports, and with no other."""
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    """Modules that each module imports, including those only for annotations."""
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
-    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+
+
+def test_no_modules_import_each_other_in_a_circle(imports: dict[str, set[str]]) -> None:
+    """The import graph has no cycles."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
         pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))
+
+
+def test_policies_import_no_other_module_of_the_scaler(imports: dict[str, set[str]]) -> None:
+    """A scaling policy uses no other part of Carpool than ``carpool``, as those of users."""
+    policies = {name for name in imports if name.startswith(POLICIES)}
+    others = {
+        (name, imported)
+        for name in policies
+        for imported in imports[name]
+        if not imported.startswith(("carpool", POLICIES))
+    }
+    assert set() == others
+    assert {f"{POLICIES}.{name}" for name in ("fixed", "infless.policy")} <= policies

@@ -1,4 +1,4 @@
-"""What images are made of is locked: exact versions, the developers' own, each with hashes."""
+"""Tests that the requirements of images are locked to developers' versions, with hashes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def pins(text: str) -> dict[str, str]:
-    """Versions by name."""
+    """Return the versions by name."""
     matches = map(PIN.match, text.splitlines())
     return {found[1]: found[2] for found in matches if found}
 
 
 @pytest.mark.parametrize("file", LOCKED, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_versions_are_exact_and_have_hashes(file: Path) -> None:
-    """And they are those of constraints.txt, with which everything is tested."""
+    """Versions are exact, have hashes, and match constraints.txt, which all tests use."""
     entries = re.split(r"\n(?=\S)", file.read_text().strip())[1:]  # the first line is a comment
     assert entries
     for entry in entries:
@@ -40,8 +40,8 @@ def test_versions_are_exact_and_have_hashes(file: Path) -> None:
         ("provider", ("stack", "docker", "kubernetes")),
     ],
 )
-def test_an_image_has_what_its_part_needs(image: str, extras: tuple[str, ...]) -> None:
-    """A dependency that was added and not locked would be missing from the image alone."""
+def test_image_requirements_include_all_dependencies(image: str, extras: tuple[str, ...]) -> None:
+    """An image's locked requirements include all dependencies of its component."""
     optional = PROJECT["optional-dependencies"]
     needs = [*PROJECT["dependencies"], *(need for extra in extras for need in optional[extra])]
     names = {re.split(r"[<>=;\[ ]", need)[0].lower() for need in needs}
@@ -49,7 +49,7 @@ def test_an_image_has_what_its_part_needs(image: str, extras: tuple[str, ...]) -
 
 
 def test_nothing_is_installed_without_a_hash() -> None:
-    """Every pip install of others' packages in Dockerfiles asks for hashes, but authors' own."""
+    """Dockerfiles install others' packages only with hashes, except authors' own requirements."""
     dockerfiles = [ROOT / "docker" / "Dockerfile", *(ROOT / "templates").glob("*/Dockerfile")]
     for dockerfile in dockerfiles:
         text = dockerfile.read_text().replace("\\\n", " ")

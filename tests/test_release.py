@@ -1,4 +1,4 @@
-"""What `make release` writes about a release."""
+"""Tests of what `make release` writes about a release."""
 
 from __future__ import annotations
 
@@ -12,16 +12,31 @@ from scripts import release
     [
         ("## [Unreleased]\n\n## [0.2.0] - 2026-01-01\n- a\n", "has its section"),
         ("## [Unreleased]\n- a\n\n## [0.1.0] - 2025-01-01\n- b\n", "still under Unreleased"),
-        ("## [Unreleased]\n\n## [0.1.0] - 2025-01-01\n- b\n", "says nothing"),
+        ("## [Unreleased]\n\n## [0.1.0] - 2025-01-01\n- b\n", "has no section"),
     ],
 )
-def test_a_release_without_its_changes_is_noticed(changelog: str, state: str) -> None:
-    """The changelog's section is there, is to be renamed, or was forgotten."""
+def test_release_without_changelog_section_is_noticed(changelog: str, state: str) -> None:
+    """The changelog has a section for the release, one to be renamed, or none."""
     assert state in release.changelog_state(changelog, "0.2.0")
 
 
-def test_the_bill_of_materials_names_what_is_installed() -> None:
-    """Carpool is its subject, every other package a component with version, licence and purl."""
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("## [0.2.0]\n\n### Upgrading\n\n- a\n\n### Added\n", True),
+        ("## [Unreleased]\n\n### Upgrading\n\n- a\n", True),
+        ("## [Unreleased]\n\n### Upgrading\n\n### Added\n\n- a\n", False),
+        ("## [0.2.0]\n\n### Added\n\n- a\n\n## [0.1.0]\n\n### Upgrading\n\n- b\n", False),
+        ("## [0.1.0]\n\n### Upgrading\n\n- b\n", False),
+    ],
+)
+def test_release_without_upgrade_notes_is_refused(section: str, says: bool) -> None:  # noqa: FBT001  a row of the table
+    """A part on upgrading, in the section of the version or in Unreleased, must have text."""
+    assert says == release.says_how_to_upgrade(f"# Changelog\n\n{section}", "0.2.0")
+
+
+def test_bill_of_materials_lists_installed_packages() -> None:
+    """The bill has Carpool as its subject and lists packages with version, licence and purl."""
     packages = [
         {"name": "carpool", "version": "0.2.0"},
         {"name": "PyYAML", "version": "6.0", "license": "MIT"},

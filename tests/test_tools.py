@@ -1,4 +1,4 @@
-"""The tests' own means: a missing program skips at home, fails in CI, and waiting has an end."""
+"""Tests of the test tools: required programs, allowed skips, waiting, groups and shared folders."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CARPOOL_TEST_WITHOUT", raising=False)
 
 
-def test_a_tool_that_is_there_is_returned() -> None:
-    """The path of an installed program comes back."""
+def test_path_of_installed_program_is_returned() -> None:
+    """The path of an installed program is returned."""
     assert require_tool("sh").endswith("/sh")
 
 
 def test_a_missing_tool_skips() -> None:
-    """A missing program skips the test, with its name."""
+    """A missing program skips the test with its name."""
     with pytest.raises(pytest.skip.Exception, match="no-such-tool is not on the PATH"):
         require_tool("no-such-tool")
 
 
-def test_at_home_anything_may_lack() -> None:
-    """On a laptop the tests say what was skipped, and do not fail."""
+def test_any_skip_is_allowed_outside_ci() -> None:
+    """Outside CI, a test may be skipped for any reason."""
     assert may_skip("Skipped: faas-cli is not on the PATH", {})
 
 
 @pytest.mark.parametrize(
     ("without", "outcome"), [("other-tool", "1 failed"), ("other-tool faas-cli", "1 skipped")]
 )
-def test_in_ci_only_what_is_known_to_lack_may(
+def test_ci_allows_only_known_skips(
     without: str, outcome: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A skip of another reason is a failure; a GPU is not asked for."""
+    """In CI, a skip is a failure unless it is for a GPU or a program known to be missing."""
     env = {"CI": "true", "CARPOOL_TEST_WITHOUT": without}
     assert may_skip("Skipped: there is no GPU", env)
     pytester.makeconftest("from tests.conftest import pytest_runtest_makereport")
@@ -68,8 +68,8 @@ def test_in_ci_only_what_is_known_to_lack_may(
     assert outcome in ran.stdout.str()
 
 
-def test_waiting_returns_when_it_is_true_and_fails_when_it_never_is() -> None:
-    """Both forms of waiting return on truth, and name what never came."""
+def test_wait_returns_on_true_condition_or_fails_with_its_name() -> None:
+    """Both wait functions return once the condition is true, and otherwise fail with its name."""
     answers = iter([0, 0, 1, 0, 1])
     wait_until(lambda: next(answers))
     asyncio.run(wait_until_async(lambda: next(answers)))
@@ -80,8 +80,8 @@ def test_waiting_returns_when_it_is_true_and_fails_when_it_never_is() -> None:
 
 
 @pytest.mark.slow
-def test_what_must_not_run_beside_its_like_runs_in_one_worker(tmp_path: Path) -> None:
-    """Groups have their effect with the installed versions of pytest and pytest-xdist."""
+def test_tests_of_a_group_run_in_one_worker(tmp_path: Path) -> None:
+    """Tests of a group run in one worker with the installed pytest and pytest-xdist."""
     (tmp_path / "test_grouped.py").write_text(GROUPED)
     options = ("--numprocesses=2", "--dist=loadgroup", "--verbose", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *options]
@@ -90,8 +90,10 @@ def test_what_must_not_run_beside_its_like_runs_in_one_worker(tmp_path: Path) ->
     assert (6, 1) == (len(workers), len(set(workers)))
 
 
-def test_a_folder_is_made_once_and_whole(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What another process has left half done is made again; what is there is taken."""
+def test_incomplete_folder_is_made_again_and_complete_one_reused(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A folder that was left incomplete is made again, and a complete one is reused."""
     made: list[Path] = []
 
     def make(folder: Path) -> None:

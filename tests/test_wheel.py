@@ -1,4 +1,4 @@
-"""What a user gets from pip is what a checkout has."""
+"""Tests that the wheel has what a checkout has."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ with stack.models() as examples:
 
 
 def _build(folder: Path, target: str, into: Path) -> Path:
-    """The ``target`` that is built from the sources in ``folder``."""
+    """Build ``target`` from the sources in ``folder`` and return its path."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "-d", str(into)]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
     (built,) = into.glob("carpool-*.whl" if target == "wheel" else "carpool-*.tar.gz")
@@ -43,7 +43,7 @@ def _build(folder: Path, target: str, into: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_wheel_carries_packages_and_templates(tmp_path: Path) -> None:
-    """Every module, type marker and template file is in the wheel, and nothing cached."""
+    """The wheel has every module, type marker and template file, and no cached files."""
     carried = set(zipfile.ZipFile(_build(ROOT, "wheel", tmp_path)).namelist())
     modules = {str(path.relative_to(ROOT)) for p in PACKAGES for path in (ROOT / p).rglob("*.py")}
     templates = {
@@ -57,7 +57,7 @@ def test_the_wheel_carries_packages_and_templates(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
-    """It has all that the wheel is made of, and nothing that only a checkout can use."""
+    """The source distribution builds the same wheel, and has no files only for a checkout."""
     with tarfile.open(_build(ROOT, "sdist", tmp_path)) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = [path for path in tmp_path.glob("carpool-*") if path.is_dir()]
@@ -71,8 +71,8 @@ def test_the_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_is_enough(tmp_path: Path) -> None:
-    """Commands run in an empty folder, with the wheel's own modules and data and no checkout."""
+def test_commands_run_with_only_the_wheel(tmp_path: Path) -> None:
+    """Commands run in an empty folder with only the wheel's modules and data."""
     venv, work = tmp_path / "venv", tmp_path / "work"
     work.mkdir()
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)

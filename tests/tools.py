@@ -1,6 +1,6 @@
-"""What tests need of a machine, programs of others above all: without it they skip, but not in CI.
+"""Programs and devices that tests need: tests skip without them, except in CI.
 
-There a skip is a failure (`conftest.py`), unless what lacks was named beforehand.
+There a skip is a failure (`conftest.py`), unless what is missing was named beforehand.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WHERE = {
 
 
 def require_tool(name: str) -> str:
-    """The path of the program ``name``; the test is skipped, with the reason, if there is none."""
+    """Return the path of the program ``name``, or skip the test with the reason."""
     path = shutil.which(name)
     if path:
         return path
@@ -49,10 +49,10 @@ def require_tool(name: str) -> str:
 
 
 def may_skip(reason: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Whether a test may be skipped for ``reason``: at home for any, in CI (CI=true) for few.
+    """Return whether a test may be skipped for ``reason``: outside CI for any, in CI for a few.
 
-    There the reason has to name a GPU, or a word of ``CARPOOL_TEST_WITHOUT`` (separated by blanks),
-    which says what the machine is known to lack.
+    In CI (CI=true) the reason has to name a GPU, or a word of ``CARPOOL_TEST_WITHOUT`` (separated
+    by blanks), which lists what the machine is known to lack.
     """
     known = ("GPU", *env.get("CARPOOL_TEST_WITHOUT", "").split())
     return env.get("CI") != "true" or any(word in reason for word in known)

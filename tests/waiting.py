@@ -1,7 +1,7 @@
-"""Waiting for something to become true; tests never sleep for a guessed time.
+"""Functions that wait for a condition; tests never sleep for a guessed time.
 
-`HANG_S` bounds whatever a test waits for. It says nothing about how long that should take: it is
-the time after which something hangs, on a machine however busy.
+`HANG_S` limits every wait of a test. It does not say how long a wait should take, but after what
+time something hangs, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def wait_until(
 async def wait_until_async(
     predicate: Callable[[], object], timeout_s: float = HANG_S, what: str = "the condition"
 ) -> None:
-    """As `wait_until`, letting the event loop run in between."""
+    """Like `wait_until`, but let the event loop run in between."""
     deadline = time.monotonic() + timeout_s
     while not predicate():
         _check(deadline, timeout_s, what)
@@ -45,9 +45,9 @@ async def wait_until_async(
 
 
 def stop_process(pid: int) -> None:
-    """SIGSTOP a process, and return once all its threads stand still.
+    """Send SIGSTOP to a process and return once all its threads have stopped.
 
-    The signal takes effect when one of them gets a core; until then the others go on.
+    The signal takes effect when one of them gets a core; until then the others continue.
     """
     os.kill(pid, signal.SIGSTOP)
     states = [thread / "stat" for thread in Path(f"/proc/{pid}/task").iterdir()]
@@ -55,7 +55,7 @@ def stop_process(pid: int) -> None:
 
 
 def _state(stat: Path) -> str:
-    """A thread's state, which is behind the name in brackets."""
+    """Return a thread's state, which follows the name in brackets."""
     try:
         return stat.read_text().rpartition(") ")[2][0]
     except OSError:

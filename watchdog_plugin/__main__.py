@@ -21,7 +21,7 @@ from watchdog_plugin import loading, logs
 from watchdog_plugin.batch_runner import BatchRunner, Concurrent, ModelLock, ModelThread
 from watchdog_plugin.lifecycle import Lifecycle
 from watchdog_plugin.protocols import json_codec
-from watchdog_plugin.reader import Limits
+from watchdog_plugin.reader import ReadLimits
 from watchdog_plugin.server import Server
 from watchdog_plugin.service import Service
 from watchdog_plugin.settings import HandlerSettings
@@ -78,7 +78,10 @@ def _check(settings: HandlerSettings) -> int:
 def _serve(settings: HandlerSettings) -> int:
     service = Service(settings.key, settings.answer_max_bytes, settings.body_max_bytes)
     model_thread = ModelThread()
-    limits = Limits(body_bytes=settings.body_max_bytes + wire.OVERHEAD_BYTES)
+    limits = ReadLimits(
+        body_bytes=settings.body_max_bytes + wire.OVERHEAD_BYTES,
+        connections=2 * settings.streams_max,  # half of them for batches
+    )
     server = Server(address.parse(settings.listen), service, limits)
     lifecycle = Lifecycle(
         exit_on_term=settings.exit_on_term, quiet_s=server.quiet_s, clean_up=server.close

@@ -83,7 +83,7 @@ def decoded(body: memoryview, coding: str, limit: int = LARGEST_BYTES) -> memory
         )
         raise NotDecodedError(msg, _TOO_LARGE)
     if not engine.eof or engine.unused_data:  # parts back to back would take a copy each
-        what = "more than one part of" if engine.eof else "only the beginning of"
-        msg = f"the body has {what} what Content-Encoding says, {coding}: expected one whole part"
+        what = "more than one" if engine.eof else "only the beginning of a"
+        msg = f"the body has {what} {coding} stream: expected exactly one complete stream"
         raise NotDecodedError(msg, 400)
     return memoryview(plain)

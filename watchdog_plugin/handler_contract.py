@@ -143,10 +143,10 @@ def _author_raised(source: Path, doing: str, error: BaseException) -> LoadError:
 
 
 def _checked(source: Path, module: ModuleType) -> HandlerModule:
-    found = {name: value for name in _ARGUMENTS if (value := getattr(module, name, None))}
-    problems = [_signature_problem(name, value) for name, value in found.items()]
-    if "handle_batch" in found:
-        unused = [n for n in ("preprocess", "postprocess", "decode_step") if n in found]
+    defined = {name: value for name in _ARGUMENTS if (value := getattr(module, name, None))}
+    problems = [_signature_problem(name, value) for name, value in defined.items()]
+    if "handle_batch" in defined:
+        unused = [n for n in ("preprocess", "postprocess", "decode_step") if n in defined]
         problems += [
             f"{name} is never called if there is a handle_batch: keep one of them"
             for name in unused
@@ -154,18 +154,18 @@ def _checked(source: Path, module: ModuleType) -> HandlerModule:
     lengths = {name: value for name in RAGGED if (value := getattr(module, name, None)) is not None}
     if lengths.keys() == {"pad_value"}:  # by itself it is a constant of the author's own
         lengths = {}
-    if "handle_batch" in found and "ragged" in lengths:
+    if "handle_batch" in defined and "ragged" in lengths:
         problems.append("ragged is never used if there is a handle_batch: keep one of them")
     examples, problem = _examples(getattr(module, "example", None))
     steps_max = getattr(module, "steps_max", None)
     if steps_max is not None and not (type(steps_max) is int and steps_max > 0):
         problems.append(f"steps_max is {steps_max!r}, expected a whole number of at least 1")
-    stream_paths, misplaced = _stream_paths(module, streams="stream" in found)
+    stream_paths, misplaced = _stream_paths(module, streams="stream" in defined)
     problems = [text for text in (*problems, problem, misplaced) if text]
     if problems:
         raise LoadError(f"{source}: " + "; ".join(problems))
-    _warn_of_misspelt(source, module, found)
-    batch_axis = None if "handle_batch" in found else getattr(module, "batch_axis", None)
+    _warn_of_misspelt(source, module, defined)
+    batch_axis = None if "handle_batch" in defined else getattr(module, "batch_axis", None)
     return HandlerModule(
         source,
         examples=examples,
@@ -173,7 +173,7 @@ def _checked(source: Path, module: ModuleType) -> HandlerModule:
         batch_axis=batch_axis,
         steps_max=steps_max,
         stream_paths=stream_paths,
-        **found,
+        **defined,
     )
 
 
@@ -232,14 +232,14 @@ def _examples(value: object) -> tuple[tuple[bytes, ...], str]:
     return (), f"example is {type(value).__name__}, expected bytes or a list of bytes: whole bodies"
 
 
-def _warn_of_misspelt(source: Path, module: ModuleType, found: Mapping[str, object]) -> None:
+def _warn_of_misspelt(source: Path, module: ModuleType, defined: Mapping[str, object]) -> None:
     """Warn of functions that may be misspelt hooks, which would be skipped silently.
 
     It is only a warning, as a function with a similar name is not an error.
     """
     for name, value in vars(module).items():
         own = inspect.isfunction(value) and value.__module__ == module.__name__
-        if own and not name.startswith("_") and name not in found:
+        if own and not name.startswith("_") and name not in defined:
             hint = nearest(name, _ARGUMENTS)
-            if hint and not any(repr(known) in hint for known in found):
+            if hint and not any(repr(known) in hint for known in defined):
                 logs.say(f"{source}: {name} is a function Carpool does not call; {hint}")

@@ -55,7 +55,7 @@ def load(settings: HandlerSettings) -> Loaded:
         )
         raise LoadError(msg)
     authors.call_load(author)
-    streaming = Streaming.of(author, settings.answer_max_bytes, everything=everything)
+    streaming = Streaming.of(author, settings, everything=everything)
     if everything:
         return Loaded(BatchFunction(_none_batched), streaming)
     repository = Repository(settings.batch_max)
@@ -177,7 +177,10 @@ def _run_examples(function: Function[Any], author: HandlerModule, size: int) -> 
     for answer in answers:
         if answer.status >= _FIRST_ERROR_STATUS:
             text = bytes(answer.body).decode("utf-8", "replace")
-            msg = f"{author.source}: example is answered {answer.status} {text}; fix either of them"
+            msg = (
+                f"{author.source}: example is answered {answer.status} {text}; fix the example "
+                "or the handler"
+            )
             raise LoadError(msg)
 
 

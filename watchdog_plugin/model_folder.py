@@ -93,8 +93,8 @@ def _variant(there: Path, name: str) -> ModelFile:
         chosen = name or VariantSet(variants).best.name
     except ConfigError as error:
         raise LoadError(str(error)) from error
-    form: Any = rules.loads(there.read_text(encoding="utf-8"))
-    files = {entry["name"]: entry.get("file", "") for entry in form["variants"]}
+    listing: Any = rules.loads(there.read_text(encoding="utf-8"))
+    files = {entry["name"]: entry.get("file", "") for entry in listing["variants"]}
     if not files.get(chosen):
         hint = nearest(chosen, files) or f"there are {', '.join(files)}"
         msg = f"model_variant = {chosen!r}: expected one of {there} that has a file; {hint}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
 
-__all__ = ["CutOffError", "Limits", "ProtocolError", "Request", "read_request"]
+__all__ = ["CutOffError", "ProtocolError", "ReadLimits", "Request", "read_request"]
 
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _LINE = re.compile(rb"([!-~]+) ([!-~]+) HTTP/1\.([01])\r?\n").fullmatch
@@ -29,7 +29,7 @@ _VERSION_UNKNOWN = re.compile(rb".* HTTP/[0-9.]+\r?\n").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """Limits of the server's requests and connections."""
 
     head_bytes: int = 64 * 1024
@@ -62,7 +62,7 @@ class CutOffError(ConnectionError):
 
 
 def read_request(
-    stream: BufferedReader[Any], limits: Limits, go_on: Callable[[], None]
+    stream: BufferedReader[Any], limits: ReadLimits, go_on: Callable[[], None]
 ) -> Request | None:
     """Return the next request; None if the peer has closed the connection between requests.
 
@@ -92,7 +92,7 @@ def read_request(
     return Request(method.decode(), target.decode(), headers, body, keep_alive)
 
 
-def _bad_line(line: bytes, limits: Limits) -> Exception:
+def _bad_line(line: bytes, limits: ReadLimits) -> Exception:
     if len(line) > limits.head_bytes:
         return ProtocolError(414, f"the request line is longer than {limits.head_bytes} bytes")
     if not line.endswith(b"\n"):
@@ -175,7 +175,7 @@ def _read_chunks(stream: BufferedReader[Any], limit: int) -> bytearray:
         _check_size(len(body) + size, limit)
         body += _read_exactly(stream, size)
         if _read_line(stream, 2) not in _BLANK:
-            raise ProtocolError(400, "a chunk is not as long as it says")
+            raise ProtocolError(400, "a chunk does not have its declared length")
 
 
 def _read_line(stream: BufferedReader[Any], most_bytes: int) -> bytes:

@@ -24,7 +24,7 @@ from carpool import errors
 from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from watchdog_plugin import logs
-from watchdog_plugin.reader import Limits, ProtocolError, read_request
+from watchdog_plugin.reader import ProtocolError, ReadLimits, read_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -68,7 +68,7 @@ class Server:
     """
 
     def __init__(
-        self, address: Address, application: Callable[[Request], Response], limits: Limits
+        self, address: Address, application: Callable[[Request], Response], limits: ReadLimits
     ) -> None:
         self._application = application
         self._limits = limits

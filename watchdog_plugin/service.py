@@ -131,7 +131,7 @@ def _batch(
     statuses, answer_heads, answer_bodies = columns
     size = sum(map(len, answer_bodies))
     if size > answer_max_bytes and len(made) > 1:  # the sidecar asks again, in halves
-        what = f"the answers to a batch of {len(made)} have together"
+        what = f"the responses to a batch of {len(made)} have in total"
         raise BatchFailed(answers.too_large(size, answer_max_bytes, what))
     body = wire.encode_answer(ids, statuses, answer_heads, answer_bodies)
     return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}"), *headers])

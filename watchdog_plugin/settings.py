@@ -27,6 +27,7 @@ __all__ = ["HandlerSettings"]
 _MIB = 1024 * 1024
 _ANY = "*"
 _PREFIX = "handler_"
+_STREAMS = 256  # at least: several sidecars may each send as many as the setting allows
 _TEXT = setting_types.text()
 _PATH = setting_types.path()
 _MEBIBYTES = setting_types.mebibytes()
@@ -73,6 +74,7 @@ class HandlerSettings:
         model_path_given: Whether the model path was configured explicitly.
         batch_max: The function's maximum batch size.
         lazy: Whether the function's batches run stage by stage.
+        streams_max: Maximum number of concurrent streams.
     """
 
     listen: str = variable(
@@ -88,7 +90,7 @@ class HandlerSettings:
         "handler_exit_on_term",
         setting_types.flag(),
         False,  # noqa: FBT003  the default of a declaration
-        "SIGTERM ends the process once no request is left",
+        "whether SIGTERM ends the process once no request is left",
     )
     body_max_bytes: int = variable(
         "handler_body_max_mib",
@@ -119,7 +121,7 @@ class HandlerSettings:
         "model_variant",
         _TEXT,
         "",
-        "which of function_dir/variants",
+        "name of the variant in function_dir/variants to serve",
         unset="model.onnx, or else the most accurate",
     )
     threads: int = variable(
@@ -148,6 +150,7 @@ class HandlerSettings:
     model_path_given: bool = False
     batch_max: int = 1
     lazy: bool = False
+    streams_max: int = _STREAMS
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
@@ -171,4 +174,5 @@ class HandlerSettings:
             threads=read.threads or max(1, int(function.cpu or 1)),
             batch_max=function.batch_max,
             lazy=function.executor == "lazy",
+            streams_max=max(_STREAMS, function.streams_max),
         )

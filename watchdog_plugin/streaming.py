@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from watchdog_plugin.answers import Answer
     from watchdog_plugin.handler_contract import HandlerModule
     from watchdog_plugin.item import Item
+    from watchdog_plugin.settings import HandlerSettings
 
 __all__ = ["Streaming"]
 
-_AT_ONCE = 256  # half of the connections that the handler takes: batches need some, too
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _END = b"event: end\ndata:\n\n"
 _DONE = b"data: [DONE]\n\n"  # how OpenAI's interface marks the end
@@ -46,6 +46,7 @@ class Streaming:
     Args:
         author: Definitions of the author, with `stream`.
         everything: Whether it handles every request, as the function has no other handler.
+        at_once_max: Maximum number of concurrent streams.
         answer_max_bytes: Maximum size of a response that is not streamed.
     """
 
@@ -54,20 +55,29 @@ class Streaming:
         author: HandlerModule,
         *,
         everything: bool,
+        at_once_max: int,
         answer_max_bytes: int = answers.LARGEST_BYTES,
     ) -> None:
         assert author.stream is not None  # noqa: S101  or there is nothing to stream
         self._stream: Callable[[Item], object] = author.stream
         self._answer_max_bytes = answer_max_bytes
-        self._places = threading.BoundedSemaphore(_AT_ONCE)
+        self._at_once_max = at_once_max
+        self._places = threading.BoundedSemaphore(at_once_max)
         self.rule = StreamRule(everything, author.stream_paths)
 
     @classmethod
-    def of(cls, author: HandlerModule, answer_max_bytes: int, *, everything: bool) -> Self | None:
+    def of(
+        cls, author: HandlerModule, settings: HandlerSettings, *, everything: bool
+    ) -> Self | None:
         """Return the streaming of a handler; None if it does not define `stream`."""
         if author.stream is None:
             return None
-        return cls(author, everything=everything, answer_max_bytes=answer_max_bytes)
+        return cls(
+            author,
+            everything=everything,
+            at_once_max=settings.streams_max,
+            answer_max_bytes=settings.answer_max_bytes,
+        )
 
     def takes(self, item: Item) -> bool:
         """Return whether a request is streamed."""
@@ -121,7 +131,7 @@ class Streaming:
         The number is limited, as an author's code may never return.
         """
         if not self._places.acquire(blocking=False):
-            msg = f"{_AT_ONCE} streams run already"
+            msg = f"{self._at_once_max} streams run already"
             raise Overloaded(msg, retry_after_s=1.0)
         try:
             yield

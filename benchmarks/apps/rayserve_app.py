@@ -15,7 +15,7 @@ from starlette.responses import Response
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-MOST_ONGOING = 10_000  # the default of 5 would leave no room for a batch
+MOST_ONGOING = 10_000  # the default of 5 would be too few for a batch
 
 
 @serve.deployment(max_ongoing_requests=MOST_ONGOING, ray_actor_options={"num_cpus": 1})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["APPS", "MODEL_PACKAGES", "Launch", "Server", "Setup", "app", "no_wait"]
 
 APPS = Path(__file__).parent.parent / "apps"
-# The same runtime for everybody, at the versions of the running environment.
+# The same runtime for all servers, at the versions of the running environment.
 MODEL_PACKAGES = ("numpy", "onnxruntime")
 
 

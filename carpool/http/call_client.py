@@ -130,7 +130,7 @@ class Calls:
             self._connecting = None
         if self._connection is None:
             self._fail_unsent(failure)
-        else:
+        elif self._unsent:  # their callers may have left
             self._flush(self._connection)
 
     async def _switched(self) -> CallConnection:

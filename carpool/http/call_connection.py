@@ -57,7 +57,7 @@ def tell_failed(receiver: Receiver, error: FunctionFault) -> None:
     try:
         receiver.failed(error)
     except Exception:
-        log.exception("the failure of a call in a bundle was not taken: %s", error)
+        log.exception("handling the failure of a bundled call (%s) raised an error", error)
 
 
 class NotSwitched(Exception):
@@ -189,7 +189,7 @@ class CallConnection(asyncio.Protocol):
                 try:
                     receiver.answered(status, head, body)
                 except Exception:  # its own fault, and not that of the others
-                    log.exception("a response in a bundle was not taken")
+                    log.exception("handling a response of a bundle raised an error")
         self._close_when_done()
 
     def _dropped(self, beginning: memoryview) -> None:

@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from carpool.errors import FunctionFault
+from carpool.errors import FunctionFault, Overloaded
 from carpool.http import call_frames
 from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange, encoded
@@ -44,8 +44,8 @@ _SWITCHING = (
 _UPGRADE = (("upgrade", call_frames.PROTOCOL.decode()), ("connection", "upgrade"))
 _COLLECTED_BYTES = 64 * 1024 * 1024  # of an answer in pieces, which a bundle has whole
 _TOO_LARGE = (
-    f"the answer comes in pieces and has more than {_COLLECTED_BYTES} bytes together; accept "
-    "text/event-stream or application/x-ndjson to be sent each as it comes"
+    f"the response is streamed and has more than {_COLLECTED_BYTES} bytes in total; accept "
+    "text/event-stream or application/x-ndjson to get each piece as it arrives"
 )
 _LINGER_S = 2.0  # until a connection without calls is closed after the provider was told so
 _UPGRADE_REQUIRED = 426
@@ -157,10 +157,10 @@ class ServedCalls(Connection):
         if self._answers_bytes >= call_frames.BUNDLE_BYTES:
             self._flush()
 
-    def refuse_large(self, call: _Call) -> None:
-        """Answer a call whose collected response is too large; its handler is told to stop."""
+    def refuse(self, call: _Call, error: CarpoolError) -> None:
+        """Answer a call with an error instead of what was collected, and have its handler stop."""
         on_gone = call.on_gone
-        call.fail_instead(FunctionFault(_TOO_LARGE))
+        call.fail_instead(error)
         call.gone, call.on_gone = True, on_gone
         call.tell_gone()
 
@@ -264,15 +264,21 @@ class _Call(Exchange):
         self._started = status, b"\n" + lines.replace(b"\r\n", b"\n")
 
     def write(self, chunk: bytes) -> None:
-        """Add to the response; if it becomes too large, the caller gets an error instead."""
+        """Add to the response.
+
+        If it becomes too large, or memory is short, the caller gets an error instead.
+        """
         if self.answered or self.gone:
             return
         self._held.append(chunk)
         self._collected_bytes += len(chunk)
         self.held_bytes += len(chunk)
-        self.calls.server.held_bytes += len(chunk)
+        server = self.calls.server
+        server.held_bytes += len(chunk)
         if self._collected_bytes > _COLLECTED_BYTES:
-            self.calls.refuse_large(self)
+            self.calls.refuse(self, FunctionFault(_TOO_LARGE))
+        elif server.held_bytes > server.most_held_bytes and not server.drop_stalled(STALLED_S):
+            self.calls.refuse(self, Overloaded(TOO_MUCH_HELD, _AGAIN_S))
 
     def end(self) -> None:
         """Send the collected response."""

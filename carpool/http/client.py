@@ -308,9 +308,13 @@ class Pool:
             yield StreamedResponse(connection)
 
     def give_back(self, connection: ClientConnection) -> None:
-        """Return a connection after its request, for reuse if possible."""
+        """Return a connection after its request, for reuse if possible.
+
+        One with unread parts of a response may be paused, and would not read the next.
+        """
         self._busy.discard(connection)
-        if connection.open and connection.complete and connection.reusable:
+        read = connection.complete and not connection.chunks
+        if connection.open and read and connection.reusable:
             connection.used_at = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:

@@ -242,8 +242,9 @@ class Connection(asyncio.Protocol):
         return settled and not server.closing and server.held_bytes <= server.most_held_bytes
 
     def invite(self) -> None:
-        """Send 100 Continue to a client that waits for it before it sends its body."""
+        """Send 100 Continue to a client that waits for it, once nothing else is unanswered."""
         if not self.exchanges:
+            self._reader.expects = False
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _go_on(self) -> None:
@@ -339,6 +340,8 @@ class Connection(asyncio.Protocol):
                 return
         self._active_since = server.now()
         server.connections.move_to_end(self)
+        if self._reader.expects:
+            self.invite()
 
     @property
     def unfinished(self) -> bool:
@@ -388,7 +391,8 @@ class Connection(asyncio.Protocol):
             if waited_s > patience_s:
                 self.abort()
         elif self._reader.partial and not self._closing:
-            if waited_s > limits.read_s and not self._paused:
+            kept_waiting = self._paused or (self._reader.expects and self.exchanges)
+            if waited_s > limits.read_s and not kept_waiting:
                 self._refuse(Refused(408, f"the request did not arrive within {limits.read_s:g} s"))
         elif not self.exchanges and waited_s > limits.idle_s:
             self._leave()

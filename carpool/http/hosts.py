@@ -25,6 +25,7 @@ __all__ = ["Hosts", "check_names"]
 
 _CACHED = 256
 _LONGEST = 512  # bytes of a Host and an Origin together: names have 253; none fills the cache
+_ALLOW_HOST = "start it with --allow-host {}"
 _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - listened at, not by us here
 
 
@@ -37,11 +38,15 @@ class Hosts:
     Args:
         listen: Addresses it listens on, each ``HOST:PORT`` or ``unix:PATH``.
         named: Further names.
+        remedy: What allows another name, which is put in place of ``{}``.
     """
 
-    def __init__(self, listen: Iterable[str], named: Iterable[str] = ()) -> None:
+    def __init__(
+        self, listen: Iterable[str], named: Iterable[str] = (), remedy: str = _ALLOW_HOST
+    ) -> None:
         places = [address.parse(each) for each in listen]
         hosts = {place.host.lower() for place in places if not place.path}
+        self._remedy = remedy
         self._named = frozenset(name.lower() for name in named)
         self._known = (self._named | hosts | {"localhost"}) - _EVERYWHERE
         self._everywhere = bool(hosts & _EVERYWHERE)
@@ -66,8 +71,8 @@ class Hosts:
         if host is not None and not self._is_ours(name):
             return (
                 f"Host {here!r} is not one of this server's names: expected "
-                f"{', '.join(sorted(self._known))} or its address; if it is, start it with "
-                f"--allow-host {name}"
+                f"{', '.join(sorted(self._known))} or its address; if it is, "
+                f"{self._remedy.format(name)}"
             )
         if origin is None:
             return ""
@@ -78,8 +83,8 @@ class Hosts:
             return ""
         return (
             f"Origin {from_page!r} is not this server's: expected none, or that of "
-            f"{here or 'this server'}; if its pages may use this server, start it "
-            f"with --allow-host {_name(there) or 'NAME'}"
+            f"{here or 'this server'}; if its pages may use this server, "
+            f"{self._remedy.format(_name(there) or 'NAME')}"
         )
 
     def _is_ours(self, name: str) -> bool:

@@ -79,7 +79,7 @@ class Link(Protocol):
         """Take a whole request."""
 
     def invite(self) -> None:
-        """Send 100 Continue to a client that waits for it before it sends its body."""
+        """Send 100 Continue to a client that waits for it, once nothing else is unanswered."""
 
     def write(self, data: bytes) -> None:
         """Send a part of the first exchange's response."""

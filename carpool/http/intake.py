@@ -32,6 +32,7 @@ is not known here: the application judges each of them that is parsed.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Intake", "Parkable"]
+
+log = logging.getLogger(__name__)
 
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 32, 128
 _REFUSED_AT_ONCE = 8
@@ -158,15 +161,18 @@ class Intake:
         self._parked.pop(connection, None)
 
     def stop(self) -> None:
-        """Parse all parked requests, as the server is closing."""
+        """Parse all parked requests, as the server is closing or they cannot be judged."""
         while self._parked:
             self._parse(*self._parked.popitem())
 
     def _turn(self) -> None:
         self._due = False
-        served = self._serve()
-        closed = self._refuses(0.0)
-        self._refuse_oldest(busy=closed or served == self._at_once)
+        try:
+            closed = self._serve_and_refuse()
+        except Exception:
+            log.exception("parked requests cannot be judged, so all are parsed")
+            self.stop()
+            closed = False
         self.parking = closed or bool(self._parked)
         if self._parked:
             self._due = True
@@ -174,6 +180,13 @@ class Intake:
                 self._later(_PAUSE_S, self._turn)
             else:
                 self._soon(self._turn)
+
+    def _serve_and_refuse(self) -> bool:
+        """Serve and refuse parked requests; return whether a new one would be refused."""
+        served = self._serve()
+        closed = self._refuses(0.0)
+        self._refuse_oldest(busy=closed or served == self._at_once)
+        return closed
 
     def _serve(self) -> int:
         """Parse the requests that are served; return their number."""
@@ -201,8 +214,9 @@ class Intake:
             waited_s = began - self._read_at(newest=False)
             if not (rested or waited_s > _LONGEST_WAIT_S) or not self._refuses(waited_s):
                 break
-            connection, read = parked.popitem(last=False)
+            connection, read = next(iter(parked.items()))
             answer = self._refuse() if _plain(read[1]) else b""
+            del parked[connection]
             if answer:
                 connection.answer(read[1], answer)
             else:

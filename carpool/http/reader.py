@@ -37,6 +37,7 @@ class Reader:
 
     Attributes:
         partial: Whether a request has begun and is incomplete.
+        expects: Whether its client waits for 100 Continue.
     """
 
     __slots__ = (
@@ -44,7 +45,6 @@ class Reader:
         "_body_bytes",
         "_connection",
         "_exchange",
-        "_expects",
         "_fed",
         "_fed_before",
         "_feeding",
@@ -59,6 +59,7 @@ class Reader:
         "_tries",
         "_upgrade",
         "_whole",
+        "expects",
         "partial",
     )
 
@@ -74,13 +75,13 @@ class Reader:
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes | bytearray] = []
         self._body_bytes = self._trailer_bytes = 0
-        self._upgrade = self._expects = False
+        self._upgrade = False
         self._feeding = 0  # size of the read that is being parsed
         self._first = False  # whether a request that begins now begins with the read
         self._fed = 0  # bytes read for the head, and later since body or trailers last grew
         self._fed_before = 0  # size of the read in whose midst the request began
         self._progress = 0
-        self.partial = False
+        self.expects = self.partial = False
 
     def feed(self, data: bytes) -> None:
         """Parse data; whole requests are passed to `Link.accept` at once.
@@ -164,8 +165,7 @@ class Reader:
 
     def _check_progress(self) -> None:
         """Refuse a head, or framing between the parts of a body, that grows without end."""
-        if self._expects:
-            self._expects = False
+        if self.expects:
             self._connection.invite()
         progress = self._body_bytes + self._trailer_bytes
         if not self._fed and not self._fed_before:  # the head came in this read: what is behind it?
@@ -257,7 +257,7 @@ class Reader:
         self._target = b""
         self._headers = []
         self._body_bytes = self._trailer_bytes = self._progress = 0
-        self._expects = self.partial = False
+        self.expects = self.partial = False
         self._connection.accept(exchange)
 
     # -- framing ----------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Reader:
                     raise self._large_body()
             else:
                 self._check_rarer(name, value, exchange)
-        if hosts > 1:
+        if hosts != 1 and (hosts or self._parser.get_http_version() == "1.1"):
             raise Refused(400, f"{hosts} host headers: expected one")
         if not exchange.keep_alive:
             self._check_version(exchange)
@@ -292,7 +292,7 @@ class Reader:
             if value.lower() != b"chunked":
                 raise Refused(501, "the only supported transfer-encoding is 'chunked'")
         elif name == b"expect":
-            self._expects = exchange.chunked and value.lower() == b"100-continue"
+            self.expects = exchange.chunked and value.lower() == b"100-continue"
 
     def _check_version(self, exchange: HttpExchange) -> None:
         """Refuse unknown versions; close HTTP/1.0 connections after the response."""

@@ -14,7 +14,7 @@ clients can make the server hold `Limits.held_bytes`, 16 KiB for each connection
 `known_heads`, a few megabytes at most; nothing they send makes it more. Memory freed after a peak
 is returned to the system (`carpool.memory`).
 
-Room: if there is no room for another connection, the one that has been idle for longest is closed,
+Capacity: if there is none for another connection, the one that has been idle for longest is closed,
 at no cost before: `connections` is ordered by last responses, and only its first few are checked.
 One whose client has sent data is not idle, even if none of it was read yet: closing its
 socket would answer the request with a reset. For the same reason a process that has been stopped
@@ -63,7 +63,7 @@ __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
 log = logging.getLogger(__name__)
 
 _MOST_TURNED_AWAY = 64  # most connections that are being told that there are too many
-_LOOKS = 64  # most connections that a newcomer looks at for one to make room
+_LOOKS = 64  # most connections that are checked for one to close when a new one arrives
 _AGAIN_S = 1
 _SWEEP_S = 1.0
 _READING_S = 0.01

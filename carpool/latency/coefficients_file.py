@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_coefficients"]
 
-_ANY_TEXT = rules.text("a text", r".*")
+_ANY_TEXT = rules.text("text", r".*")
 _AMOUNT = rules.number("a number of at least 0", lambda value: value >= 0)
 _ABOVE_ZERO = rules.number("a number above 0", lambda value: value > 0)
 _FACTOR = rules.number("a number of at least 1", lambda value: value >= 1)

@@ -3,10 +3,10 @@
 Slack says whether joining makes a request late, not whether it helps. If a batch of two takes
 twice as long as one, catching up only delays the running requests; and under load, a
 request that runs behind shares a batch with all that will have arrived by then, so that catching up
-takes time from them. So joining is compared with the outcome for all requests if the newcomers ran
+takes time from them. So joining is compared with the outcome for all requests if the new ones ran
 behind, in one batch with those others, or before them if one batch would save nothing.
 
-Refusing every newcomer that makes another request late does not work either: it is then late
+Refusing every new request that makes another request late does not work either: it is then late
 itself, as are those behind it. So late requests are counted in both cases.
 """
 
@@ -39,12 +39,12 @@ def pays(
 
     Args:
         stack: Running batches, from the bottom to the top.
-        jobs: Newcomers, of one model and key.
+        jobs: New jobs, of one model and key.
         rate_rps: Arrival rate of further such requests, which share the batch behind.
         now: Time on the axis of the deadlines.
     """
-    newcomers = Entry(list(jobs), 0, sum(job.rows for job in jobs))
-    joined, before = finishes([*stack, newcomers]), finishes(stack)
+    joining = Entry(list(jobs), 0, sum(job.rows for job in jobs))
+    joined, before = finishes([*stack, joining]), finishes(stack)
     joined_s, before_s = ([after_s for _, after_s in each] for each in (joined, before))
     first, count, free_s = jobs[0], len(jobs), max(before_s)
     places = first.program.batch_max // first.rows - count
@@ -62,7 +62,7 @@ def pays(
 
 
 def could_pay(program: Program) -> bool:
-    """Return whether newcomers should ever join a running batch, at a sustainable load.
+    """Return whether new requests should ever join a running batch, at a sustainable load.
 
     Args:
         program: Model of static nodes.

@@ -23,10 +23,10 @@ class Rules:
             negative, so it does.
         partial: Whether as many waiting requests as possible are admitted, in order of arrival;
             otherwise all or none.
-        pays: Whether newcomers join a running batch if that makes fewer requests late than running
-            them after it, or as many late and the mean latency lower. An idle device then starts
-            with all waiting requests, or with as many as make the fewest late. Slack then only
-            limits how many join if not all can.
+        pays: Whether new requests join a running batch if that makes fewer requests late than
+            running them after it, or as many late and the mean latency lower. An idle device then
+            starts with all waiting requests, or with as many as make the fewest late. Slack then
+            only limits how many join if not all can.
         overtaken_max: How many batches that cannot join a batch may be put on top of it before it
             runs again.
     """

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 The caller adds requests as they arrive, asks `next` for a batch, runs its node, and reports with
 `ran`. Between two nodes, at a boundary, waiting requests are considered: an empty table takes the
-oldest and those that may start with it; otherwise newcomers are put on top if it pays
+oldest and those that may start with it; otherwise new ones are put on top if it pays
 (`join_decision`), or, as in the paper, if no slack becomes negative (`slack`). No request waits for
 a batch to fill: there is no window. Joining pays less with every node that the running requests
 have completed; so a request refused for that is only considered again when another has arrived or

@@ -2,7 +2,7 @@
 
 Eq. 1: slack = SLA - (T_wait + SingleExec); Eq. 2, for N requests: SLA - (T_wait + the sum of their
 SingleExec). T_wait is the time since arrival, for running requests as well, so SLA - T_wait is
-the time to the deadline. Newcomers are admitted if no request's slack becomes negative, of any
+the time to the deadline. New requests are admitted if no request's slack becomes negative, of any
 model, as all share the device.
 """
 
@@ -85,10 +85,10 @@ def _serial(stack: Sequence[Entry], waiting: Sequence[Job], rules: Rules, now: f
 def _in_time(
     stack: Sequence[Entry], jobs: Sequence[Job], counted: Collection[Job], now: float
 ) -> bool:
-    newcomers = Entry(list(jobs), 0, sum(job.rows for job in jobs))
+    joining = Entry(list(jobs), 0, sum(job.rows for job in jobs))
     return all(
         now + after_s <= job.deadline + _ROUNDING_S
-        for job, after_s in finishes([*stack, newcomers])
+        for job, after_s in finishes([*stack, joining])
         if job in counted
     )
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from carpool.onnx_graph.parts import Attribute
 
-__all__ = ["TAKEN", "refuse_open_ends", "unrolled", "ways"]
+__all__ = ["TAKEN", "branches", "refuse_open_ends", "unrolled"]
 
 TAKEN = "taken"  # the attribute that tells which way an If goes
 _BRANCHES = ("then_branch", "else_branch")
 _LOOP_FIXED = 2  # inputs of a Loop before what it carries: how often, and whether at all
 
 
-def ways(node: NodeProto) -> list[Mapping[str, Attribute]]:
+def branches(node: NodeProto) -> list[Mapping[str, Attribute]]:
     """Return the attributes of a node, for each branch that a run may take."""
     given: dict[str, Attribute] = attributes(node) | graph_digests(node)
     if node.op_type != "If":
@@ -65,7 +65,7 @@ def refuse_open_ends(path: Path, model: ModelProto) -> None:
             name = f"operator {node.op_type} ({node.name or 'unnamed'})"
             expected = "one whose execution time does not depend on values"
             fix = (
-                f"{why}; carpool profile measures the whole model, and a latency table can hold "
+                f"{why}; carpool profile measures the whole model, and a latency table can have "
                 "the result"
             )
             raise ConfigError([Problem(str(path), name, expected, fix)])

@@ -110,7 +110,7 @@ def _loaded(path: Path, size: int) -> tuple[ModelProto, str]:
     """Return a model, and what is wrong with it; empty if nothing is."""
     if size > LARGEST_FILE_BYTES:
         expected = f"an ONNX model, of at most {LARGEST_FILE_BYTES} bytes"
-        hint = "export it with its weights in a file of their own"
+        hint = "export it with its weights in a separate file"
         raise ConfigError([Problem(str(path), f"{size} bytes", expected, hint)])
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
@@ -203,7 +203,7 @@ def _give_size(
         elif at == 0:
             place.dim_param = BATCH
         else:
-            problems.add(name, f"free dimension {free!r}", "a size", f"say --dim {free}=SIZE")
+            problems.add(name, f"free dimension {free!r}", "a size", f"set --dim {free}=SIZE")
 
 
 def _name_nodes(graph: GraphProto) -> None:

@@ -17,7 +17,7 @@ import onnx
 from onnx import ValueInfoProto
 
 from carpool.errors import ConfigError, Problem
-from carpool.onnx_graph.control_flow import refuse_open_ends, unrolled, ways
+from carpool.onnx_graph.control_flow import branches, refuse_open_ends, unrolled
 from carpool.onnx_graph.lightened import lightened
 from carpool.onnx_graph.model_file import BATCH, read_onnx
 from carpool.onnx_graph.parts import (
@@ -190,7 +190,7 @@ def _operators(
         return datatype, _linear([known[name][1] for known in shapes], batches), False
 
     def operator(node: NodeProto) -> Operator:
-        texts = [json.dumps(dict(sorted(w.items())), separators=(",", ":")) for w in ways(node)]
+        texts = [json.dumps(dict(sorted(w.items())), separators=(",", ":")) for w in branches(node)]
         names = inputs_of(node)
         return Operator(
             node.name,

@@ -125,7 +125,7 @@ def _scaled(
     laws: Laws, factors: _Factors, classes: Mapping[str, str], unit: ThreadsAndGpu, *, stays: bool
 ) -> Laws:
     """Return laws of a unit times the machine's factors, without existing ones if they stay."""
-    found = {}
+    scaled = {}
     for kind, family in classes.items():
         for how in ("", ALONE):
             law = laws.get((kind + how, unit))
@@ -134,13 +134,13 @@ def _scaled(
             if law is None and kind in factors.classes:
                 law = laws.get((f"any {family}{how}", unit))
             if law is not None:
-                found[kind + how, unit] = law * factors.of(kind, family)
-    return found
+                scaled[kind + how, unit] = law * factors.of(kind, family)
+    return scaled
 
 
 def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Expected]:
     """Return the reference operators for which the laws predict a time."""
-    found = []
+    expected = []
     for row in rows:
         size = sized(row.case)
         weights = sum(form.size_bytes for form in row.case.inputs if form.constant)
@@ -151,8 +151,8 @@ def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Exp
             by: defaultdict[str, float] = defaultdict(float)
             for bound, spent_us in zip(BOUNDS[size.family], parts[0].tolist(), strict=True):
                 by[bound] += spent_us
-            found.append(_Expected(size.kind, size.family, by, row.seconds * _US_PER_S))
-    return found
+            expected.append(_Expected(size.kind, size.family, by, row.seconds * _US_PER_S))
+    return expected
 
 
 def _factors(rows: Sequence[_Expected]) -> _Factors | None:
@@ -176,11 +176,14 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
             matrix[number, place[row.kind if by == WORK else by]] += spent_us / row.measured_us
     pull = np.diag(_DRAWN / drawn_to)
     target = np.array([1.0] * len(rows) + [_DRAWN] * len(place))
-    found = non_negative(np.vstack([matrix, pull]), target)
-    found = np.clip(found, drawn_to / _MOST, drawn_to * _MOST)
-    classes = {kind: float(found[place[kind]]) for kind in whole}
+    factors = non_negative(np.vstack([matrix, pull]), target)
+    factors = np.clip(factors, drawn_to / _MOST, drawn_to * _MOST)
+    classes = {kind: float(factors[place[kind]]) for kind in whole}
     return _Factors(
-        {by: float(found[place[by]]) for by in shared}, classes, _of_families(rows, classes), level
+        {by: float(factors[place[by]]) for by in shared},
+        classes,
+        _of_families(rows, classes),
+        level,
     )
 
 

@@ -116,7 +116,7 @@ def read_model(
         known = {} if alone else _known(connection, origin, numbers)
         runs, load_s, memory_mb = _runs(connection, origin, graph, hardware)
     here = origin == target
-    slower, quicker = _ways(graph, own := composed(graph, rows) | (known if here else {}))
+    slower, quicker = _branches(graph, own := composed(graph, rows) | (known if here else {}))
     groups = Groups(slower)
     calibrated = calibration(target)
     overheads = dict(calibrated.overheads if calibrated else {}) | overheads
@@ -153,15 +153,17 @@ def _scaled(
     return scaled(fit, calibration, families, own)
 
 
-def _ways(graph: Graph, known: Mapping[tuple[Case, ThreadsAndGpu], float]) -> tuple[Graph, Graph]:
-    """Return the graph with the slower way of each branch, and the graph with the quicker one."""
+def _branches(
+    graph: Graph, known: Mapping[tuple[Case, ThreadsAndGpu], float]
+) -> tuple[Graph, Graph]:
+    """Return the graph with the slower branch of each If, and the graph with the quicker one."""
     if not any(operator.otherwise for operator in graph.operators):
         return graph, graph
     spent_s: defaultdict[str, float] = defaultdict(float)
     for (case, _), seconds in known.items():
         spent_s[case.attributes] += seconds
     slower, quicker = (
-        replace(graph, operators=[pick(o.ways, key=_spent(spent_s)) for o in graph.operators])
+        replace(graph, operators=[pick(o.branches, key=_spent(spent_s)) for o in graph.operators])
         for pick in (max, min)
     )
     return slower, quicker
@@ -185,7 +187,7 @@ def _complete(fit: Fit, groups: Groups, path: Path) -> Fit:
 
 def _case_ids(connection: sqlite3.Connection, graph: Graph, batches: Iterable[int]) -> Numbers:
     """Return the operators of a graph in a database, at each batch size that the graph admits."""
-    every = [way for operator, _ in graph.alike for way in operator.ways]
+    every = [branch for operator, _ in graph.alike for branch in operator.branches]
     return case_ids(connection, every, [batch for batch in sorted(batches) if graph.admits(batch)])
 
 

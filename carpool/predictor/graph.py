@@ -139,7 +139,7 @@ class Operator:
         inputs: Datatype, sizes, and whether it is constant, of each input.
         outputs: The same of each output.
         after: Positions of the operators whose outputs it uses.
-        otherwise: For a branch, its attributes if the other way is taken.
+        otherwise: For a branch, its attributes if the other branch is taken.
     """
 
     name: str
@@ -157,8 +157,8 @@ class Operator:
         return self.kind, self.attributes, self.inputs, self.outputs
 
     @property
-    def ways(self) -> tuple[Operator, ...]:
-        """The operator once for each way that a run may take."""
+    def branches(self) -> tuple[Operator, ...]:
+        """The operator once for each branch that a run may take."""
         if not self.otherwise:
             return (self,)
         return self, replace(self, attributes=self.otherwise, otherwise=self.attributes)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from carpool.predictor.graph import SymbolicShape
 
-    Form = tuple[str, SymbolicShape, bool]
+    TensorType = tuple[str, SymbolicShape, bool]
 
 __all__ = ["from_json", "known_graph", "to_json", "write_graph"]
 
-_FORM = 2
+_VERSION = 2
 _READER = 1  # raise it where files of before are read as other graphs
 
 
@@ -58,39 +58,39 @@ def write_graph(
 
 
 def to_json(graph: Graph) -> str:
-    """Return the graph as JSON text, with each tensor's form once."""
-    forms: dict[Form, int] = {}
+    """Return the graph as JSON text, with each type of tensor once."""
+    types: dict[TensorType, int] = {}
 
-    def numbers(given: Iterable[Form]) -> list[int]:
-        return [forms.setdefault(form, len(forms)) for form in given]
+    def numbers(given: Iterable[TensorType]) -> list[int]:
+        return [types.setdefault(each, len(types)) for each in given]
 
     operators = [
         [o.name, o.kind, o.attributes, numbers(o.inputs), numbers(o.outputs), o.after, o.otherwise]
         for o in graph.operators
     ]
-    parts = [graph.model, graph.fixed_batch, graph.fingerprint, list(forms), operators]
-    return json.dumps([_FORM, *parts], separators=(",", ":"))
+    parts = [graph.model, graph.fixed_batch, graph.fingerprint, list(types), operators]
+    return json.dumps([_VERSION, *parts], separators=(",", ":"))
 
 
 def from_json(text: str) -> Graph | None:
     """Return the graph that `to_json` wrote; None if it is from another version."""
-    form, *document = json.loads(text)
-    if form != _FORM:
+    version, *document = json.loads(text)
+    if version != _VERSION:
         return None
-    model, fixed_batch, fingerprint, forms, operators = document
-    known = [_form(each) for each in forms]
+    model, fixed_batch, fingerprint, types, operators = document
+    known = [_tensor_type(each) for each in types]
     graph = Graph(model, [_operator(each, known) for each in operators], fixed_batch)
     vars(graph)["fingerprint"] = fingerprint  # a cached property, which takes longer to compute
     return graph
 
 
-def _operator(document: Sequence[Any], forms: Sequence[Form]) -> Operator:
+def _operator(document: Sequence[Any], types: Sequence[TensorType]) -> Operator:
     name, kind, attributes, inputs, outputs, after, otherwise = document
-    before, made = (tuple([forms[number] for number in each]) for each in (inputs, outputs))
+    before, made = (tuple([types[number] for number in each]) for each in (inputs, outputs))
     return Operator(name, kind, attributes, before, made, tuple(after), otherwise)
 
 
-def _form(document: Sequence[Any]) -> Form:
+def _tensor_type(document: Sequence[Any]) -> TensorType:
     datatype, shape, constant = document
     return datatype, tuple((fixed, each) for fixed, each in shape), constant
 

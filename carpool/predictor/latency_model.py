@@ -101,7 +101,7 @@ class OperatorLatencyModel:
         memory_mb: Memory of an instance.
         parallel: Whether branches run in parallel.
         refused: Operators that the runtime refuses to run alone on the target machine.
-        least: The model with the quicker way of each If; this one has the slower way.
+        least: The model with the quicker branch of each If; this one has the slower one.
         groups: Operator groups of the graph, if already known.
         learnt: The fit before it was scaled to the target machine; None if it was not scaled.
         calibrated: Numbers of threads for which the fit was scaled.
@@ -207,7 +207,7 @@ class OperatorLatencyModel:
     def sources(self, batch: int, cpu: float) -> list[Source]:
         """Return the sources of the operators' times, the longest first."""
         unit = ThreadsAndGpu(max(1, round(cpu)))
-        found = []
+        sources = []
         doublings = self._corrections.doublings(unit, batch)
         times = zip(self._seconds(unit, batch), doublings, self._groups.all, strict=True)
         for seconds, apart, group in times:
@@ -215,29 +215,31 @@ class OperatorLatencyModel:
                 spent_s = float(seconds[at] * group.counts[at])
                 source = "measured" if math.isfinite(apart[at]) else "predicted"
                 case = operator.at(batch)
-                found.append(Source(case.kind, case.shapes, int(group.counts[at]), spent_s, source))
-        return sorted(found, key=lambda each: -each.seconds)
+                sources.append(
+                    Source(case.kind, case.shapes, int(group.counts[at]), spent_s, source)
+                )
+        return sorted(sources, key=lambda each: -each.seconds)
 
     def unmeasured(self, settings: Sequence[Setting]) -> list[tuple[int, list[Setting]]]:
         """Return operators that can still be measured here, by position, and at which settings.
 
         Equal operators appear once. Those predicted to take longest come first.
         """
-        found: dict[tuple[int, int], tuple[float, int, list[Setting]]] = {}
+        spent: dict[tuple[int, int], tuple[float, int, list[Setting]]] = {}
         units = {s: ThreadsAndGpu(*s[1:]) for s in settings}
         seconds = {s: self._seconds(unit, s.batch) for s, unit in units.items()}
         for position, operator in enumerate(self.graph.operators):
             place = self._groups.place(position)
-            if place in found:
+            if place in spent:
                 continue
             missing = [
                 s
                 for s, unit in units.items()
-                if any(self._is_open((way.at(s.batch), unit)) for way in operator.ways)
+                if any(self._is_open((branch.at(s.batch), unit)) for branch in operator.branches)
             ]
             spent_s = sum(float(seconds[s][place[0]][place[1]]) for s in missing)
-            found[place] = (spent_s, position, missing)
-        ordered = sorted(found.values(), key=lambda each: -each[0])
+            spent[place] = (spent_s, position, missing)
+        ordered = sorted(spent.values(), key=lambda each: -each[0])
         return [(position, missing) for _, position, missing in ordered if missing]
 
     def _is_open(self, place: tuple[Case, ThreadsAndGpu]) -> bool:
@@ -245,11 +247,11 @@ class OperatorLatencyModel:
 
     def _lacking(self, how: Callable[[Fit, ThreadsAndGpu], list[bool]]) -> list[str]:
         """Return kinds of groups for which ``how`` is true on every unit, unless measured there."""
-        found: set[int] = set(range(len(self._groups.all)))
+        lacking: set[int] = set(range(len(self._groups.all)))
         for unit in self.fit.units:
             groups = zip(how(self.fit, unit), self._corrections.told(unit), strict=True)
-            found &= {at for at, (lacks, told) in enumerate(groups) if lacks and not told.all()}
-        return list(dict.fromkeys(self._groups.all[at].kind for at in sorted(found)))
+            lacking &= {at for at, (lacks, told) in enumerate(groups) if lacks and not told.all()}
+        return list(dict.fromkeys(self._groups.all[at].kind for at in sorted(lacking)))
 
     def _admits(self, batch: int) -> bool:
         most = _BEYOND * max(self.fit.batches, default=0)
@@ -316,7 +318,7 @@ class OperatorLatencyModel:
     @cached_property
     def _errors(self) -> dict[ThreadsAndGpu, list[_RunError]]:
         """Errors of the predictions of the model's own measured runs, by unit."""
-        found: dict[ThreadsAndGpu, list[_RunError]] = {}
+        errors: dict[ThreadsAndGpu, list[_RunError]] = {}
         for setting, measured_s in sorted(self.runs.items()):
             unit = ThreadsAndGpu(setting.threads, setting.gpu)
             plain_s = self._plain_s(unit, setting.batch) if unit in self.fit.per_run_s else None
@@ -325,8 +327,8 @@ class OperatorLatencyModel:
                     -_MOST_CORRECTION, min(_MOST_CORRECTION, math.log(measured_s / plain_s))
                 )
                 excess = self._excess(unit, setting.batch, plain_s, error)
-                found.setdefault(unit, []).append(_RunError(setting.batch, error, excess))
-        return found
+                errors.setdefault(unit, []).append(_RunError(setting.batch, error, excess))
+        return errors
 
     def _excess(self, unit: ThreadsAndGpu, batch: int, plain_s: float, error: float) -> float:
         """Return the part of a run's error beyond its interval, which is not the model's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from carpool.predictor.profile import Alone, Overhead, Refused, Setting
+from carpool.predictor.profile import Alone, Overhead, RefusedOperator, Setting
 from carpool.predictor.profile_database import new_case_id, rows_of
 from carpool.predictor.profile_file import has_table, opened
 
@@ -28,7 +28,7 @@ _OF_CASES = (
 def write_alone(
     path: Path,
     origin: Origin,
-    rows: Iterable[Alone | Refused],
+    rows: Iterable[Alone | RefusedOperator],
     overheads: Mapping[int, Overhead],
 ) -> None:
     """Store measurements; later times replace earlier ones.
@@ -52,7 +52,7 @@ def write_alone(
                 " = (?, ?, ?, ?, ?)",
                 key,
             )
-            if isinstance(row, Refused):
+            if isinstance(row, RefusedOperator):
                 connection.execute("INSERT INTO refused_alone VALUES (?, ?, ?, ?, ?)", key)
             else:
                 time = (row.moved_mb, _ns(row.seconds))
@@ -81,13 +81,13 @@ def read_alone(connection: sqlite3.Connection, origin: Origin, numbers: Numbers)
 
 def read_refused(
     connection: sqlite3.Connection, origin: Origin, numbers: Numbers
-) -> Iterator[Refused]:
+) -> Iterator[RefusedOperator]:
     """Yield the operators that the runtime refused to run alone; arguments as in `read_alone`."""
     if not has_table(connection, "refused_alone"):
         return
     query = _OF_CASES.format(columns="batch, threads", table="refused_alone")
     for case, batch, threads in rows_of(connection, query, numbers, origin[:2]):
-        yield Refused(case, Setting(batch, threads))
+        yield RefusedOperator(case, Setting(batch, threads))
 
 
 def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:

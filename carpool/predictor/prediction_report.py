@@ -121,17 +121,20 @@ def _basis(
         lines.append(f"operators: {counts}{spent}")
     if basis.is_foreign:
         there = f"{basis.target.hardware}, {basis.target.runtime}"
-        lines.append(f"that is not {there}: what was not measured there {_allowance(model)}")
+        lines.append(
+            f"the laws are from another machine or runtime than {there}; times that were not "
+            f"measured there {_allowance(model)}"
+        )
     return lines
 
 
 def _allowance(model: OperatorLatencyModel) -> str:
     """Return how predictions for a machine other than that of the laws are made."""
     if model.calibrated:
-        return "is scaled by its calibration"
+        return "are scaled by its calibration"
     return (
-        "may take three times as long or a third, as the interval says; carpool calibrate on that"
-        " machine narrows it"
+        "may be off by a factor of three, which the interval includes; run carpool calibrate on"
+        " that machine to narrow it"
     )
 
 

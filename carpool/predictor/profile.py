@@ -78,7 +78,7 @@ class Alone(NamedTuple):
     seconds: float
 
 
-class Refused(NamedTuple):
+class RefusedOperator(NamedTuple):
     """An operator that the runtime refuses to run as a graph of one node.
 
     Attributes:

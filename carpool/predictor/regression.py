@@ -106,22 +106,22 @@ class Samples:
             classes = {kind: rows for kind, rows in classes.items() if kind in kinds}
         wanted = {f"any {rows.family}" for rows in classes.values()}
         classes |= {kind: together(tables) for kind, tables in families.items() if kind in wanted}
-        found: dict[tuple[str, ThreadsAndGpu], Array] = {}
+        laws: dict[tuple[str, ThreadsAndGpu], Array] = {}
         for kind, rows in classes.items():
             key = kind, np.unique(rows.profile).tobytes()
             if key not in self._known:  # a model that is left out has a few classes, not all
                 self._known[key] = self._of_class(kind, rows)
-            found |= self._known[key]
-        return found
+            laws |= self._known[key]
+        return laws
 
     def _of_class(self, kind: str, rows: Rows) -> dict[tuple[str, ThreadsAndGpu], Array]:
-        found: dict[tuple[str, ThreadsAndGpu], Array] = {}
+        laws: dict[tuple[str, ThreadsAndGpu], Array] = {}
         for number, unit in enumerate(self.units):  # those of one thread come first
             of_unit = rows.where(rows.unit == number)
             if len(of_unit) >= _LEAST_ROWS:
-                one = found.get((kind, unit._replace(threads=1)))
-                found |= _laws(kind, of_unit, unit, one)
-        return found
+                one = laws.get((kind, unit._replace(threads=1)))
+                laws |= _laws(kind, of_unit, unit, one)
+        return laws
 
 
 def _laws(
@@ -131,11 +131,11 @@ def _laws(
     if unit.threads == 1 or one is None:
         return {(kind, unit): _law(rows, unit.threads)}
     with_others = shared(rows.family, rows.sizes)
-    found = {}
+    laws = {}
     for how, part in (("", with_others), (ALONE, ~with_others)):
         some = rows.where(part) if part.sum() >= _LEAST_ROWS else rows
-        found[kind + how, unit] = _law(some, unit.threads, one)
-    return found
+        laws[kind + how, unit] = _law(some, unit.threads, one)
+    return laws
 
 
 def _law(rows: Rows, threads: int, one: Array | None = None) -> Array:
@@ -152,17 +152,17 @@ def _near(matrix: Array, rows: Rows, drawn_to: Array | None = None) -> Array:
     """Return non-negative coefficients with small relative errors, drawn to given ones if any."""
     scale = 1 / (rows.median_us + _CLOCK_US)
     steady = scale / np.hypot(1, _SPREAD * rows.spread_us * scale)
-    weights, found = steady, np.zeros(matrix.shape[1])
+    weights, coefficients = steady, np.zeros(matrix.shape[1])
     for _ in range(_ROUNDS):
         weighted, target = matrix * weights[:, None], rows.median_us * weights
         if drawn_to is not None:
             pull = np.sqrt(_DRAWN * (weighted**2).sum(axis=0))
             weighted = np.vstack([weighted, np.diag(pull)])
             target = np.concatenate([target, pull * drawn_to])
-        found = non_negative(weighted, target, found)
-        error = np.abs(matrix @ found - rows.median_us) * scale
+        coefficients = non_negative(weighted, target, coefficients)
+        error = np.abs(matrix @ coefficients - rows.median_us) * scale
         weights = steady * np.sqrt(np.minimum(1, _NEAR / np.maximum(error, 1e-9)))
-    return found
+    return coefficients
 
 
 def _overhead(runs: Sequence[tuple[tuple[float, float], RunRow]]) -> tuple[float, float]:
@@ -173,12 +173,12 @@ def _overhead(runs: Sequence[tuple[tuple[float, float], RunRow]]) -> tuple[float
     matrix = np.array([(1.0, count) for (count, _), _ in runs])
     wanted = np.array([run.median_s - spent_s for (_, spent_s), run in runs])
     even = np.array([1 / run.median_s for _, run in runs])
-    weights, found = even, np.zeros(2)
+    weights, line = even, np.zeros(2)
     for _ in range(_ROUNDS):
-        found = np.linalg.lstsq(matrix * weights[:, None], wanted * weights)[0]
-        error = np.abs(matrix @ found - wanted) * even
+        line = np.linalg.lstsq(matrix * weights[:, None], wanted * weights)[0]
+        error = np.abs(matrix @ line - wanted) * even
         weights = even * np.sqrt(np.minimum(1, _NEAR / np.maximum(error, 1e-9)))
-    return float(found[0]), float(found[1])
+    return float(line[0]), float(line[1])
 
 
 def _tails(runs: Sequence[RunRow]) -> dict[float, float]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from carpool.variants.selection import Requirements
 
-__all__ = ["Demand"]
+__all__ = ["VariantDemand"]
 
 _FIELDS = ("latency", "accuracy", "cost")
 _PAIR = re.compile(r"(latency|accuracy|cost|variant)=([^,\s=]+)")
@@ -22,8 +22,8 @@ _LEAST = 1e-15
 _STEPS = [s * 10.0**power for power in range(-15, 16) for s in (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)]
 
 
-class Demand(NamedTuple):
-    """Demand of a request.
+class VariantDemand(NamedTuple):
+    """Demand of a request for variants of its model.
 
     Attributes:
         latency_s: Maximum seconds until the response.

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["form_of", "read_variants", "text_of"]
+__all__ = ["read_variants", "text_of", "variant_dict"]
 
 _MS_PER_S = 1000.0
 _AMOUNT = rules.number("a number of at least 0", lambda value: value >= 0)
 _ABOVE_ZERO = rules.number("a number above 0", lambda value: value > 0)
-_WORD = rules.text("a text that is not empty")
+_WORD = rules.text("text that is not empty")
 
 
 def _latencies(value: object, path: str, problems: Problems) -> None:
@@ -84,7 +84,7 @@ def read_variants(path: Path) -> tuple[Variant, ...]:
     return tuple(_variant(item) for item in data["variants"])
 
 
-def form_of(variant: Variant) -> dict[str, Any]:
+def variant_dict(variant: Variant) -> dict[str, Any]:
     """Return the entry of a variant in such a file."""
     return {
         "name": variant.name,

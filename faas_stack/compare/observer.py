@@ -147,7 +147,7 @@ def _note(
         there, ready = there + alive, ready + available
     for ledger in ledgers:
         ledger.asleep_s = ledger.asleep_s if ready else now_s
-    missed = sum(ledger.served.missed for ledger in ledgers)
+    missed = sum(ledger.counts.missed for ledger in ledgers)
     came = sum(len(ledger.lags_s) for ledger in ledgers)
     rate_rps = (came - record.requests_by_app.total()) / took_s
     record.requests_by_app["*"] = came

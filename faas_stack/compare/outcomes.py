@@ -1,11 +1,11 @@
-"""Outcomes of one application's requests: the load engine's tally, converted to run results."""
+"""Outcomes of one application's requests: a load's results, converted to those of a run."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 
-from faas_stack.load.results import Tally
+from faas_stack.load.results import LoadResults
 from simulator.outcomes import Outcomes
 
 __all__ = ["CompareOutcomes"]
@@ -15,42 +15,42 @@ _REFUSED = (429, 503)
 
 
 @dataclass(slots=True)
-class CompareOutcomes(Tally):
+class CompareOutcomes(LoadResults):
     """Counts of one application's requests.
 
     Attributes:
         app: Its name.
-        served: The same counts in the form of a simulation.
+        counts: The same counts in the form of a simulation.
         asleep_s: When the function last had no ready instance, on the clock in seconds.
     """
 
     app: str = "*"
-    served: Outcomes = field(default_factory=Outcomes)
+    counts: Outcomes = field(default_factory=Outcomes)
     asleep_s: float = 0.0
 
     def answered(self, status: int, latency_s: float, batch: int) -> None:
         """Count a response."""
-        Tally.answered(self, status, latency_s, batch)
-        served = self.served
-        served.cold += time.perf_counter() - latency_s <= self.asleep_s
+        LoadResults.answered(self, status, latency_s, batch)
+        counts = self.counts
+        counts.cold += time.perf_counter() - latency_s <= self.asleep_s
         if status in _REFUSED:
-            served.refused += 1
+            counts.refused += 1
         elif status == _EXPIRED:
-            served.expired += 1
+            counts.expired += 1
         elif not 200 <= status < 300:  # noqa: PLR2004
-            served.failed += 1
+            counts.failed += 1
         else:
-            served.done += 1
-            served.fresh_s.append(latency_s)
-            served.batches += 1 / max(batch, 1)
-            served.sizes[batch] = served.sizes.get(batch, 0.0) + 1 / max(batch, 1)
+            counts.done += 1
+            counts.fresh_s.append(latency_s)
+            counts.batches += 1 / max(batch, 1)
+            counts.sizes[batch] = counts.sizes.get(batch, 0.0) + 1 / max(batch, 1)
             if self.slo_s is None or latency_s <= self.slo_s:
                 return
-            served.late += 1
-        served.miss(self.app)
+            counts.late += 1
+        counts.miss(self.app)
 
     def failed(self, why: str) -> None:
         """Count a request without a response."""
-        Tally.failed(self, why)
-        self.served.failed += 1
-        self.served.miss(self.app)
+        LoadResults.failed(self, why)
+        self.counts.failed += 1
+        self.counts.miss(self.app)

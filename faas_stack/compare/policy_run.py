@@ -21,8 +21,8 @@ from faas_stack.compare.observer import Observer
 from faas_stack.compare.outcomes import CompareOutcomes
 from faas_stack.interrupts import say
 from faas_stack.load.arrivals import arrivals, constant
-from faas_stack.load.engine import Engine, Target
-from faas_stack.stack.refusals import Looks, Refused
+from faas_stack.load.engine import LoadEngine, Target
+from faas_stack.stack.refusals import InstancesRefused, RefusalCounter
 from faas_stack.stack.stack_process import StackFailed, stack_process
 from scaler.planning import cost
 from sidecar.options import SCALER_SECRET
@@ -124,7 +124,7 @@ class _Run:
         self._scenario = scenario
         self._requests = requests
         self._address = str(found["url"]).removeprefix("http://")
-        self._looks = Looks()
+        self._refusals = RefusalCounter()
         self._observer = Observer(found["url"], found["scaler"], token)
 
     async def outcome(self, policy: str) -> ScenarioResult:
@@ -180,10 +180,10 @@ class _Run:
             each.name: await self._observer.function(each.name) for each in self._scenario.functions
         }
         try:
-            self._looks.take(
+            self._refusals.take(
                 {name: " ".join(one["refused"]) for name, one in said.items() if one.get("refused")}
             )
-        except Refused as error:
+        except InstancesRefused as error:
             raise StackFailed(str(error)) from error
         return [_not_ready(name, one) for name, one in said.items()]
 
@@ -238,18 +238,18 @@ class _Run:
 
     def _engine(
         self, function: Function, app: App, times: Iterator[float], ledger: CompareOutcomes
-    ) -> Engine:
+    ) -> LoadEngine:
         host, _, port = self._address.rpartition(":")
         request = self._requests.get(function.name, Request())
         whole = request.to_bytes(self._address, function.name, app.name)
-        return Engine(Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger)
+        return LoadEngine(Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger)
 
 
 def _not_ready(name: str, said: Mapping[str, Any]) -> str:
     """Return why a function with this status is not ready yet. Empty if it is."""
     if said.get("refused"):
         return f"{name} cannot get its instances: {' '.join(said['refused'])}"
-    if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
+    if (said.get("plan") or {}).get("policy", "first") in ("first", "deployed"):
         return f"{name} has no plan of a policy"
     if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:
         notes = "".join(f"; {note}" for note in said["notes"])
@@ -262,7 +262,7 @@ def _settle(record: FunctionRecord, ledgers: Sequence[CompareOutcomes]) -> None:
     record.requests_by_app.clear()
     for ledger in ledgers:
         record.requests_by_app[ledger.app] += ledger.requests
-        record.total.add(ledger.served.settle())
+        record.total.add(ledger.counts.settle())
 
 
 async def _progress(policy: str, horizon_s: float) -> None:

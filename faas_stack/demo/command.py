@@ -99,22 +99,14 @@ async def _show_duels(address: str) -> None:
 
 async def _show_duel(name: str, contest: Contest) -> None:
     capacities = await comparison.calibrate(contest)
-    rate_rps, overload = comparison.choose_rate(capacities)
-    limits = " and ".join(
-        f"{rate:.0f}/s {comparison.described(policy)}" for policy, rate in capacities.items()
-    )
-    why = (
-        "between the two"
-        if overload
-        else "which both can carry: this model gains nothing or little"
-    )
-    _say(f"\n   {name}: at most {limits}, so the load is {rate_rps:.0f}/s, {why}")
+    rate_rps, _ = comparison.choose_rate(capacities)
+    _say(f"\n   {name}: {comparison.announcement(capacities)}")
     results = await comparison.run_rounds(contest, rate_rps)
     for line in comparison.table(results, contest.slo).splitlines():
         _say(f" {line}")
     _say(f"   In words: {comparison.verdict(results, contest.slo, rate_rps)}.")
     for result in results:
-        for warning in result.tally.warnings():
+        for warning in result.load.warnings():
             _say(f"   Note ({result.policy}): {warning}")
 
 

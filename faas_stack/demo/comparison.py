@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from carpool.errors import FunctionFault
 from carpool.http.client import Pool
 from faas_stack.load import command, flags
-from faas_stack.load.results import Tally
+from faas_stack.load.results import LoadResults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Contest", "PolicyResult", "calibrate", "choose_rate", "described", "run_rounds"]
-__all__ += ["table", "verdict"]
+__all__ = ["Contest", "PolicyResult", "announcement", "calibrate", "choose_rate", "described"]
+__all__ += ["run_rounds", "table", "verdict"]
 
 _CALLERS = 96
 _WORTHWHILE = 1.3  # a smaller gain is within the variation between runs
@@ -49,7 +49,7 @@ class PolicyResult:
     """Results of one policy over all its rounds."""
 
     policy: str
-    tally: Tally
+    load: LoadResults
 
 
 async def calibrate(contest: Contest, seconds: float = 1.5) -> dict[str, float]:
@@ -72,9 +72,18 @@ def choose_rate(capacities: dict[str, float]) -> tuple[float, bool]:
     return math.sqrt(slow * fast), True
 
 
+def announcement(capacities: dict[str, float]) -> str:
+    """Return the rate of the comparison and its reason as a sentence."""
+    rate_rps, overload = choose_rate(capacities)
+    limits = " and ".join(f"{rate:.0f}/s {described(name)}" for name, rate in capacities.items())
+    both = "which both can carry: this model gains nothing or little"
+    why = "between the two" if overload else both
+    return f"at most {limits}, so the load is {rate_rps:.0f}/s, {why}"
+
+
 async def run_rounds(contest: Contest, rate_rps: float) -> list[PolicyResult]:
     """Run the rounds in turn and return one result per policy."""
-    results = [PolicyResult(policy, Tally()) for policy in contest.functions]
+    results = [PolicyResult(policy, LoadResults()) for policy in contest.functions]
     for turn in range(contest.rounds):
         for result in results:
             plan = flags.parse(
@@ -85,8 +94,8 @@ async def run_rounds(contest: Contest, rate_rps: float) -> list[PolicyResult]:
                     *("--data", f"@{contest.body}", "--seed", str(turn)),
                 ]
             )
-            result.tally.slo_s = plan.slo_s
-            await command.measure(plan, result.tally)
+            result.load.slo_s = plan.slo_s
+            await command.measure(plan, result.load)
     return results
 
 
@@ -96,7 +105,7 @@ def table(results: Sequence[PolicyResult], slo: str) -> str:
         f"  {'policy':<10}{'throughput':>14}{'p50':>10}{'p99':>10}{f'over {slo}':>14}{'batch':>8}"
     ]
     for result in results:
-        report = result.tally.report()
+        report = result.load.report()
         latency = report["latency_ms"]
         missed = f"{100 * (report['slo_miss_ratio'] or 0):.1f} %"
         lines.append(
@@ -119,10 +128,10 @@ def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
     """
     said = []
     for result in results:
-        report = result.tally.report()
+        report = result.load.report()
         said.append(
             f"{report['rps']:.0f} were answered {described(result.policy)}, "
-            f"{_in_time(result.tally):.0f} of them within {slo} "
+            f"{_in_time(result.load):.0f} of them within {slo} "
             f"(p99 {_ms(report['latency_ms']['p99'])})"
         )
     return f"of {rate_rps:.0f} requests a second, {' and '.join(said)}"
@@ -155,8 +164,8 @@ async def _busy_rate(contest: Contest, function: str, seconds: float) -> float:
         pool.close()
 
 
-def _in_time(tally: Tally) -> float:
-    return (tally.ok - tally.misses) / tally.elapsed_s if tally.elapsed_s else 0.0
+def _in_time(results: LoadResults) -> float:
+    return (results.ok - results.misses) / results.elapsed_s if results.elapsed_s else 0.0
 
 
 def _url(contest: Contest, function: str) -> str:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from faas_stack.doctor.context import Case, FunctionContext
 
-__all__ = ["too_little_room"]
+__all__ = ["missing_capacity"]
 
 _BYTES_PER_MB = 1e6
 
 
-def too_little_room(case: Case) -> Iterator[Problem]:
+def missing_capacity(case: Case) -> Iterator[Problem]:
     """The minimum instances of all functions, with their limits, fit the provider's machine."""
     machine = case.around.machine
     if not machine:

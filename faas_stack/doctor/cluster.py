@@ -64,7 +64,7 @@ def pod_refused(case: Case) -> Iterator[Problem]:
 
 def missing_capacity(case: Case) -> Iterator[Problem]:
     """The minimum instances of all functions fit the free capacity of the cluster's nodes."""
-    if case.around.cluster is None:
+    if case.around.cluster is None or case.around.cluster.nodes is None:
         return
     nodes = Cluster(case.around.cluster.nodes)
     for context in case.contexts:

@@ -147,14 +147,17 @@ def _deployment(found: FunctionContext) -> Deployment:
     return Deployment.from_json(orjson.dumps(deploy_request(found.function)))
 
 
-def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...]:
-    """Return the nodes, counting what these functions use now as free, as it is requested again."""
+def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...] | None:
+    """Return the nodes; None if this user may not list them or the pods.
+
+    What these functions use now counts as free, as it is requested again.
+    """
     own = ",".join(f"{FUNCTION}!={context.function.name}" for context in contexts)
     others = {"labelSelector": own}
     try:
         return nodes_of(api.objects("/api/v1/nodes"), api.objects("/api/v1/pods", others))
     except KubernetesApiError:
-        return ()
+        return None
 
 
 def _missing_rights(api: KubernetesApi, account: str, namespace: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ class ClusterState:
         autoscalers: Autoscalers of Deployments.
         namespaces: Why a namespace is not one for functions, by name; without those that are.
         refusals: Functions whose pods are not admitted, with the message.
-        nodes: The nodes with the capacity that is left for these functions.
+        nodes: The nodes with the capacity that is left for these functions; None if unknown.
         missing_rights: Accounts with a permission that they lack.
         unpinned: Nodes without exclusive cores for pods; empty if unknown.
     """
@@ -37,6 +37,6 @@ class ClusterState:
     autoscalers: tuple[Autoscaler, ...] = ()
     namespaces: dict[str, str] = field(default_factory=dict)
     refusals: tuple[tuple[str, str], ...] = ()
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...] | None = None
     missing_rights: tuple[tuple[str, str], ...] = ()
     unpinned: tuple[str, ...] = ()

@@ -80,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--basic-auth", type=Path, metavar="DIR", help=files)
     add("--gateway-timeout", default="", metavar="TIME", help="the gateway's upstream_timeout")
     add("--prometheus", default="", metavar="URL", help="check this Prometheus for an AlertManager")
-    cluster = "check the kubeconfig's cluster; NAMESPACE is where Carpool runs (%(const)s)"
+    cluster = (
+        "check the kubeconfig's cluster; NAMESPACE, if given, is where Carpool runs (%(const)s)"
+    )
     add("--kubernetes", nargs="?", const="openfaas", default="", metavar="NAMESPACE", help=cluster)
     add("--ce", action="store_true", help="apply the limits of OpenFaaS Community Edition")
     add("--json", action="store_true", help="print JSON")
@@ -125,7 +127,6 @@ def _as_json(path: Path, findings: Sequence[Finding]) -> str:
             "value": finding.problem.value,
             "expected": finding.problem.expected,
             "fix": finding.problem.hint,
-            "mend": finding.problem.hint,  # codespell:ignore - its name in 0.1
         }
         for finding in findings
     ]

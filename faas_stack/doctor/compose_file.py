@@ -30,6 +30,7 @@ _ALERT_MANAGER = re.compile(r"(^|/)alertmanager(:|@|$)")
 _GPUS = re.compile(r"--gpus[= ](\d+)")
 _SCALER = re.compile(r"--scaler[= ](\S+)")
 _PROVIDER = re.compile(r"\bprovider\s+docker\b")
+_KINDS = {dict: "a mapping", list: "a list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +103,26 @@ def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:
     problems.raise_if_any()
     try:
         data = yaml.constructor.SafeConstructor().construct_document(root)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
         reason = " ".join(str(error).split())
         raise ConfigError([Problem(str(path), reason, "valid YAML")]) from error
     services = data.get("services") if isinstance(data, dict) else None
     if not isinstance(services, dict):
         raise ConfigError([Problem(str(path), "", "a compose file, with services")])
     chosen = set(env.get("COMPOSE_PROFILES", "").split(",")) - {""}
+    for name, data in services.items():
+        _check(f"{path}: services.{name}", data, problems)
+    problems.raise_if_any()
     by_name = {str(name): _service(str(name), value, chosen) for name, value in services.items()}
     return Compose(path, by_name)
+
+
+def _check(where: str, data: Any, problems: Problems) -> None:  # noqa: ANN401  YAML
+    """Check the kinds of the values that are read below."""
+    for key, kinds in (("environment", (dict, list)), ("profiles", (list,))):
+        value = data.get(key) if isinstance(data, dict) else None
+        if value and not isinstance(value, kinds):
+            problems.add(f"{where}.{key}", value, " or ".join(_KINDS[kind] for kind in kinds))
 
 
 def _service(name: str, value: Any, chosen: set[str]) -> Service:  # noqa: ANN401  YAML

@@ -62,7 +62,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "grpc-port": process.grpc_port_shared,
     "canary": canaries.canary_missing,
     "gpu": scaling.gpus_missing,
-    "room": capacity.too_little_room,
+    "capacity": capacity.missing_capacity,
     "cluster-namespace": cluster.namespace_missing,
     "cluster-pod": cluster.pod_refused,
     "cluster-capacity": cluster.missing_capacity,

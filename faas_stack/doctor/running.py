@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
+from carpool.direct_session import direct_session
 from scaler.stack_folder import TOKEN_FILE, URL_FILE
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ def complaints(folder: Path) -> tuple[tuple[str, str], ...]:
     try:
         url = (folder / URL_FILE).read_text().strip()
         token = (folder / TOKEN_FILE).read_text().strip()
-        with requests.Session() as session:
-            session.trust_env = False
+        with direct_session() as session:
             headers = {"authorization": f"Bearer {token}"}
             answer = session.get(f"{url}/v1/functions", headers=headers, timeout=_TIMEOUT_S)
         document = answer.json() if answer.status_code == requests.codes.ok else {}

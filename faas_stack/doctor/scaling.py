@@ -50,7 +50,7 @@ def token_missing(function_context: FunctionContext) -> Iterator[Problem]:
     local = where.removeprefix("http://").startswith(("unix:", "127.", "localhost:", "[::1]"))
     given = function.environment.get("sidecar_scaler_token")
     if where and not (local or given or SCALER_SECRET in function.secrets):
-        fix = "create it (faas-cli secret create) from what the scaler reads with --token-file"
+        fix = "create it (faas-cli secret create) from the file of the scaler's --token-file"
         name = f"functions.{function.name}.secrets"
         yield Problem(name, ", ".join(function.secrets), SCALER_SECRET, fix)
 
@@ -88,7 +88,7 @@ def scaler_complains(case: Case) -> Iterator[Problem]:
             if function
             else "see docs/scaler.md"
         )
-        yield Problem(f"functions.{function}" if function else "scaler", note, "no trouble", fix)
+        yield Problem(f"functions.{function}" if function else "scaler", note, "no problem", fix)
 
 
 def surroundings_silent(case: Case) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from carpool import address
+from carpool.direct_session import direct_session
 from carpool.errors import ConfigError
 from faas_stack.doctor.context import Surroundings, duration_s
 
@@ -58,8 +59,7 @@ class _Answers:
     def of(self, option: str, url: str, path: str, auth: tuple[str, str] | None = None) -> Any:  # noqa: ANN401  JSON
         """Return the JSON response. None if there is none or it cannot be read."""
         try:
-            with requests.Session() as session:
-                session.trust_env = False
+            with direct_session() as session:
                 answer = session.get(url.rstrip("/") + path, auth=auth, timeout=_TIMEOUT_S)
             if answer.status_code != requests.codes.ok:
                 hint = "; name its credentials with --basic-auth" * (answer.status_code == 401)  # noqa: PLR2004

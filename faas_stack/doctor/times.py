@@ -65,7 +65,7 @@ def watchdog_hangs_up(function_context: FunctionContext) -> Iterator[Problem]:
     if write_s is not None and write_s < function_context.exec_timeout_s < math.inf:
         limit = durations.format(function_context.exec_timeout_s)
         expected = f"at least exec_timeout, which is {limit}"
-        fix = "remove it, and the sidecar sets it; the watchdog would close the connection"
+        fix = "remove it: the sidecar sets it; this value makes the watchdog close the connection"
         yield Problem(function_context.env("write_timeout"), text, expected, fix)
 
 
@@ -81,7 +81,7 @@ def unread_times(function_context: FunctionContext) -> Iterator[Problem]:
             )
         elif name == "healthcheck_interval" and found_s is not None and found_s >= _GRACE_S:
             expected = f"less than the {durations.format(_GRACE_S)} that an instance gets to stop"
-            fix = "remove it: the sidecar sets 1s; the watchdog waits that long before it ends"
+            fix = "remove it: the sidecar sets 1s; the watchdog takes that long to stop"
             yield Problem(function_context.env(name), text, expected, fix)
 
 
@@ -110,7 +110,7 @@ def gateway_order(case: Case) -> Iterator[Problem]:
         if timeouts_s["upstream"] >= timeouts_s[name]:
             upstream, other = map(durations.format, (timeouts_s["upstream"], timeouts_s[name]))
             expected = f"less than {name}_timeout, which is {other}"
-            fix = f"set {name}_timeout to 5s more; else callers see a reset instead of a 502"
+            fix = f"set {name}_timeout to 5s more; otherwise callers see a reset instead of a 502"
             where = f"{case.around.gateway_name}.upstream_timeout"
             yield Problem(where, upstream, expected, fix)
 

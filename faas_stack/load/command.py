@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from carpool import durations
 from carpool.errors import CarpoolError
 from faas_stack.load import arrivals, flags
-from faas_stack.load.engine import Engine
-from faas_stack.load.results import QUANTILES, Tally, quantile
+from faas_stack.load.engine import LoadEngine
+from faas_stack.load.results import QUANTILES, LoadResults, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -36,35 +36,35 @@ class Unreachable(CarpoolError):
 def main(argv: list[str]) -> int:
     """Run the load; return 0 if any request succeeded, 1 if none did, 130 if interrupted."""
     plan = flags.parse(argv)
-    tally = Tally(plan.slo_s)
-    interrupted = _run(_measure_or_stop(plan, tally))
-    report = tally.report()
+    results = LoadResults(plan.slo_s)
+    interrupted = _run(_measure_or_stop(plan, results))
+    report = results.report()
     sys.stdout.write(
-        f"{json.dumps(report) if plan.as_json else _text(plan, report, tally.examples)}\n"
+        f"{json.dumps(report) if plan.as_json else _text(plan, report, results.examples)}\n"
     )
-    for warning in tally.warnings():
+    for warning in results.warnings():
         sys.stderr.write(f"carpool load: {warning}\n")
     if interrupted:
         sys.stderr.write("carpool load: interrupted; the figures cover the answered requests\n")
         return _INTERRUPTED
-    return 0 if tally.ok else 1
+    return 0 if results.ok else 1
 
 
-async def measure(plan: LoadPlan, tally: Tally, *, progress: bool = False) -> None:
-    """Run ``plan`` and update ``tally`` continuously.
+async def measure(plan: LoadPlan, results: LoadResults, *, progress: bool = False) -> None:
+    """Run ``plan`` and update ``results`` continuously.
 
     Raises:
         Unreachable: If the target does not accept connections.
     """
     times = arrivals.arrivals(plan.segments, plan.arrivals, plan.seed)
-    engine = Engine(
+    engine = LoadEngine(
         plan.target,
         itertools.takewhile(lambda at_s: at_s < plan.span_s, times),
-        tally,
+        results,
         warmup_s=plan.warmup_s,
         span_s=plan.span_s,
     )
-    watcher = asyncio.create_task(_show_progress(plan, engine, tally)) if progress else None
+    watcher = asyncio.create_task(_show_progress(plan, engine, results)) if progress else None
     gc.collect()
     gc.disable()  # a collection would stall all requests in flight; a run creates no cycles
     try:
@@ -80,9 +80,9 @@ async def measure(plan: LoadPlan, tally: Tally, *, progress: bool = False) -> No
             _show("")
 
 
-async def _measure_or_stop(plan: LoadPlan, tally: Tally) -> bool:
+async def _measure_or_stop(plan: LoadPlan, results: LoadResults) -> bool:
     """Measure until the end or an interrupt; return whether it was interrupted."""
-    run = asyncio.create_task(measure(plan, tally, progress=sys.stderr.isatty()))
+    run = asyncio.create_task(measure(plan, results, progress=sys.stderr.isatty()))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, run.cancel)
@@ -102,17 +102,17 @@ def _run(main_task: Coroutine[Any, Any, bool]) -> bool:
         return runner.run(main_task)
 
 
-async def _show_progress(plan: LoadPlan, engine: Engine, tally: Tally) -> None:
+async def _show_progress(plan: LoadPlan, engine: LoadEngine, results: LoadResults) -> None:
     while True:
         await asyncio.sleep(_REFRESH_S)
         share = min(1.0, engine.elapsed_s / plan.span_s)
         bar = ("#" * round(share * _BAR_WIDTH)).ljust(_BAR_WIDTH, ".")
-        recent = sorted(tally.latencies_s[-_RECENT:])
+        recent = sorted(results.latencies_s[-_RECENT:])
         p99 = f"p99 {1e3 * quantile(recent, 0.99):.1f} ms" if recent else "no answer yet"
         line = (
             f"[{bar}] {min(engine.elapsed_s, plan.span_s):.0f}/{plan.span_s:.0f} s"
-            f"  {tally.requests} answered  {engine.in_flight} in flight  {p99}"
-            f"  {tally.errors.total()} errors"
+            f"  {results.requests} answered  {engine.in_flight} in flight  {p99}"
+            f"  {results.errors.total()} errors"
         )
         _show(line)
 

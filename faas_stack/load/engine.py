@@ -8,7 +8,7 @@ latency counts from its due time in every case. A connection carries one request
 most clients. Nothing is sent twice. A sweep every tenth of a second enforces the time limit, so a
 request costs no timer and no task; 20 000 requests per second fit one core.
 
-The engine knows neither flags nor reports: it fills a `Tally`.
+The engine knows neither flags nor reports: it fills a `LoadResults`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from faas_stack.load.alarm import Alarm
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from faas_stack.load.results import Tally
+    from faas_stack.load.results import LoadResults
 
-__all__ = ["Engine", "Target"]
+__all__ = ["LoadEngine", "Target"]
 
 _SWEEP_S = 0.1
 _EXAMPLE_BYTES = 1000
@@ -60,7 +60,7 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LoadEngine) -> None:
         self._engine = engine
         self._parser = httptools.HttpResponseParser(self)
         self._batch = 0
@@ -100,13 +100,13 @@ class _Connection(asyncio.Protocol):
             self._engine.answered(self, status, self._batch, reusable=keep)
 
 
-class Engine:
+class LoadEngine:
     """One load run.
 
     Args:
         target: Destination and contents of the requests.
         arrivals: Due times in seconds from the start, in order.
-        tally: Tally of every request due at or after ``warmup_s``.
+        results: Outcomes of every request due at or after ``warmup_s``.
         warmup_s: Requests due earlier are sent but not counted.
         span_s: Total time of the arrivals, including warm-up; throughput is over at least this
             time.
@@ -116,14 +116,14 @@ class Engine:
         self,
         target: Target,
         arrivals: Iterator[float],
-        tally: Tally,
+        results: LoadResults,
         *,
         warmup_s: float = 0.0,
         span_s: float = 0.0,
     ) -> None:
         self._target = target
         self._arrivals = arrivals
-        self._tally = tally
+        self._results = results
         self._warmup_s = warmup_s
         self._span_s = span_s
         self._next_due: float | None = None
@@ -167,7 +167,7 @@ class Engine:
         finally:
             alarm.close()
             sweeper.cancel()
-            self._tally.elapsed_s += max(0.0, self._last_answer - self._counted_from)
+            self._results.elapsed_s += max(0.0, self._last_answer - self._counted_from)
             self._close()
 
     def _close(self) -> None:
@@ -189,7 +189,7 @@ class Engine:
             due = self._next_due
             self._advance()
             if due >= self._counted_from:
-                self._tally.lags_s.append(now - due)
+                self._results.lags_s.append(now - due)
             if self._idle:
                 self._send(self._idle.pop(), due)
             else:
@@ -202,7 +202,7 @@ class Engine:
     def _wait_in_line(self, due: float) -> None:
         self._line.append(due)
         if not self._grow() and due >= self._counted_from:
-            self._tally.starved += 1
+            self._results.starved += 1
 
     def _grow(self) -> bool:
         """Open a connection for the next queued request; return False if the limit is reached."""
@@ -253,9 +253,9 @@ class Engine:
         connection.due = None
         self._busy.discard(connection)
         if due is not None and due >= self._counted_from:
-            self._tally.answered(status, now - due, batch)
-            if connection.error_body and (name := str(status)) not in self._tally.examples:
-                self._tally.examples[name] = _one_line(connection.error_body)
+            self._results.answered(status, now - due, batch)
+            if connection.error_body and (name := str(status)) not in self._results.examples:
+                self._results.examples[name] = _one_line(connection.error_body)
             self._last_answer = now
         if reusable:
             self._take(connection)
@@ -277,7 +277,7 @@ class Engine:
 
     def _failed(self, due: float, why: str) -> None:
         if due >= self._counted_from:
-            self._tally.failed(why)
+            self._results.failed(why)
             self._last_answer = time.perf_counter()
         self._finish_if_done()
 

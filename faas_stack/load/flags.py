@@ -84,8 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="carpool load",
         allow_abbrev=False,
-        description="Send requests at the times an arrival process sets, however slow the responses"
-        " are (open loop), and print latency quantiles counted from those times.",
+        description="Send requests at the times of an arrival process, regardless of how slow the"
+        " responses are (open loop), and print latency quantiles counted from those times.",
     )
     add = parser.add_argument
     add("--url", required=True, help="address of the function: http://HOST:PORT/function/NAME")
@@ -209,6 +209,6 @@ def _kind(file: Path) -> str:
     return "application/json" if file.suffix == ".json" else "application/octet-stream"
 
 
-def _given(problems: Problems, name: str, kind: SettingType, text: str | None) -> Any:  # noqa: ANN401  of a kind
+def _given(problems: Problems, name: str, value_type: SettingType, text: str | None) -> Any:  # noqa: ANN401  of that type
     """Return the value of a flag. None if it is omitted or invalid."""
-    return None if text is None else read_value(kind, name, text, problems)
+    return None if text is None else read_value(value_type, name, text, problems)

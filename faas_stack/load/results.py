@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["QUANTILES", "Tally", "quantile"]
+__all__ = ["QUANTILES", "LoadResults", "quantile"]
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
@@ -27,7 +27,7 @@ def quantile(ordered: array[float] | list[float], share: float) -> float:
 
 
 @dataclass(slots=True)
-class Tally:
+class LoadResults:
     """Counts of one run.
 
     Attributes:

@@ -130,7 +130,7 @@ class Allocation:
             raise ConfigError([problem])
         if count and count > self._most - others:
             message = (
-                f"no room for {amounts.instances(count)} of {owner!r}: "
+                f"no capacity for {amounts.instances(count)} of {owner!r}: "
                 f"{max(0, self._most - others) or 'none'} would fit; {suits}, and {others} are "
                 "reserved by others"
             )
@@ -245,8 +245,9 @@ class Allocation:
         ]
         promised = f"part is reserved by {', '.join(others)}" if others else "all is free"
         return (
-            f"no room for {amounts.instances(count)} of {owner!r} with {amounts.resources(each)} "
-            f"each: {fits or 'none'} would fit; of {amounts.capacity(self.capacity)}, {promised}; "
+            f"no capacity for {amounts.instances(count)} of {owner!r} with "
+            f"{amounts.resources(each)} each: {fits or 'none'} would fit; "
+            f"of {amounts.capacity(self.capacity)}, {promised}; "
             f"for smaller ones, set {amounts.labels(each)}"
         )
 

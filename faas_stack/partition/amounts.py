@@ -68,4 +68,4 @@ def capacity(there: Capacity) -> str:
         words.append(size(there.memory_bytes))
     if there.gpus:
         words.append(f"{len(there.gpus)} GPU{'' if len(there.gpus) == 1 else 's'}")
-    return " and ".join(words) or "what there is"
+    return " and ".join(words) or "its resources"

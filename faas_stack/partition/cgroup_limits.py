@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from carpool.errors import CarpoolError
 
-__all__ = ["Limits", "Unusable"]
+__all__ = ["CgroupLimits", "Unusable"]
 
 # An instance that has used its quota waits for the next period: for 7.5 of 10 ms, for example,
 # and not 75 of 100 ms, the kernel's default, which is too long for an objective of 100 ms.
@@ -24,7 +24,7 @@ class Unusable(CarpoolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CgroupLimits:
     """Limits of a group.
 
     Attributes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.own_cgroup import Place
-    from faas_stack.partition.cgroup_limits import Limits
+    from faas_stack.partition.cgroup_limits import CgroupLimits
 
 __all__ = ["TreesV1"]
 
@@ -67,7 +67,7 @@ class TreesV1:
         """The provider's folders, whose removal removes all groups."""
         return list(self.folders.values())
 
-    def make(self, instance: str, limits: Limits) -> list[Path]:
+    def make(self, instance: str, limits: CgroupLimits) -> list[Path]:
         """Create an instance's groups or update their limits; return the files to enter them by.
 
         Raises:

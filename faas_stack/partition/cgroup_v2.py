@@ -20,7 +20,7 @@ from faas_stack.partition.cgroup_limits import Unusable
 
 if TYPE_CHECKING:
     from carpool.own_cgroup import Place
-    from faas_stack.partition.cgroup_limits import Limits
+    from faas_stack.partition.cgroup_limits import CgroupLimits
 
 __all__ = ["TreeV2"]
 
@@ -70,7 +70,7 @@ class TreeV2:
         """The provider's folder, whose removal removes all groups."""
         return [self._root]
 
-    def make(self, instance: str, limits: Limits) -> list[Path]:
+    def make(self, instance: str, limits: CgroupLimits) -> list[Path]:
         """Create an instance's group or update its limits; return the file used to enter it.
 
         Raises:

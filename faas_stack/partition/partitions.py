@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from carpool.own_cgroup import own_place
 from faas_stack.partition import affinity, amounts, enter
 from faas_stack.partition.allocation import Allocation, max_instances
-from faas_stack.partition.cgroup_limits import Limits, Unusable
+from faas_stack.partition.cgroup_limits import CgroupLimits, Unusable
 from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.provider_groups import open_tree
 
@@ -67,7 +67,7 @@ class Partitions:
         """Return partitions without limits or counted resources."""
         most = max_instances(measured()) if sys.platform == "linux" else None
         ledger = Allocation(Capacity(), most)
-        return cls(ledger, "off: limits apply only to thread counts")
+        return cls(ledger, "off: only thread counts are limited")
 
     @classmethod
     def open(
@@ -167,7 +167,7 @@ class Partition:
         groups: list[Path] = []
         if owner.tree:
             alone = each.whole_cores and owner.has("cpuset")
-            limits = Limits(None if alone else each.cpu, self._cores, each.memory_bytes)
+            limits = CgroupLimits(None if alone else each.cpu, self._cores, each.memory_bytes)
             groups = owner.tree.make(self.name, limits)
         everywhere = owner.has("cpuset") or set(self._cores) >= os.sched_getaffinity(0)
         return enter.command(argv, groups, () if everywhere else self._cores), env

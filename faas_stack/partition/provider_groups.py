@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.own_cgroup import Group, Place
-    from faas_stack.partition.cgroup_limits import Limits
+    from faas_stack.partition.cgroup_limits import CgroupLimits
 
 __all__ = ["Tree", "open_tree"]
 
@@ -51,7 +51,7 @@ class Tree(Protocol):
         """The provider's folders, whose removal removes all groups."""
         ...
 
-    def make(self, instance: str, limits: Limits) -> list[Path]:
+    def make(self, instance: str, limits: CgroupLimits) -> list[Path]:
         """Create an instance's groups or update their limits; return the files to enter them by."""
         ...
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from faas_stack.provider.basic_auth_check import BasicAuth
     from faas_stack.provider.orchestrator import Orchestrator
 
-__all__ = ["Options", "Provider"]
+__all__ = ["Provider", "ProviderOptions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProviderOptions:
     """Settings of a provider.
 
     Attributes:
@@ -46,7 +46,7 @@ class Options:
 class Provider:
     """An OpenFaaS provider over an orchestrator that `listen` opens and `drain` closes."""
 
-    def __init__(self, orchestrator: Orchestrator[Any], options: Options) -> None:
+    def __init__(self, orchestrator: Orchestrator[Any], options: ProviderOptions) -> None:
         self._options = options
         self._unready = "starting"
         self._servers: list[Server] = []

@@ -17,7 +17,7 @@ from carpool.validation.problems import Problems
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.resources import GPU_LIMIT
 from faas_stack.provider import credential_options, standalone
-from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.credential_options import Access
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from faas_stack.provider.kubernetes.api_server import ApiServer
@@ -126,7 +126,7 @@ async def _serve(args: argparse.Namespace, options: KubernetesOptions) -> int:
     api = ApiServer.connect(args.kubeconfig, args.context)
     provider = Provider(
         KubernetesOrchestrator(api, options),
-        Options(listen, args.calls, granted.auth, granted.hosts, DRAIN_S, _RETIRE_S),
+        ProviderOptions(listen, args.calls, granted.auth, granted.hosts, DRAIN_S, _RETIRE_S),
     )
     return await serve_until_interrupted(_run(args, provider, granted), provider.drain, api.close)
 

@@ -68,7 +68,9 @@ class Proxy:
         """Start to respond to a request whose target starts with ``PREFIX``."""
         if exchange.method not in _METHODS:
             allowed = ("allow", ", ".join(sorted(_METHODS)))
-            exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=[allowed])
+            exchange.reply(
+                405, errors.body(f"method {exchange.method} is not allowed"), headers=[allowed]
+            )
             return
         call = Call(exchange, *self._templates.split(exchange))
         try:

@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl
 import carpool
 from carpool import durations, errors
 from carpool.errors import CarpoolError
+from carpool.prometheus_text import CONTENT_TYPE
 from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
 from faas_stack.provider import openapi
 from faas_stack.provider.canaries import refuse_chains
 from faas_stack.provider.deployment import Deployment, take
-from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.namespace_routes import NamespaceRoutes
 from faas_stack.provider.request import Body, Request
 from faas_stack.provider.secret_routes import SecretRoutes
@@ -98,7 +98,9 @@ class Routes:
         answer = route.answers.get("GET" if exchange.method == "HEAD" else exchange.method)
         if answer is None:
             allowed = ("allow", ", ".join(sorted(route.answers)))
-            exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=[allowed])
+            exchange.reply(
+                405, errors.body(f"method {exchange.method} is not allowed"), headers=[allowed]
+            )
             return 405
         query = dict(parse_qsl(exchange.query, keep_blank_values=True))  # the last one wins
         try:

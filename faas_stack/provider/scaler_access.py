@@ -98,8 +98,8 @@ def token_file(store: SecretStore, namespace: str = DEFAULT_NAMESPACE) -> Path:
     Raises:
         NoSpace: The file cannot be written.
     """
-    if found := store.path(SCALER_SECRET, namespace):
-        return found
+    if path := store.path(SCALER_SECRET, namespace):
+        return path
     known = namespace != DEFAULT_NAMESPACE
     token = token_file(store).read_bytes() if known else randomness.token_urlsafe(32).encode()
     store.create(SCALER_SECRET, namespace, token)

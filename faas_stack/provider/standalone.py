@@ -16,7 +16,7 @@ from carpool.errors import ConfigError, Problem
 from carpool.memory import collect_rarely
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.provider import credential_options
-from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.backend import Backend
 from faas_stack.provider.credential_options import Access
 from faas_stack.provider.local.journal import Journal
@@ -147,7 +147,7 @@ async def serve(
     """
     address = str(Address(args.host, args.port, ""))
     granted = Access.of(args, address)
-    options = Options(
+    options = ProviderOptions(
         listen=address,
         calls=args.calls,
         auth=granted.auth,

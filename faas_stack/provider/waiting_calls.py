@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from carpool.errors import NotFound, Overloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from faas_stack.provider.replica import Replica
 
@@ -54,33 +54,40 @@ class WaitingCalls:
         """Wait for the next change."""
         await self._change.wait()
 
-    async def replica(self, patience_s: float) -> Replica:
+    async def replica(self, patience_s: float, start: Callable[[], Awaitable[None]]) -> Replica:
         """Return a replica for a call, now or within ``patience_s`` seconds.
+
+        Args:
+            patience_s: Time limit.
+            start: Starts the function if it is scaled to zero, which may also happen while the call
+                waits.
 
         Raises:
             Overloaded: No replica became ready in time, none can become ready, or too many calls
                 wait.
             NotFound: The function was removed in the meantime.
         """
+        await start()
         if chosen := self._choose():
             return chosen
         try:
             async with asyncio.timeout(patience_s):
-                return await self._next()
+                return await self._next(start)
         except TimeoutError:
             message = f"function {self._name!r} has no ready replica after {patience_s:g} s"
             raise Overloaded(self._with_reason(message), 1.0) from None
 
-    async def _next(self) -> Replica:
+    async def _next(self, start: Callable[[], Awaitable[None]]) -> Replica:
         while True:
-            if chosen := self._choose():
-                return chosen
             self._refuse_hopeless()
             self._count += 1
             try:
                 await self._change.wait()
             finally:
                 self._count -= 1
+            await start()
+            if chosen := self._choose():
+                return chosen
 
     def _refuse_hopeless(self) -> None:
         if self.removed:

@@ -44,7 +44,7 @@ class Development:
         images: Images of the stack, with the stack.
         orchestrator: Orchestrator that runs it.
         ready_s: Time that a function may take to become ready.
-        prepare: Called before a new function is deployed.
+        prepare: Called before a function is deployed, for the first time or again.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Development:
         self._images.stack = fresh
         functions = {each.name: each for each in fresh.functions}
         for name in sorted(self._running.keys() | functions.keys()):
-            if functions.get(name) != self._running.get(name):
+            if functions.get(name) != self._running.get(name) or name in self._work:
                 self._changes.pop(name, None)
                 self._start(name, what)
         self._follow(fresh)
@@ -143,6 +143,8 @@ class Development:
             return "removed"
         deployment = _deployment(wanted)
         refuse_chains(deployment, self._orchestrator.all(deployment.namespace))
+        if running != wanted:
+            await self._prepare(wanted)
         if running is None:
             await self._deploy(wanted)
             done = "deployed"
@@ -157,7 +159,6 @@ class Development:
 
     async def _deploy(self, function: StackFunction) -> None:
         """Add a function; remove it again if it does not become ready."""
-        await self._prepare(function)
         deployment = _deployment(function)
         async with self._images.rebuilt(function.image):
             deployed = await self._orchestrator.deploy(deployment)

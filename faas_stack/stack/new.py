@@ -86,7 +86,7 @@ def _check(args: argparse.Namespace, folder: Path) -> None:
     """Check all arguments before anything is written."""
     problems = Problems()
     (slo,) = [row for row in rows() if row.key == "slo"]
-    read_value(slo.kind, "--slo", args.slo, problems)
+    read_value(slo.value_type, "--slo", args.slo, problems)
     if not re.fullmatch(function_name.PATTERN, args.name):
         expected = "lower-case letters, digits and inner dashes"
         problems.add("NAME", args.name, expected)

@@ -14,19 +14,19 @@ from scaler.web.documents import FUNCTIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LOOKS", "Looks", "Refused", "until_refused"]
+__all__ = ["CHECKS", "InstancesRefused", "RefusalCounter", "until_refused"]
 
 _PERIOD_S = 1.0
 _TIMEOUT_S = 5.0
-LOOKS = 3  # in a row; a first plan may request more than the next
+CHECKS = 3  # in a row; a first plan may request more than the next
 _OK = 200
 
 
-class Refused(CarpoolError):
+class InstancesRefused(CarpoolError):
     """Raised when a function cannot have its planned instances."""
 
 
-class Looks:
+class RefusalCounter:
     """Tells permanent refusals from those of a first plan that asked for too much."""
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class Looks:
         """Record the present refusals: the reason, by function.
 
         Raises:
-            Refused: A function was refused in `LOOKS` looks in a row.
+            InstancesRefused: A function was refused in `CHECKS` checks in a row.
         """
         self._counts = Counter({name: self._counts[name] + 1 for name in refused})
         for name, count in self._counts.items():
-            if count >= LOOKS:
+            if count >= CHECKS:
                 message = f"{name} cannot get its instances: {refused[name]}"
-                raise Refused(message)
+                raise InstancesRefused(message)
 
 
 async def until_refused(url: str, token: str) -> NoReturn:
@@ -53,13 +53,13 @@ async def until_refused(url: str, token: str) -> NoReturn:
         token: Token that the scaler requires.
 
     Raises:
-        Refused: A function was refused repeatedly.
+        InstancesRefused: A function was refused repeatedly.
     """
     pool = Pool(url.removeprefix("http://"), max_connections=1)
-    looks = Looks()
+    refusals = RefusalCounter()
     try:
         while True:
-            looks.take(await _refused(pool, token))
+            refusals.take(await _refused(pool, token))
             await asyncio.sleep(_PERIOD_S)
     finally:
         pool.close()

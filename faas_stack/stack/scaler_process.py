@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carpool.address import parse
 from carpool.errors import CarpoolError
 from carpool.files import replace_file
 from carpool.process import exit_status
@@ -45,7 +44,7 @@ __all__ = [
 _ROOT = str(Path(__file__).resolve().parents[2])
 _GRACE_S = 5.0
 _MISUSED = 2  # the exit status for options that cannot be used
-_LISTENING = re.compile(r'(?:^scaler: |"message": ")listening on (?!unix:)([^\s"]+)')
+_LISTENING = re.compile(r'(?:^scaler: |"message": ")listening on (?!unix:)([^\s"]+:(\d+))(?:"|$)')
 
 
 class ScalerFailed(CarpoolError):
@@ -139,7 +138,7 @@ class ScalerProcess:
         """Run the scaler once, from start to end, and return the outcome.
 
         Raises:
-            ScalerFailed: It cannot use its options, or its first start fails.
+            ScalerFailed: It ends before it listens for the first time.
         """
         try:
             await self._process.start(self._command(), self._pass_on)
@@ -150,12 +149,14 @@ class ScalerProcess:
                 raise ScalerFailed(message) from error
             return outcome
         code = await self._process.ended()
-        if code == _MISUSED and not self._listens.is_set():
-            own = _has_address(self._options.flags)
-            hint = "" if own else " (its --listen is --scaler-port of carpool up)"
-            message = f"the scaler does not start; its output is above{hint}"
-            raise ScalerFailed(message)
-        return f"ended with {exit_status.in_words(code)}"
+        outcome = f"ended with {exit_status.in_words(code)}"
+        if self._listens.is_set() or self._supervisor.stopping:
+            return outcome
+        why = "does not start" if code == _MISUSED else f"{outcome} before it listened"
+        own = code != _MISUSED or _has_address(self._options.flags)
+        hint = "" if own else " (its --listen is --scaler-port of carpool up)"
+        message = f"the scaler {why}; its output is above{hint}"
+        raise ScalerFailed(message)
 
     def _on_end(self, outcome: str, pause_s: float) -> None:
         say(f"scaler: {outcome}; starting again in {pause_s:g} s")
@@ -181,12 +182,12 @@ class ScalerProcess:
         async for line in read_lines(output):
             pass_on(line)
             if match := _LISTENING.search(line):
-                self._listens_at(match[1])
+                self._listens_at(match[1], int(match[2]))
 
-    def _listens_at(self, address: str) -> None:
+    def _listens_at(self, address: str, port: int) -> None:
         """Write the scaler's address to the stack's folder, for commands."""
         self.url = f"http://{address}"
-        self._port = parse(address).port  # for later starts, unless the options name an address
+        self._port = port  # for later starts, unless the options name an address
         known = self._options.folder / URL_FILE
         try:
             replace_file(known, f"{self.url}\n".encode(), 0o644)

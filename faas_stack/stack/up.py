@@ -27,7 +27,7 @@ from carpool.memory import collect_rarely
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider import credential_options, plugin_command
-from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.canaries import refuse_chains
 from faas_stack.provider.credential_options import Access
 from faas_stack.provider.deployment import Deployment
@@ -49,7 +49,7 @@ from faas_stack.stack.scaler_process import (
     is_scaled,
     join_scaler_flag,
 )
-from faas_stack.stack.variant_copy import keep_current
+from faas_stack.stack.variant_copy import has_variants, keep_current
 
 if TYPE_CHECKING:
     from faas_stack.provider.local.local_function import LocalFunction
@@ -164,12 +164,14 @@ class _Session:
         self._images = Images(stack, contexts, self._backend.folders)
         listen = str(Address(args.host, args.port, ""))
         self._access = Access.of(args, listen)
-        options = Options(listen=listen, auth=self._access.auth, hosts=self._access.hosts)
+        options = ProviderOptions(listen=listen, auth=self._access.auth, hosts=self._access.hosts)
         self._orchestrator = LocalOrchestrator(self._backend, secrets)
         self._orchestrator.rollout.rebuild = self._images.rebuilt
         self._provider = Provider(self._orchestrator, options)
         self._secrets = secrets
         self._scaler: ScalerProcess | None = None
+        self._starting = asyncio.Lock()
+        self._known_variants: set[str] = set()
 
     async def run(self, ready_s: float | None) -> int:
         """Serve until interrupted; deploy the functions first if ``ready_s`` is given."""
@@ -239,21 +241,26 @@ class _Session:
 
     async def _scale_if_asked(self, function: StackFunction) -> None:
         """Start the scaler for the first function that has a scaling policy."""
-        if is_scaled(function) and self._scaler is None:
-            address = await self._start_scaler()
-            self._orchestrator.scaler = ScalerAccess(address, self._secrets)
+        if not is_scaled(function):
+            return
+        async with self._starting:  # functions added to a watched stack file come together
+            if self._scaler is None:
+                self._scaler = await self._start_scaler()
+                self._orchestrator.scaler = ScalerAccess(self._scaler.address, self._secrets)
+        if has_variants(function) and function.name not in self._known_variants:
+            say(f"{function.name}: start carpool up again to have its variants used by the scaler")
 
     async def _until_refused(self) -> None:
         assert self._scaler  # noqa: S101 - nothing else can tell
         token = token_file(self._secrets).read_text(encoding="utf-8").strip()
         await until_refused(self._scaler.url, token)
 
-    async def _start_scaler(self) -> str:
-        """Start the scaler, and return its address for sidecars."""
+    async def _start_scaler(self) -> ScalerProcess:
+        """Start the scaler; leave nothing of it if that fails, so that it can be tried again."""
         flags = [f"--log-format={self._args.log_format}"]
-        flags += [
-            f"--variants={each.function}={each.target}" for each in self._images.variant_copies
-        ]
+        lists = {each.function: each.target for each in self._images.variant_copies}
+        self._known_variants = set(lists)
+        flags += [f"--variants={name}={target}" for name, target in lists.items()]
         flags += shlex.split(self._args.scaler)
         if folder := self._access.folder(self._provider.address):
             flags += ["--basic-auth", str(folder)]
@@ -266,10 +273,14 @@ class _Session:
             self._args.scaler_port,
             flags,
         )
-        self._scaler = ScalerProcess(options)
-        await self._scaler.start()
-        say(f"scaler: its page {self._scaler.url}/ asks for the token in {options.token}")
-        return self._scaler.address
+        scaler = ScalerProcess(options)
+        try:
+            await scaler.start()
+        except BaseException:  # also if the change that asked for it is replaced by another
+            await scaler.stop()
+            raise
+        say(f"scaler: its page {scaler.url}/ asks for the token in {options.token}")
+        return scaler
 
     def _url(self) -> str:
         return f"http://{self._provider.address}"

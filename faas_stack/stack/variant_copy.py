@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from faas_stack.stack.stack_function import StackFunction
 
-__all__ = ["VariantCopy", "keep_current", "variant_copy"]
+__all__ = ["VariantCopy", "has_variants", "keep_current", "variant_copy"]
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,11 @@ def variant_copy(function: StackFunction, folder: Path) -> VariantCopy | None:
         folder /= function.template.handler_folder
     target = folder / source.relative_to(function.handler)
     return VariantCopy(function.name, source.resolve(), target.resolve())
+
+
+def has_variants(function: StackFunction) -> bool:
+    """Return whether variants are registered in a function's folder."""
+    return bool(function.handler and listing(function.handler))
 
 
 async def keep_current(all_of_them: Collection[VariantCopy]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -44,9 +45,11 @@ class ObservedState:
         deployed: The functions of its classes, by class.
         ready: Number of announced instances by class.
         settled: Whether every front follows the configuration of the last round (`sidecar_config`).
+        listed_s: When the gateway has listed them; now, if infinite.
     """
 
     base: Status | None
     deployed: Mapping[str, Status]
     ready: Mapping[str, int]
     settled: bool = True
+    listed_s: float = math.inf

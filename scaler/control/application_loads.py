@@ -39,5 +39,7 @@ def app_loads(
         Application(app.name, app.slo_s, rates.get(app.name, 0.0), accuracy=app.accuracy or 0.0)
         for app in settings.apps
     )
-    others = Application(_OTHERS, slo_s, rates.get("*", 0.0))
+    known = {app.name for app in apps}
+    others_rps = sum(rate_rps for name, rate_rps in rates.items() if name not in known)
+    others = Application(_OTHERS, slo_s, others_rps)
     return (*apps, others, *choosing) if others.rate_rps else (*apps, *choosing)

@@ -8,6 +8,7 @@ I/O.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import ConfigError
@@ -21,7 +22,7 @@ from scaler.control.calibration.latency_source import LatencySource
 from scaler.control.decisions import Decisions
 from scaler.control.desired_replicas import DesiredReplicas, FunctionState
 from scaler.control.disagreements import Disagreements
-from scaler.control.first_plan import first_plan, found_plan
+from scaler.control.first_plan import deployed_plan, first_plan
 from scaler.control.idle_times import IdleTimeTracker
 from scaler.control.interference import Baseline, InterferenceMonitor
 from scaler.control.measured_rates import Rates
@@ -57,7 +58,7 @@ class Controller:
         settings: Settings from its labels.
         divided: Whether it shares the calls of one name with other functions.
         reports: Reports of its sidecars.
-        timing: Execution times of its batches.
+        latency_source: Execution times of its batches.
         plan: The plan in force; None before the first.
         sidecar_config: Configuration of its fronts.
         decisions: The latest decisions.
@@ -65,13 +66,15 @@ class Controller:
         notes: Problems.
         remarks: Why it has another plan than its policy wanted.
         failure: Why its policy does not plan for it; empty if it does.
-        unplaced_rps: The part of its rate for which there is no room.
+        unplaced_rps: The part of its rate for which there is no capacity.
     """
 
     def __init__(self, base: Status, dependencies: Dependencies) -> None:
         self.name = base.name
         self.reports = SidecarReports(Rates(dependencies.window_s))
-        self.timing = LatencySource((dependencies.models or {}).get(base.name), self.reports)
+        self.latency_source = LatencySource(
+            (dependencies.models or {}).get(base.name), self.reports
+        )
         self.plan: Plan | None = None
         self.sidecar_config = SidecarConfig(dependencies.term)
         self.decisions = Decisions()
@@ -88,6 +91,7 @@ class Controller:
         self._idle_times = IdleTimeTracker(dependencies.prewarm() if dependencies.prewarm else None)
         self._base: Status | None = None
         self._deployed: Mapping[str, Status] = {}
+        self._listed_s = math.inf
         self._read: tuple[Mapping[str, str], ...] | None = None
         self._disagreements = Disagreements()
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
@@ -98,8 +102,9 @@ class Controller:
     def observe(
         self, base: Status | None, deployed: Mapping[str, Status], now_s: float | None = None
     ) -> None:
-        """Record what the gateway lists of it; ``base`` is None if the user has removed it."""
+        """Record what the gateway lists of it; ``base`` is None if it is not to be scaled."""
         self._base, self._deployed = base, deployed
+        self._listed_s = math.inf if now_s is None else now_s
         if base is not None and now_s is not None:
             self.recounted("the gateway", base.invocations, now_s)
         if base is None or (base.labels, base.annotations, base.limits) == self._read:
@@ -109,13 +114,13 @@ class Controller:
             self.settings = base.settings()
         except ConfigError as error:
             self._wrong = [f"its labels cannot be used: {error}"]
-        self.timing.sized(self.settings.cpu or 1.0, self.settings.gpu)
+        self.latency_source.sized(self.settings.cpu or 1.0, self.settings.gpu)
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
         """Process the report of a front."""
         beside_s = self.reports.idle_beside_s(report.sender, now_s)
         self.reports.reported(report, now_s)
-        self.timing.compare(report, self.plan)
+        self.latency_source.compare(report, self.plan)
         self.interference.reported(report)
         self._idle_times.reported(report.idle, beside_s, wall_s)
 
@@ -140,7 +145,7 @@ class Controller:
 
     def load(self, now_s: float, windows: Windows | None = None) -> FunctionLoad | None:
         """Return the load that a policy sees; None without a latency model."""
-        model = self.timing.model()
+        model = self.latency_source.model()
         if model is None:
             return None
         settings = self.settings
@@ -151,30 +156,40 @@ class Controller:
             slo_s=settings.slo_s or NO_OBJECTIVE_S,
             percentile=settings.percentile,
             max_batch=settings.batch_max,
-            apps=app_loads(settings, self.reports.rates.at(now_s, self.reports.silent_s)),
+            apps=app_loads(settings, self.reports.rates_rps(now_s)),
             plan=self.plan,
             instances={name: i for name, i in self.present(now_s).items() if name in own},
             queued=self.reports.queued(now_s),
             min_instances=settings.scale_min,
             max_instances=settings.scale_max,
             load_s=self.reports.load_s(),
-            error=self.timing.correction.error,
+            error=self.latency_source.correction.error,
             windows=windows,
         )
 
     def to_plan(self, now_s: float, wall_s: float) -> FunctionLoad | None:
-        """Return the load to plan for; without a model, follow a first plan and return None."""
+        """Return the load to plan for; without a model, follow a first plan and return None.
+
+        A scaler that starts without state first follows what runs already, model or not.
+        """
         self.reports.forget(now_s)
         windows = self._idle_times.windows(wall_s) if self.settings.scale_min == 0 else None
+        if self.plan is None and (found := deployed_plan(self.name, self._deployed)):
+            self.reports.rates.expect()
+            self._follow_own(found, windows, wall_s)
         load = self.load(now_s, windows)
         if load is None:
-            plan = with_windows(self.plan or self.first_plan(), windows)
-            self.follow(numbered(plan, self.plan, self.sidecar_config.term), wall_s)
+            self._follow_own(self.plan or self.first_plan(), windows, wall_s)
         return load
+
+    def _follow_own(self, plan: Plan, windows: Windows | None, wall_s: float) -> None:
+        """Put a plan that no policy has made into force."""
+        timed = with_windows(plan, windows)
+        self.follow(numbered(timed, self.plan, self.sidecar_config.term), wall_s)
 
     def first_plan(self) -> Plan:
         """Return the plan until a model is known: what runs already, else a first plan."""
-        return found_plan(self.name, self._deployed) or first_plan(self.name, self.settings)
+        return deployed_plan(self.name, self._deployed) or first_plan(self.name, self.settings)
 
     def complete(self, now_s: float) -> bool:
         """Return whether as many instances are announced as the gateway has available."""
@@ -209,12 +224,15 @@ class Controller:
             self._deployed,
             {name: len(where) for name, where in ready.items()},
             self.reports.follows(config.term, config.version, now_s),
+            self._listed_s,
         )
         if self.plan is None or self._base is None:
             return self._reconciler.step({}, {}, observed, now_s)
         self.wanted = self._desired.wanted(self.plan, self._function_state(now_s))
         classes = {each.name: each for each in self.plan.classes}
-        baseline = Baseline(self.timing.given, classes, ready, self.reports.lines)
+        baseline = Baseline(
+            self.latency_source.given, classes, ready, self.reports.lines, self.reports.interval_s
+        )
         for sentence in self.interference.look(baseline, now_s):
             self.decisions.add(sentence, wall_s)
         self.wanted = self.interference.more(self.wanted, self.settings.scale_max)
@@ -225,10 +243,12 @@ class Controller:
             *self._wrong,
             *self._reconciler.notes,
             *self._disagreements.warnings(self._deployed, ready, now_s),
-            *filter(None, [self.failure, self.timing.correction.alarm()]),
+            *filter(
+                None, [self.failure, self.prewarm_failure, self.latency_source.correction.alarm()]
+            ),
         ]
         self.decisions.note(self.notes, wall_s)
-        if news := self.timing.correction.news():
+        if news := self.latency_source.correction.news():
             self.decisions.add(news, wall_s)
         return actions
 
@@ -241,6 +261,11 @@ class Controller:
         """Record that the gateway has refused an action, or could not be reached."""
         refused, lasting = error.answered, error.lasting
         self._reconciler.failed(action, str(error), now_s, refused=refused, lasting=lasting)
+
+    @property
+    def prewarm_failure(self) -> str:
+        """How its prewarm policy fails; empty if it works."""
+        return self._idle_times.failure
 
     @property
     def refused(self) -> list[str]:
@@ -265,8 +290,8 @@ class Controller:
             "plan": self._formed[1],
             "term": self._term(),
             "version": self.sidecar_config.version,
-            "roll": self.reports.to_dict(),
-            "correction": self.timing.correction.to_dict(),
+            "reports": self.reports.to_dict(),
+            "correction": self.latency_source.correction.to_dict(),
         }
 
     def _term(self) -> int:
@@ -290,9 +315,12 @@ class Controller:
                 this.
         """
         self.plan = Plan.from_dict(data["plan"]) if data.get("plan") else None
+        if self.plan is not None:
+            self.reports.rates.expect()
         self.sidecar_config.version = int(data.get("version", 0))
-        self.reports.absorb(data.get("roll", {}), now_s)
-        self.timing.correction.absorb(data.get("correction", (1.0, 0.0)))
+        reports = data.get("reports", data.get("roll", {}))  # its name in 0.1
+        self.reports.absorb(reports, now_s)
+        self.latency_source.correction.absorb(data.get("correction", (1.0, 0.0)))
         self._idle_times.absorb(prewarm)
 
     def _function_state(self, now_s: float) -> FunctionState:

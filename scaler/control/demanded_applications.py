@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from carpool.scaling import Application
-from carpool.variants.demand import Demand
+from carpool.variants.demand import VariantDemand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ def demanded(
     """
     loads, others = [], {}
     for name, rate_rps in rates_rps.items():
-        demand = Demand.parse(name)
+        demand = VariantDemand.parse(name)
         if demand is None:
             others[name] = rate_rps
             continue

@@ -25,7 +25,7 @@ class Disagreements:
 
     def __init__(self) -> None:
         self._since_s: float | None = None
-        self._recounts: dict[str, CountCheck] = {}
+        self._count_checks: dict[str, CountCheck] = {}
 
     def recounted(
         self, source: str, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0
@@ -34,7 +34,7 @@ class Disagreements:
 
         ``theirs`` is None if the source has no count.
         """
-        self._recounts.setdefault(source, CountCheck(source)).note(theirs, ours, now_s, age_s)
+        self._count_checks.setdefault(source, CountCheck(source)).note(theirs, ours, now_s, age_s)
 
     def warnings(
         self, deployed: Mapping[str, Status], ready: Mapping[str, Sequence[str]], now_s: float
@@ -52,7 +52,7 @@ class Disagreements:
             for name, status in sorted(deployed.items())
             if status.available != len(ready.get(name, ()))
         ]
-        counts = [text for recount in self._recounts.values() for text in recount.warnings(now_s)]
+        counts = [text for check in self._count_checks.values() for text in check.warnings(now_s)]
         if not differ:
             self._since_s = None
             return counts

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from carpool.settings import FunctionSettings
     from scaler.control.class_function import Status
 
-__all__ = ["first_plan", "found_plan"]
+__all__ = ["deployed_plan", "first_plan"]
 
 
 def first_plan(function: str, settings: FunctionSettings) -> Plan:
@@ -36,7 +36,7 @@ def first_plan(function: str, settings: FunctionSettings) -> Plan:
     return Plan(function, 1, "first", (each,), (Route("*", {"first": 1.0}, 0.0),), explain=(why,))
 
 
-def found_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
+def deployed_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
     """Return a plan of the deployed instances, weighted by batch slots; None without any."""
     classes = tuple(
         replace(each, replicas=status.replicas)
@@ -48,4 +48,4 @@ def found_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
         return None
     weights = {name: count / sum(slots.values()) for name, count in slots.items()}
     why = "These instances existed before the scaler started."
-    return Plan(function, 1, "found", classes, (Route("*", weights, 0.0),), explain=(why,))
+    return Plan(function, 1, "deployed", classes, (Route("*", weights, 0.0),), explain=(why,))

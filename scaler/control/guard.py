@@ -29,15 +29,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import model_of
+from carpool.sizing import SIZES, Objective
 from scaler.control import plan_size
 from scaler.control.plan_builder import build_plan, numbered, with_windows
 from scaler.control.planning_result import PlanningResult
 from scaler.control.policy_errors import raised
 from scaler.control.proposals import proposed
-from scaler.control.stabilization import Limits, Stabilization
+from scaler.control.stabilization import Stabilization, StabilizationLimits
 from scaler.planning import cost
 from scaler.planning.placement import Boundless
-from scaler.planning.sizing import SIZES, Objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,32 +61,29 @@ class Guard:
         policy: Any policy.
         limits: How fast plans may follow it.
         term: Term of the plans that it makes.
-
-    Attributes:
-        notes: Why functions kept their plan in the last round, or got another than the policy
-            wanted, by function.
-        failures: Errors of the policy in the last round, by function that it gave no plan.
     """
 
-    def __init__(self, policy: ScalePolicy, limits: Limits | None = None, term: int = 0) -> None:
+    def __init__(
+        self, policy: ScalePolicy, limits: StabilizationLimits | None = None, term: int = 0
+    ) -> None:
         self._policy = policy
         self._name = type(policy).__name__.lower()
-        self._stabilization = Stabilization(limits or Limits())
+        self._stabilization = Stabilization(limits or StabilizationLimits())
         self._term = term
         self._billing: dict[Prices, Billing] = {}
-        self.notes: dict[str, list[str]] = {}
-        self.failures: dict[str, str] = {}
+        self._notes: dict[str, list[str]] = {}
+        self._failures: dict[str, str] = {}
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
         """Plan one round; raises nothing, whatever the policy does."""
-        self.notes = {}
+        self._notes = {}
         loads = [self._shown(each, snapshot) for each in snapshot.functions if self._usable(each)]
-        proposals, self.failures = proposed(self._policy, loads, snapshot.cluster or Boundless())
+        proposals, self._failures = proposed(self._policy, loads, snapshot.cluster or Boundless())
         plans: dict[str, Plan] = {}
         unplaced: dict[str, float] = {}
         for load in loads:
             wanted = self._built(load, proposals.get(load.name))
-            if load.name not in self.failures:
+            if load.name not in self._failures:
                 unplaced[load.name] = _unserved(load, proposals.get(load.name), wanted)
             if wanted is not None:
                 note = partial(self._note, load)
@@ -100,6 +97,8 @@ class Guard:
             {plan.function: plan for plan in self._completed(loads, plans)},
             unplaced,
             {name: why for name in unplaced if (why := _reason(proposals.get(name)))},
+            self._notes,
+            self._failures,
         )
 
     def _completed(
@@ -142,7 +141,7 @@ class Guard:
         try:
             return self._bounded(load, build_plan(load, proposal, self._name, self._term))
         except Exception as error:  # noqa: BLE001  what makes no plan is the policy's fault
-            self.failures[load.name] = raised(error)
+            self._failures[load.name] = raised(error)
             return None
 
     def _bounded(self, load: FunctionLoad, plan: Plan) -> Plan:
@@ -164,7 +163,7 @@ class Guard:
         unplaced: dict[str, float],
         cluster: Cluster,
     ) -> None:
-        """Remove new instances for which there is no room beside those already placed."""
+        """Remove new instances for which there is no capacity beside those already placed."""
         new = [(each, load) for load in loads for each in _new(load, plans.get(load.name))]
         new.sort(key=lambda entry: (-entry[0].gpu, -entry[0].cpu))
         lacking: dict[str, Counter[str]] = {}
@@ -184,7 +183,7 @@ class Guard:
                 unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _taken(plan))
 
     def _note(self, load: FunctionLoad, text: str) -> None:
-        self.notes.setdefault(load.name, []).append(text)
+        self._notes.setdefault(load.name, []).append(text)
 
 
 def _wanted(instances: int) -> str:

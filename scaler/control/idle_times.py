@@ -1,20 +1,26 @@
-"""Idle times of a function: reported by its fronts, learned by its prewarm policy."""
+"""Idle times of a function: reported by its fronts, learned by its prewarm policy.
+
+A prewarm policy may be any code. If it fails, its function continues without it, and with a note.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool import log_histogram
-from scaler.control.policy_errors import PolicyFailed, raised
+from scaler.control.policy_errors import raised
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scaler.prewarm.contract import PrewarmPolicy, Windows
 
 __all__ = ["IdleTimeTracker"]
 
 _OBSERVED = 64  # of one bin in one report: more of the same say nothing new
+
+T = TypeVar("T")
 
 
 class IdleTimeTracker:
@@ -26,6 +32,12 @@ class IdleTimeTracker:
 
     def __init__(self, policy: PrewarmPolicy | None) -> None:
         self._policy = policy
+        self._failures: dict[str, str] = {}
+
+    @property
+    def failure(self) -> str:
+        """How the prewarm policy fails; empty if it works."""
+        return next(iter(self._failures.values()), "")
 
     def reported(self, idle: Mapping[int, int], beside_s: float | None, wall_s: float) -> None:
         """Record the idle times of a front.
@@ -35,30 +47,27 @@ class IdleTimeTracker:
             beside_s: Seconds that the function's other fronts have been idle; None if they are not.
             wall_s: Seconds since the epoch.
         """
-        if self._policy is None or beside_s is None:
+        policy = self._policy
+        if policy is None or beside_s is None:
             return
-        for number, count in idle.items():
-            idle_s = min(
-                log_histogram.middle_s(number), beside_s
-            )  # all of its fronts were idle together
-            for _ in range(min(count, _OBSERVED)):
-                self._policy.observe(idle_s, wall_s)
+
+        def observe() -> None:
+            for number, count in idle.items():
+                idle_s = min(log_histogram.middle_s(number), beside_s)  # all fronts idle together
+                for _ in range(min(count, _OBSERVED)):
+                    policy.observe(idle_s, wall_s)
+
+        self._tried("observe", observe)
 
     def windows(self, wall_s: float) -> Windows | None:
-        """Return when the last instance should be there; None if the plan decides.
-
-        Raises:
-            PolicyFailed: The prewarm policy has failed.
-        """
-        try:
-            return self._policy.windows(wall_s) if self._policy else None
-        except Exception as error:
-            message = f"the prewarm policy has failed: {raised(error)}"
-            raise PolicyFailed(message) from error
+        """Return when the last instance should be there; None if the plan decides."""
+        policy = self._policy
+        return self._tried("windows", lambda: policy.windows(wall_s)) if policy else None
 
     def to_dict(self) -> dict[str, Any] | None:
-        """Return what was learned; None without a policy."""
-        return dict(self._policy.to_dict()) if self._policy else None
+        """Return what was learned; None without a policy, or if it cannot be stored as JSON."""
+        policy = self._policy
+        return self._tried("to_dict", lambda: _storable(policy.to_dict())) if policy else None
 
     def absorb(self, data: dict[str, Any] | None) -> None:
         """Continue from the result of `to_dict`.
@@ -68,3 +77,18 @@ class IdleTimeTracker:
         """
         if self._policy is not None and data is not None:
             self._policy.absorb(data)
+
+    def _tried(self, method: str, call: Callable[[], T]) -> T | None:
+        """Return the result of the policy's method; None if it fails."""
+        try:
+            result = call()
+        except Exception as error:  # noqa: BLE001  a policy may be any code
+            self._failures[method] = f"the prewarm policy has failed: {raised(error)}"
+            return None
+        self._failures.pop(method, None)
+        return result
+
+
+def _storable(data: Mapping[str, Any]) -> dict[str, Any]:
+    json.dumps(data)
+    return dict(data)

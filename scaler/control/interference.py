@@ -1,13 +1,14 @@
 """States of the instances of variants, from the measurements of all fronts: INFaaS's states, live.
 
 Fronts report how many requests each instance has answered and how long its batches took. Once a
-second the sums over all fronts are compared with the variant's profile
-(`carpool.variants.instance_states`): at its saturation rate an instance is overloaded; slower than
-its profile and not overloaded, it is interfered with. Fronts learn of these states and choose other
-instances. If a class has no other healthy instance, one more is requested, wherever the platform
-finds room, until the interference has been over for a while; if it has, those take the load.
+second, or every two reports where those are rarer, the sums over all fronts are compared with the
+variant's profile (`carpool.variants.instance_states`): at its saturation rate an instance is
+overloaded; slower than its profile and not overloaded, it is interfered with. Fronts learn of these
+states and choose other instances. If a class has no other healthy instance, one more is requested,
+wherever the platform has capacity, until the interference has been over for a while; if it has,
+those take the load.
 
-A profile is measured inside the handler, whereas a front also sees the way there, so a few
+A profile is measured inside the handler, whereas a front also sees the network, so a few
 milliseconds are allowed for that. If execution times that fronts have learned for a class exceed
 its profile, they determine its saturation rate.
 """
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Baseline", "InterferenceMonitor"]
 
 _EVERY_S = 1.0
+_REPORTS = 2.0
 _HOP_S = 0.005  # a batch's way to the handler and back
 _REPLACED_S = 30.0  # an instance asked for stays for so long after the reason for it has gone
 
@@ -44,12 +46,14 @@ class Baseline:
         classes: The classes, by name.
         ready: Addresses of the ready instances, by class.
         lines: Execution times learned by fronts, as base and per-item seconds, by class.
+        interval_s: Seconds between two reports of a front.
     """
 
     model: LatencyModel | None
     classes: Mapping[str, InstanceClass]
     ready: Mapping[str, Sequence[str]]
     lines: Mapping[str, tuple[float, float]]
+    interval_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -83,18 +87,18 @@ class InterferenceMonitor:
         """Judge the instances once a period, and return changes as sentences."""
         if not isinstance(baseline.model, VariantSet):
             return []
-        since_s = self._looked_s
-        if since_s is not None and now_s < since_s + _EVERY_S:
+        since_s, every_s = self._looked_s, _period_s(baseline.interval_s)
+        if since_s is not None and now_s < since_s + every_s:
             return []
         self._looked_s, seen, self._seen = now_s, self._seen, {}
-        period_s = now_s - since_s if since_s is not None else _EVERY_S
+        period_s = now_s - since_s if since_s is not None else every_s
         there = {a: name for name, where in baseline.ready.items() for a in where}
         self._states = {a: s for a, s in self._states.items() if there.get(a) == s[0]}
         said = []
         for address, name in there.items():
             if name in baseline.classes:
-                found = seen.get(address, _Seen())
-                said += self._judge(address, baseline, baseline.classes[name], found, period_s)
+                previous = seen.get(address, _Seen())
+                said += self._judge(address, baseline, baseline.classes[name], previous, period_s)
         self._mitigate(now_s)
         return said
 
@@ -111,9 +115,9 @@ class InterferenceMonitor:
         """Return the wanted instances of each class, plus those that interference requires."""
         counts = dict(wanted)
         for name, since in self._replaced.items():
-            room = len(since) if most is None else max(0, most - sum(counts.values()))
+            allowed = len(since) if most is None else max(0, most - sum(counts.values()))
             if counts.get(name):
-                counts[name] += min(len(since), room)
+                counts[name] += min(len(since), allowed)
         return counts
 
     def by_class(self) -> dict[str, Counter[str]]:
@@ -176,6 +180,11 @@ class InterferenceMonitor:
             self._replaced[name] = fresh
             if not fresh:
                 del self._replaced[name]
+
+
+def _period_s(interval_s: float) -> float:
+    """Return the seconds between two looks; in fewer, some have a report and others none."""
+    return _EVERY_S if interval_s <= _EVERY_S else _REPORTS * interval_s
 
 
 def _saturation_rps(instance_class: InstanceClass, line: tuple[float, float] | None) -> float:

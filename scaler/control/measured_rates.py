@@ -21,7 +21,7 @@ __all__ = ["Rates"]
 _DEVIATIONS = 3.0  # moments are looked at often, and what is started for chance stays
 _MOMENTS_S = (4.0, 2.0, 1.0, 0.5)
 _KNOWN_S = 60.0  # an application of which nothing comes for so long is forgotten
-_SILENT_S = 5.0  # without a word for so long, sidecars have not no load: nothing is known of it
+_SILENT_S = 5.0  # after so long without a report, the load is unknown, not zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class Rates:
         self._stretches: dict[str, deque[_Stretch]] = {}
         self._began_s = math.inf
         self._heard_s = -math.inf
+        self._expected = False
+
+    def expect(self) -> None:
+        """Treat the rate as unknown until a sidecar reports, as there are instances already."""
+        self._expected = True
 
     def note(self, counts: Mapping[str, float], period_s: float, now_s: float) -> None:
         """Record a sidecar's arrivals by application over the last ``period_s``."""
@@ -70,7 +75,8 @@ class Rates:
     def at(self, now_s: float, silent_s: float = _SILENT_S) -> dict[str, float]:
         """Return requests per second by application; NaN if no sidecar has reported for long."""
         if self._heard_s + max(silent_s, _SILENT_S) < now_s:
-            return dict.fromkeys(self._stretches, math.nan)
+            apps = self._stretches or ("*" if self._expected else ())
+            return dict.fromkeys(apps, math.nan)
         return {app: self._rate(stretches) for app, stretches in self._stretches.items()}
 
     def _rate(self, stretches: deque[_Stretch]) -> float:

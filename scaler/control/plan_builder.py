@@ -24,7 +24,7 @@ __all__ = ["build_plan", "numbered", "with_windows"]
 
 _MOVED = 0.01  # of a share; else every change of the rate would make a new plan
 _LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
-_ON_THE_WAY = 0.1  # of an objective: what a request takes besides waiting and its execution
+_OVERHEAD = 0.1  # of an objective: what a request takes besides waiting and its execution
 _ALL = "*"
 _WORDS = ("version", "term", "predicted", "explain")
 _CARRIED_OUT = [field.name for field in fields(Plan) if field.name not in _WORDS]
@@ -215,7 +215,7 @@ def _waits(load: FunctionLoad, proposal: Proposal, sizes: list[Size]) -> dict[st
         return {_ALL: rest, **{app.name: given.get(app.name, rest) for app in load.apps}}
     if given is None:  # a batch may have to wait for the one before it
         batching = [size.exec_s for size in sizes if size.batch > 1]
-        left_s = (1 - _ON_THE_WAY) * load.tightest_s
+        left_s = (1 - _OVERHEAD) * load.tightest_s
         given = max(left_s - 2 * max(batching), 0.0) if batching else 0.0
     laxer = {app.name: given + (app.slo_s - load.tightest_s) for app in load.apps}
     return {_ALL: given, **laxer}

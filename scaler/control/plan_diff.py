@@ -81,7 +81,8 @@ def explained(before: Plan | None, after: Plan) -> tuple[str, ...]:
         sentences.append(f"{which} {now} instead of {was}.")
     if before.prewarm_s != after.prewarm_s:
         sentences.append(
-            f"Load again {after.prewarm_s:g} s after a release instead of {before.prewarm_s:g} s."
+            f"An instance is loaded again {after.prewarm_s:g} s after a release instead of "
+            f"{before.prewarm_s:g} s."
         )
     return tuple(sentences)
 
@@ -114,4 +115,4 @@ def _spelled(instance_class: InstanceClass) -> str:
 
 
 def _kept(keep_alive_s: float | None) -> str:
-    return "for good" if keep_alive_s is None else f"{keep_alive_s:g} s"
+    return "permanently" if keep_alive_s is None else f"{keep_alive_s:g} s"

@@ -65,7 +65,7 @@ def _asked(
         return {load.name: policy.propose_one(load) for load in loads if load.sizes}
     answer: object = policy.propose(loads, cluster.copy()) if loads else {}
     if not isinstance(answer, Mapping):
-        message = f"propose() answers {answer!r:.60}, not a Proposal by function"
+        message = f"propose() returned {answer!r:.60}, not a mapping of functions to Proposals"
         raise TypeError(message)
     return answer
 
@@ -75,7 +75,7 @@ def _fault(load: FunctionLoad | None, answer: object) -> str:
     if load is None:
         return "it makes a proposal for a function that it was not given"
     if not isinstance(answer, Proposal):
-        return f"it proposes {answer!r:.60}, which is no Proposal"
+        return f"it proposes {answer!r:.60}, which is not a Proposal"
     return next(_faults(load, answer), "")
 
 
@@ -100,7 +100,7 @@ def _faults(load: FunctionLoad, proposal: Proposal) -> Iterator[str]:
 
 def _size_faults(load: FunctionLoad, size: object) -> Iterator[str]:
     if not isinstance(size, Size):
-        yield f"it names {size!r:.40}, which is no Size"
+        yield f"it names {size!r:.40}, which is not a Size"
         return
     model = _model(load, size.variant)
     asked = (size.batch, size.cpu, size.gpu)

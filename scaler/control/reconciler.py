@@ -89,7 +89,7 @@ class Reconciler:
         for class_name in self._classes.keys() - classes.keys() - observed.deployed.keys():
             del self._classes[class_name]
         for class_name, status in observed.deployed.items():
-            self._classes[class_name].compare(status, now_s)
+            self._classes[class_name].compare(status, min(now_s, observed.listed_s))
         grown = self._grow(classes, wanted, observed, now_s)
         self.awaited = self._awaits(classes, wanted, observed, now_s)
         actions = grown + self._shrink(classes, wanted, observed, now_s)
@@ -174,7 +174,7 @@ class Reconciler:
         made_from = document["labels"][MADE_FROM_LABEL]
         if status.labels.get(MADE_FROM_LABEL) != made_from:
             return Action("update", instance_class.name, name, document=document)
-        most = status.replicas + 1 if state.cautious else state.most
+        most = status.replicas + 1 if state.cautious else state.limit(now_s)
         asked = min(count, most) if not state.given_up else status.replicas
         if status.replicas < asked and not state.is_pending(int(asked), now_s):
             return Action("scale", instance_class.name, name, replicas=int(asked))
@@ -222,8 +222,8 @@ class Reconciler:
             and (action := self._reduction(name, status, classes, wanted))
             and not self._classes[name].is_pending(action.replicas, now_s)
         ]
-        if self.awaited and surplus and (room := self._room_made(surplus[0], observed, now_s)):
-            actions.append(room)
+        if self.awaited and surplus and (freeing := self._freeing(surplus[0], observed, now_s)):
+            actions.append(freeing)
         if self.awaited or not surplus:
             self._unsettled_s = None
         elif self._unsettled_s is None:
@@ -232,7 +232,7 @@ class Reconciler:
             actions += surplus
         return [action for action in actions if action]
 
-    def _room_made(self, surplus: Action, observed: ObservedState, now_s: float) -> Action | None:
+    def _freeing(self, surplus: Action, observed: ObservedState, now_s: float) -> Action | None:
         """Remove one surplus instance if the gateway keeps refusing others, and retry those."""
         refused = [state for state in self._classes.values() if state.refusals >= _REFUSALS]
         if not refused:
@@ -262,7 +262,7 @@ class Reconciler:
         return Action("scale", name, status.name, replicas=count)
 
     def _without_failures(self, name: str, observed: ObservedState) -> Action | None:
-        """Remove instances that do not become ready, as they only take room."""
+        """Remove instances that do not become ready, as they only occupy capacity."""
         status, ready = observed.deployed[name], observed.ready.get(name, 0)
         if status.replicas <= max(ready, 0):
             return None

@@ -18,6 +18,7 @@ __all__ = ["PAUSE_S", "RequestedReplicas"]
 PAUSE_S = 1.0
 _PAUSE_MAX_S = 60.0
 _CALM_S = 60.0
+_LIMITED_S = 600.0  # then it is tried whether the gateway's limit has been raised
 _ANSWER_S = 5.0  # by then a gateway lists what it has accepted
 
 
@@ -28,7 +29,7 @@ class RequestedReplicas:
     Attributes:
         asked: Number of replicas requested last, and (``asked_s``) when.
         seen: Whether the gateway has listed that count since.
-        most: The gateway's limit, as observed.
+        most: The gateway's limit, as observed (at ``most_s``).
         lacking_s: Time since which requested instances are missing.
         refusals: Number of refusals in a row by the gateway.
         lasting: Whether it would refuse again what it has refused last.
@@ -43,6 +44,7 @@ class RequestedReplicas:
     asked_s: float = -math.inf
     seen: bool = False
     most: float = math.inf
+    most_s: float = -math.inf
     lacking_s: float | None = None
     refusals: int = 0
     lasting: bool = False
@@ -69,8 +71,12 @@ class RequestedReplicas:
         if now_s >= self.trouble_s + _CALM_S:
             self.trouble, self.pause_s = "", PAUSE_S
 
+    def limit(self, now_s: float) -> float:
+        """Return the gateway's limit, unless it was observed long ago."""
+        return self.most if now_s < self.most_s + _LIMITED_S else math.inf
+
     def compare(self, status: Status, now_s: float) -> None:
-        """Compare what the gateway lists with what was requested."""
+        """Compare what the gateway has listed at ``now_s`` with what was requested."""
         if self.asked is None or status.replicas == self.asked:
             self.seen = self.seen or self.asked is not None
         elif self.seen:
@@ -81,5 +87,5 @@ class RequestedReplicas:
             limit = f"the gateway set {status.name} to {status.replicas} replicas"
             self.failed(f"{limit} when asked for {self.asked}", now_s)
             if 0 < status.replicas < self.asked:
-                self.most = status.replicas
+                self.most, self.most_s = status.replicas, now_s
             self.asked = None

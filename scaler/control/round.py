@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from carpool.errors import CarpoolError
 from scaler.control.action import Action
 from scaler.control.decisions import without_numbers
+from scaler.control.policy_errors import PolicyFailed
 from scaler.control.provider_error import ProviderError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from scaler.control.planning_result import FunctionResult
     from scaler.functions import Functions
 
-__all__ = ["Driver", "Provider", "Round", "at_once"]
+__all__ = ["Driver", "Platform", "Round", "at_once"]
 
 _SETTLE_S = 3.0
 
@@ -39,7 +40,7 @@ Item = TypeVar("Item")
 T = TypeVar("T")
 
 
-class Provider(Protocol):
+class Platform(Protocol):
     """A platform that runs instances.
 
     Attributes:
@@ -115,7 +116,7 @@ class Round:
     def __init__(
         self,
         functions: Functions,
-        provider: Provider,
+        provider: Platform,
         plan: Callable[
             [Mapping[str, Controller], Mapping[str, FunctionLoad], float],
             Mapping[str, FunctionResult],
@@ -211,6 +212,8 @@ class Round:
             except CarpoolError as error:  # others are planned for all the same
                 self._driver.troubled(name, error)
                 continue
+            if controller.prewarm_failure:
+                self._driver.troubled(name, PolicyFailed(controller.prewarm_failure))
             if load is not None:
                 loads[name] = load
         outcomes = await self._driver.call(partial(self._planned, by_name, loads, now_s))

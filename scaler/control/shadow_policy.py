@@ -16,9 +16,8 @@ from scaler.planning import cost
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from carpool.scaling import FunctionLoad
+    from carpool.scaling import Billing, FunctionLoad
     from scaler.control.planning_result import SupportsPlan
-    from scaler.planning.cost import Billing
     from scaler.planning.snapshot import Snapshot
 
 __all__ = ["ResourceUse", "Shadow"]

@@ -155,6 +155,10 @@ class SidecarReports:
     def __len__(self) -> int:
         return len(self._fronts) + len(self._instances)
 
+    def rates_rps(self, now_s: float) -> dict[str, float]:
+        """Return requests per second by application; NaN if no front has reported for long."""
+        return self.rates.at(now_s, self.silent_s)
+
     def fronts(self, now_s: float) -> int:
         """Return the number of fronts."""
         return sum(1 for _ in self._live(now_s))

@@ -8,12 +8,12 @@ Theory of operation
 2. A reduction stops at most a share of each existing class in one round.
 3. The number of new instances per round is limited.
 4. Requests must not wait for what is held back: a plan that is kept gets the instances that the
-   wanted plan has for applications that it does not serve. If there is no room for those, a
+   wanted plan has for applications that it does not serve. If there is no capacity for those, a
    reduction takes effect at once (`unserved`). If that has not helped within ``window_s``,
-   reductions are held back as usual, as the room cannot be had.
+   reductions are held back as usual, as they do not free that capacity.
 
-This module remembers what was wanted before; it does not know a function's bounds, or the room on
-servers.
+This module remembers what was wanted before; it does not know a function's bounds, or the
+capacity of servers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from scaler.control import plan_size
-from scaler.control.unserved import lacks_room, serving
+from scaler.control.unserved import lacks_capacity, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
 
-__all__ = ["Limits", "Stabilization"]
+__all__ = ["Stabilization", "StabilizationLimits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StabilizationLimits:
     """How fast plans may follow a policy.
 
     Attributes:
@@ -61,7 +61,7 @@ class _History:
     Attributes:
         wanted: Times and plans, each with more capacity than the next.
         reduced_s: Time of its last reduction.
-        lacking_s: Time since which requests have waited for an instance that finds no room.
+        lacking_s: Time since which requests have waited for an instance without capacity.
     """
 
     wanted: deque[tuple[float, Plan]] = field(default_factory=deque)
@@ -76,7 +76,7 @@ class Stabilization:
         limits: How fast plans may follow.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: StabilizationLimits) -> None:
         self._limits = limits
         self._history: dict[str, _History] = {}
 
@@ -111,7 +111,7 @@ class Stabilization:
     ) -> Plan:
         """Return the plan of most capacity wanted in the window, the latest of equal ones."""
         before = load.plan
-        if load.name not in self._history:  # what is in force has been wanted, before a restart too
+        if before is None or load.name not in self._history:  # what is in force was wanted, too
             self._history[load.name] = _History(deque([(now_s, before)] if before else ()))
         history = self._history[load.name]
         wanted = history.wanted
@@ -123,12 +123,12 @@ class Stabilization:
             wanted.clear()
         wanted.append((now_s, plan))
         chosen = wanted[0][1]
-        if self._makes_room(load, chosen, plan, now_s):
+        if self._frees_capacity(load, chosen, plan, now_s):
             note("instances are removed at once, to free capacity for those that requests wait for")
             return plan
         if chosen is not plan:
             note(
-                "the policy wants fewer instances, which are removed only when it has wanted so "
+                "the policy wants fewer instances, which are removed only after it has wanted this "
                 f"for {self._limits.window_s:g} s"
             )
         if before is None or not plan_size.reduces(chosen, before):
@@ -141,12 +141,16 @@ class Stabilization:
             return before
         return chosen
 
-    def _makes_room(self, load: FunctionLoad, held: Plan, wanted: Plan, now_s: float) -> bool:
-        """Return whether a reduction makes room for waiting requests, and may still help them."""
+    def _frees_capacity(
+        self, load: FunctionLoad, current: Plan, wanted: Plan, now_s: float
+    ) -> bool:
+        """Return whether a reduction frees capacity for waiting requests, and may still help."""
         history = self._history[load.name]
-        lacking = lacks_room(load, held, wanted)
+        lacking = lacks_capacity(load, current, wanted)
         history.lacking_s = min(history.lacking_s, now_s) if lacking else math.inf
-        return lacking and held is not wanted and now_s < history.lacking_s + self._limits.window_s
+        return (
+            lacking and current is not wanted and now_s < history.lacking_s + self._limits.window_s
+        )
 
     def _grown(self, load: FunctionLoad, plan: Plan, note: Callable[[str], None]) -> Plan:
         """Return the plan, with as many new instances as may start in one round."""
@@ -173,5 +177,5 @@ class Stabilization:
         there = {each.name: each.replicas for each in reduced}
         if all(after.get(name, 0) >= count for name, count in there.items() if count > 1):
             return plan
-        note("more instances would stop than may in one round")
+        note("the plan stops more instances than may stop in one round")
         return replace(before, classes=reduced)

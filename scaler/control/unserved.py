@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from carpool.plan import InstanceClass, OnOffer, Plan, Route
     from carpool.scaling import Application, FunctionLoad
 
-__all__ = ["lacks_room", "serving"]
+__all__ = ["lacks_capacity", "serving"]
 
 
 class _Offers(NamedTuple):
@@ -48,45 +48,45 @@ class _Offers(NamedTuple):
         ]
 
 
-def serving(load: FunctionLoad, held: Plan, wanted: Plan) -> Plan:
-    """Return the held plan, with wanted instances for the applications that it does not serve.
+def serving(load: FunctionLoad, current: Plan, wanted: Plan) -> Plan:
+    """Return the current plan, with wanted instances for the applications that it does not serve.
 
     Args:
         load: Load of the function.
-        held: The plan in force, or one wanted a while ago.
+        current: The plan in force, or one wanted a while ago.
         wanted: The plan wanted now.
     """
-    if held is wanted or not wanted.variants:
-        return held
-    offers = _Offers.of(held, wanted)
-    unserved = offers.unserved(load, held)
+    if current is wanted or not wanted.variants:
+        return current
+    offers = _Offers.of(current, wanted)
+    unserved = offers.unserved(load, current)
     needed = {
         each.name: each
         for each in wanted.classes
         if each.replicas and any(offers.suits(each, app) for app in unserved)
     }
     if not needed:
-        return held
-    there = {each.name: each for each in held.classes} | needed
+        return current
+    there = {each.name: each for each in current.classes} | needed
     served = {app.name for app in unserved if not app.chooses}
-    known = {offer.name for offer in held.variants}
+    known = {offer.name for offer in current.variants}
     return replace(
-        held,
+        current,
         classes=tuple(there.values()),
-        routes=_routes(held.routes, wanted.routes, served, there.keys()),
-        variants=(*held.variants, *(o for o in wanted.variants if o.name not in known)),
+        routes=_routes(current.routes, wanted.routes, served, there.keys()),
+        variants=(*current.variants, *(o for o in wanted.variants if o.name not in known)),
     )
 
 
-def lacks_room(load: FunctionLoad, held: Plan, wanted: Plan) -> bool:
+def lacks_capacity(load: FunctionLoad, current: Plan, wanted: Plan) -> bool:
     """Return whether requests wait for an instance on offer that neither plan has.
 
-    A reduction is then to make room for it.
+    A reduction then frees capacity for it.
     """
     if not wanted.variants:
         return False
-    offers = _Offers.of(held, wanted)
-    waiting = offers.unserved(load, held, wanted)
+    offers = _Offers.of(current, wanted)
+    waiting = offers.unserved(load, current, wanted)
     return any(_suits(offer, app) for app in waiting for offer in wanted.variants)
 
 
@@ -100,13 +100,13 @@ def _suits(offer: OnOffer, app: Application) -> bool:
 
 
 def _routes(
-    held: Sequence[Route], wanted: Iterable[Route], served: set[str], classes: Iterable[str]
+    current: Sequence[Route], wanted: Iterable[Route], served: set[str], classes: Iterable[str]
 ) -> tuple[Route, ...]:
-    """Return the held routes, and the wanted ones of applications that are newly served."""
+    """Return the current routes, and the wanted ones of applications that are newly served."""
     names = set(classes)
     new = {
         route.app: route
         for route in wanted
         if route.app in served and names.issuperset(route.weights)
     }
-    return (*(route for route in held if route.app not in new), *new.values())
+    return (*(route for route in current if route.app not in new), *new.values())

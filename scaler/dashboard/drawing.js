@@ -4,7 +4,7 @@
 
 const WIDTH = 320, HEIGHT = 150, LEFT = 52, TOP = 10, BOTTOM = 20;
 const SHORTEST_S = 60;
-const COLOURS = 6;
+const COLOURS = 8; // of charts.css
 const ROUND_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 
 // -- making elements ---------------------------------------------------------------------------

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.latency import Resources
-    from carpool.scaling import Instances
-    from scaler.planning.cost import Billing
+    from carpool.scaling import Billing, Instances
 
 __all__ = ["History", "Reading", "Sample", "has_grown"]
 
@@ -148,15 +147,15 @@ class History:
         item_count = sum(new.item_count.values()) - sum(old.item_count.values())
         latency = Counter(new.latency)
         latency.subtract(oldest.latency)
-        held = [(new.sizes[name], count) for name, count in _counts(new) if name in new.sizes]
+        running = [(new.sizes[name], count) for name, count in _counts(new) if name in new.sizes]
         return Sample(
             self.last,
             wall_s,
             new.rate_rps,
             new.queued,
             {name: (replicas.ready, replicas.loading) for name, replicas in new.instances.items()},
-            sum(size.cpu * count for size, count in held),
-            sum(size.gpu * count for size, count in held),
+            sum(size.cpu * count for size, count in running),
+            sum(size.gpu * count for size, count in running),
             item_count / batches if batches else None,
             quantile_s(latency, 0.5),
             quantile_s(latency, 0.99),

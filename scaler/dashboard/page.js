@@ -12,7 +12,7 @@ let past = {name: "", last: 0, samples: []};
 
 // -- one function ------------------------------------------------------------------------------
 
-function plotsOf(samples, found) {
+function plotsOf(samples, details) {
   const of = (name) => samples.map((sample) => sample[name]);
   const last = samples[samples.length - 1] || {classes: {}};
   const kinds = [...new Set(samples.flatMap((sample) => Object.keys(sample.classes)))].sort();
@@ -20,7 +20,7 @@ function plotsOf(samples, found) {
     samples.map(({classes}) => (classes[kind] ? classes[kind][which] : 0));
   const seen = (series) => series.filter(({values}) => values.some((value) => value));
   const total = (which) => samples.reduce((sum, sample) => sum + sample[which], 0);
-  const largest = Math.max(0, ...(found.plan ? found.plan.classes.map((c) => c.batch_size) : []));
+  const largest = Math.max(0, ...(details.plan ? details.plan.classes.map((c) => c.batch_size) : []));
   const ready = Object.values(last.classes).reduce((sum, [up]) => sum + up, 0);
   const allowed = 1 - past.percentile;
   return [
@@ -36,7 +36,7 @@ function plotsOf(samples, found) {
     {title: "Latency", now: `p99 ${duration(last.p99_s)}`, write: duration,
       series: [{name: "p50", values: of("p50_s")}, {name: "p99", values: of("p99_s")}],
       limit: past.slo ? {value: past.slo, name: `objective, ${duration(past.slo)}`} : null},
-    {title: "Missed objectives", now: percent(last.miss_ratio), write: percent,
+    {title: "SLO violations", now: percent(last.miss_ratio), write: percent,
       series: [{name: "late, failed, expired or refused", values: of("miss_ratio")}],
       limit: past.slo ? {value: allowed, name: `allowed, ${percent(allowed)}`} : null},
     past.priced
@@ -51,24 +51,24 @@ function plotsOf(samples, found) {
   ];
 }
 
-function showFunction(found) {
+function showFunction(details) {
   const samples = past.samples;
   const times = samples.map((sample) => sample.at_s);
   byId("function").hidden = false;
-  byId("name").textContent = found.name;
+  byId("name").textContent = details.name;
   const longest = past.kept * past.every;
-  const figures = plotsOf(samples, found).map((plot) => figure(plot, times, longest));
+  const figures = plotsOf(samples, details).map((plot) => figure(plot, times, longest));
   byId("plots").replaceChildren(...figures);
   showPointed();
-  const plan = found.plan;
+  const plan = details.plan;
   byId("plan-title").textContent = plan ? `Plan ${plan.version} of ${plan.policy}` : "No plan yet";
   byId("plan").hidden = !plan;
   byId("plan").tBodies[0].replaceChildren(...(plan ? plan.classes : []).map((kind) => row([
     kind.name, number(kind.cpu), kind.gpu ? `${number(kind.gpu)} %` : "–", String(kind.batch_size),
     String(kind.replicas), duration(kind.exec_s)])));
-  list(byId("explain"), [...(plan ? plan.explain : []), ...found.remarks]);
-  byId("decisions-title").textContent = found.decisions.length ? "Latest decisions" : "No decisions yet";
-  byId("decisions").replaceChildren(...[...found.decisions].reverse().map((decision) => {
+  list(byId("explain"), [...(plan ? plan.explain : []), ...details.remarks]);
+  byId("decisions-title").textContent = details.decisions.length ? "Latest decisions" : "No decisions yet";
+  byId("decisions").replaceChildren(...[...details.decisions].reverse().map((decision) => {
     const item = element("li");
     item.append(element("time", clock(decision.at_s)), decision.text);
     return item;
@@ -117,16 +117,9 @@ function showShadow(plan) {
 let pointed = null;
 
 function showPointed() {
-  const tip = byId("tip");
   const at = pointed && document.elementFromPoint(pointed.x, pointed.y);
   const drawing_ = at && at.closest("#plots svg");
-  tip.textContent = drawing_ ? drawing_.pointedAt(pointed.x) : "";
-  tip.hidden = !tip.textContent;
-  const room = document.documentElement.clientWidth - tip.offsetWidth - 4;
-  if (pointed) {
-    tip.style.left = `${Math.max(4, Math.min(pointed.x + 14, room))}px`;
-    tip.style.top = `${pointed.y + 18}px`;
-  }
+  showTip(drawing_ ? drawing_.pointedAt(pointed.x) : "", pointed || {x: 0, y: 0});
 }
 
 for (const kind of ["pointermove", "pointerdown", "pointerleave"]) {
@@ -192,16 +185,16 @@ async function remember(name) {
   if (past.name !== name) past = {name, last: 0, samples: []};
   const mine = past;
   const path = `v1/history/${encodeURIComponent(name)}`;
-  let found = await ask(`${path}?after=${mine.last}`);
-  if (found.last < mine.last) { // the scaler has started again
+  let fresh = await ask(`${path}?after=${mine.last}`);
+  if (fresh.last < mine.last) { // the scaler has started again
     mine.samples = [];
-    found = await ask(`${path}?after=0`);
+    fresh = await ask(`${path}?after=0`);
   }
-  mine.samples = [...mine.samples, ...found.samples.filter((s) => s.number > mine.last ||
-    !mine.samples.length)].slice(-found.kept);
-  Object.assign(mine, {last: found.last, slo: found.slo_s, percentile: found.percentile,
-    priced: found.priced, every: found.every_s, kept: found.kept, shadow: found.shadow,
-    comparison: found.comparison});
+  mine.samples = [...mine.samples, ...fresh.samples.filter((s) => s.number > mine.last ||
+    !mine.samples.length)].slice(-fresh.kept);
+  Object.assign(mine, {last: fresh.last, slo: fresh.slo_s, percentile: fresh.percentile,
+    priced: fresh.priced, every: fresh.every_s, kept: fresh.kept, shadow: fresh.shadow,
+    comparison: fresh.comparison});
 }
 
 function state(text, bad) {
@@ -221,9 +214,9 @@ async function look() {
   byId("function").hidden = !chosen;
   if (chosen) {
     const name = chosen;
-    const [found] = await Promise.all([ask(`v1/functions/${encodeURIComponent(name)}`),
+    const [details] = await Promise.all([ask(`v1/functions/${encodeURIComponent(name)}`),
       remember(name)]);
-    if (name === chosen) showFunction(found);
+    if (name === chosen) showFunction(details);
   }
   state(all.functions.length ? "live" : "no function has a scaling policy (label com.carpool.scale.policy)", false);
 }

@@ -34,7 +34,9 @@ HISTORY = "/v1/history/"
 FOLDER = Path(__file__).parent
 FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
+    "/charts.css": ("charts.css", "text/css; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/tip.js": ("tip.js", "text/javascript; charset=utf-8"),
     "/drawing.js": ("drawing.js", "text/javascript; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
 }
@@ -158,7 +160,7 @@ class Sampler:
 
     def _reading(self, controller: Controller, now_s: float) -> Reading:
         reports, instances = controller.reports, controller.present(now_s)
-        rate_rps = sum(reports.rates.at(now_s).values())
+        rate_rps = sum(reports.rates_rps(now_s).values())
         return Reading(
             rate_rps if rate_rps == rate_rps else None,  # noqa: PLR0124  not a number: unknown
             reports.queued(now_s),

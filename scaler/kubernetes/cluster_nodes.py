@@ -53,15 +53,15 @@ class ClusterNodes:
         if self._given:
             return
         try:
-            found = await asyncio.to_thread(self._source.nodes)
+            nodes = await asyncio.to_thread(self._source.nodes)
         except CarpoolError as error:
             self._say(f"the nodes cannot be listed: {error}")
             return
         except Exception:  # the next look may go better, and nothing else would take one
             log.exception("listing the nodes failed")
             return
-        self._planner.nodes = found
-        self._say(_described(found))
+        self._planner.nodes = nodes
+        self._say(_described(nodes))
 
     async def run(self) -> None:
         """List the servers repeatedly until cancelled."""

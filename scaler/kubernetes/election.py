@@ -60,9 +60,14 @@ class Election:
         return self._candidate.term(time.monotonic())
 
     @property
+    def term_before(self) -> int:
+        """Term of the leader before this one; 0 if there was none."""
+        return self._candidate.term_before
+
+    @property
     def leader(self) -> str:
         """Address of another scaler that leads; empty if none is known."""
-        lease = self._candidate.found
+        lease = self._candidate.lease
         return lease.address if lease and lease.holder != self._identity else ""
 
     def leads(self, term: int) -> bool:

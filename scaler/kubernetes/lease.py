@@ -74,47 +74,52 @@ class Candidate:
         timing: Durations of the election.
 
     Attributes:
-        found: The Lease as last seen; None if there is none.
+        lease: The Lease as last seen; None if there is none.
+        term_before: Term of the leader before this one; 0 if there was none.
     """
 
     def __init__(self, identity: str, address: str, timing: Timing | None = None) -> None:
         self._identity = identity
         self._address = address
         self.timing = timing or Timing()
-        self.found: Record | None = None
+        self.lease: Record | None = None
+        self.term_before = 0
         self._seen_s = -math.inf
         self._until_s = -math.inf
         self._is_ending = False
 
     def term(self, now_s: float) -> int:
         """Return the term of the plans that it may make now; 0 if it may not lead."""
-        return self.found.term_ms if self.found and now_s < self._until_s else 0
+        return self.lease.term_ms if self.lease and now_s < self._until_s else 0
 
-    def next(self, found: Record | None, now_s: float, wall_ms: int) -> Record | None:
+    def next(self, lease: Record | None, now_s: float, wall_ms: int) -> Record | None:
         """Return what to write to the Lease, given its content; None to write nothing.
 
         Args:
-            found: The Lease; None if there is none.
+            lease: The Lease; None if there is none.
             now_s: Monotonic time.
             wall_ms: Milliseconds since the epoch.
         """
-        if found is None or self.found is None or found.version != self.found.version:
+        if lease is None or self.lease is None or lease.version != self.lease.version:
             self._seen_s = now_s  # a sign of life
-        self.found = found
+        self.lease = lease
         if self._is_ending:
             return None
-        if found is None:
+        if lease is None:
             return self._taken(_NONE_YET, wall_ms)
-        if found.holder == self._identity:  # after a lapse with a later term
+        if lease.holder == self._identity:  # after a lapse with a later term
             leads = now_s < self._until_s
-            return replace(found, renewed_ms=wall_ms) if leads else self._taken(found, wall_ms)
+            return replace(lease, renewed_ms=wall_ms) if leads else self._taken(lease, wall_ms)
         self._until_s = -math.inf
-        is_free = not found.holder or now_s >= self._seen_s + found.duration_s
-        return self._taken(found, wall_ms) if is_free else None
+        is_free = not lease.holder or now_s >= self._seen_s + lease.duration_s
+        return self._taken(lease, wall_ms) if is_free else None
 
     def written(self, record: Record, began_s: float) -> None:
         """Record that the result of `next` was accepted; ``began_s`` is when the check began."""
-        self.found = record
+        before = self.lease or _NONE_YET
+        if record.term_ms != before.term_ms:
+            self.term_before = before.term_ms
+        self.lease = record
         if not self._is_ending:
             self._until_s = began_s + self.timing.deadline_s
 
@@ -126,9 +131,9 @@ class Candidate:
     def released(self, wall_ms: int) -> Record | None:
         """Return what to write to let another lead at once; None if it is not the holder."""
         self._until_s = -math.inf
-        if self.found is None or self.found.holder != self._identity:
+        if self.lease is None or self.lease.holder != self._identity:
             return None
-        return replace(self.found, holder="", address="", renewed_ms=wall_ms)
+        return replace(self.lease, holder="", address="", renewed_ms=wall_ms)
 
     def _taken(self, before: Record, wall_ms: int) -> Record:
         return Record(

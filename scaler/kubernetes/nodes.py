@@ -139,7 +139,7 @@ def _sum(several: Iterable[Mapping[str, float]]) -> dict[str, float]:
 def _server(
     node: Mapping[str, Any], taken: Mapping[str, float], gpu: str, slots: int
 ) -> Node | None:
-    """Return what is left of a node; None if it has no room for an instance."""
+    """Return what is left of a node; None if it has no capacity for an instance."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
 
     def left(resource: str) -> float:

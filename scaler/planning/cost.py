@@ -3,6 +3,9 @@
 A rule has two parts: the cost of executing one batch, and the cost of having an instance for as
 long as it lives. Rules differ in which of them is zero. A share of a GPU is sold either by its
 memory (`Resources.gpu_gb`) or by its percentage, never by both.
+
+Each rule is given for one size, and again for arrays of sizes; the results are the same. Rules of
+plug-ins are given for one size only.
 """
 
 from __future__ import annotations
@@ -12,24 +15,21 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+import numpy as np
+
 from carpool import plugins
 from carpool.errors import ConfigError, Problem
+from carpool.latency import Resources
 from carpool.validation.problems import Problems, nearest
 
 if TYPE_CHECKING:
-    from carpool.latency import Resources
+    from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "BILLINGS",
-    "MB_PER_GB",
-    "ROUNDING",
-    "Billing",
-    "FunctionCompute",
-    "PayPerUse",
-    "Prices",
-    "Reserved",
-]
-__all__ += ["billing", "lacking_price"]
+    from carpool.latency.arrays import Floats, Occupied
+    from carpool.scaling import Billing
+
+__all__ = ["BILLINGS", "MB_PER_GB", "BillingRule", "FunctionCompute", "PayPerUse", "Prices"]
+__all__ += ["Reserved", "billing", "lacking_price"]
 
 # Clouds sell memory in binary units and write MB and GB; prices are per such a gigabyte.
 MB_PER_GB = 1024
@@ -40,7 +40,7 @@ BILLINGS = {
     "function-compute": "scaler.planning.cost:FunctionCompute",
 }
 
-ROUNDING = 1e-9  # 0.3 s is three times 0.1 s, though not in floats
+_ROUNDING = 1e-9  # 0.3 s is three times 0.1 s, though not in floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def lacking_price(prices: Prices, size: Resources) -> str:
     return "cpu_core_s" if size.cpu else of_gpu
 
 
-class Billing(Protocol):
-    """A billing rule, constructed with `Prices`."""
+class BillingRule(Protocol):
+    """A billing rule of a plug-in, constructed with `Prices`."""
 
     def execution(self, size: Resources, exec_s: float) -> float:
         """Return the cost of a batch that runs for ``exec_s`` on an instance of this size."""
@@ -124,16 +124,29 @@ class PayPerUse:
         self.prices = prices
 
     def execution(self, size: Resources, exec_s: float) -> float:
-        """As `Billing.execution`."""
+        """As `scaling.Billing.execution`."""
         prices = self.prices
         step_s = prices.gpu_billing_granularity_s if size.gpu else prices.cpu_billing_granularity_s
-        billed_s = math.ceil(exec_s / step_s - ROUNDING) * step_s if step_s else exec_s
+        billed_s = math.ceil(exec_s / step_s - _ROUNDING) * step_s if step_s else exec_s
         return prices.per_second(size) * billed_s + prices.call
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
         """Return 0, as idling is free."""
         del size, alive_s
         return 0.0
+
+    def executions(self, sizes: Occupied, exec_s: Floats) -> Floats:
+        """As `scaling.Billing.executions`."""
+        prices = self.prices
+        steps = (prices.cpu_billing_granularity_s, prices.gpu_billing_granularity_s)
+        step_s = np.where(sizes.gpu > 0, steps[1], steps[0])
+        coarse = step_s > 0
+        whole_s = np.ceil(exec_s / np.where(coarse, step_s, 1.0) - _ROUNDING) * step_s
+        return _per_second(prices, sizes) * np.where(coarse, whole_s, exec_s) + prices.call
+
+    def lifetimes(self, sizes: Occupied) -> Floats:
+        """Return zeros, as idling is free."""
+        return np.zeros_like(sizes.cpu)
 
 
 class Reserved:
@@ -148,8 +161,16 @@ class Reserved:
         return 0.0
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
-        """As `Billing.lifetime`."""
+        """As `scaling.Billing.lifetime`."""
         return self.prices.per_second(size) * alive_s
+
+    def executions(self, sizes: Occupied, exec_s: Floats) -> Floats:
+        """Return zeros, as executions are free."""
+        return np.zeros(np.broadcast_shapes(sizes.cpu.shape, exec_s.shape))
+
+    def lifetimes(self, sizes: Occupied) -> Floats:
+        """As `scaling.Billing.lifetimes`."""
+        return _per_second(self.prices, sizes)
 
 
 class FunctionCompute:
@@ -170,12 +191,20 @@ class FunctionCompute:
         self._rule = PayPerUse(self.prices)
 
     def execution(self, size: Resources, exec_s: float) -> float:
-        """As `Billing.execution`."""
+        """As `scaling.Billing.execution`."""
         return self._rule.execution(self.sold(size), exec_s)
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
         """Return 0, as idling is free."""
         return self._rule.lifetime(size, alive_s)
+
+    def executions(self, sizes: Occupied, exec_s: Floats) -> Floats:
+        """As `scaling.Billing.executions`."""
+        return self._rule.executions(self._each_sold(sizes), exec_s)
+
+    def lifetimes(self, sizes: Occupied) -> Floats:
+        """Return zeros, as idling is free."""
+        return self._rule.lifetimes(sizes)
 
     def sold(self, size: Resources) -> Resources:
         """Return the size that has to be bought for an instance of this size."""
@@ -186,8 +215,48 @@ class FunctionCompute:
         cpu = max(size.cpu, memory_mb / MB_PER_GB / self.MEMORY_GB_PER_CORE)
         return size._replace(cpu=cpu, memory_mb=memory_mb)
 
+    def _each_sold(self, sizes: Occupied) -> Occupied:
+        """Return `sold` of arrays."""
+        on_gpu = sizes.gpu > 0
+        needed_mb = np.maximum(sizes.memory_mb, np.where(on_gpu, 0.0, sizes.cpu * MB_PER_GB))
+        memory_mb = np.ceil(needed_mb / self.MEMORY_STEP_MB - _ROUNDING) * self.MEMORY_STEP_MB
+        cores = np.maximum(sizes.cpu, memory_mb / MB_PER_GB / self.MEMORY_GB_PER_CORE)
+        shares = np.where(sizes.gpu_gb > 0, sizes.gpu_gb / self.GPU_GB_PER_CORE, sizes.cpu)
+        return sizes._replace(cpu=np.where(on_gpu, shares, cores), memory_mb=memory_mb)
+
     def _stepped(self, memory_mb: float) -> float:
-        return math.ceil(memory_mb / self.MEMORY_STEP_MB - ROUNDING) * self.MEMORY_STEP_MB
+        return math.ceil(memory_mb / self.MEMORY_STEP_MB - _ROUNDING) * self.MEMORY_STEP_MB
+
+
+class _OneByOne:
+    """A rule of a plug-in, which is called for each element of arrays."""
+
+    def __init__(self, rule: BillingRule) -> None:
+        self.execution = rule.execution
+        self.lifetime = rule.lifetime
+
+    def executions(self, sizes: Occupied, exec_s: Floats) -> Floats:
+        """As `scaling.Billing.executions`."""
+        *columns, seconds = np.broadcast_arrays(*sizes, exec_s)
+        each = zip(_each(columns), seconds.ravel().tolist(), strict=True)
+        return np.reshape([self.execution(size, at_s) for size, at_s in each], seconds.shape)
+
+    def lifetimes(self, sizes: Occupied) -> Floats:
+        """As `scaling.Billing.lifetimes`."""
+        return np.array([self.lifetime(size, 1.0) for size in _each(sizes)])
+
+
+def _per_second(prices: Prices, sizes: Occupied) -> Floats:
+    """Return `Prices.per_second` of arrays."""
+    by_share = prices.gpu_percent_s * sizes.gpu
+    gpu = np.where(sizes.gpu_gb > 0, prices.gpu_gb_s * sizes.gpu_gb, by_share)
+    memory = prices.memory_gb_s * sizes.memory_mb / MB_PER_GB
+    return np.asarray(prices.cpu_core_s * sizes.cpu + memory + gpu)
+
+
+def _each(columns: Iterable[Floats]) -> Iterator[Resources]:
+    rows = zip(*(column.ravel().tolist() for column in columns), strict=True)
+    return (Resources(*row) for row in rows)
 
 
 def billing(prices: Prices) -> Billing:
@@ -200,4 +269,5 @@ def billing(prices: Prices) -> Billing:
     if name not in BILLINGS and ":" not in name:
         expected = f"one of {', '.join([*BILLINGS, 'pkg.module:Class'])}"
         raise ConfigError([Problem(setting, name, expected, nearest(name, BILLINGS))])
-    return cast("Billing", plugins.load(setting, BILLINGS.get(name, name))(prices))
+    rule = plugins.load(setting, BILLINGS.get(name, name))(prices)
+    return cast("Billing", rule) if name in BILLINGS else _OneByOne(rule)

@@ -3,7 +3,7 @@
 Best fit is the rule of INFless (ASPLOS'22, Algorithm 1 and Eq. 10): an instance of a given size
 goes to the server with the least remaining capacity among those it fits on. Remaining capacity is
 counted in INFless's unit, percent of a GPU, with a core worth ``CORE_WEIGHT`` of them. An instance
-has its share on one GPU, which is the fullest one of the chosen server with room for it. If GPUs
+has its share on one GPU, which is the fullest one of the chosen server on which it fits. If GPUs
 are divided into equal slots, a share takes as many whole ones as it needs.
 
 Amounts are kept as whole millionths, so that releasing undoes placing exactly. Each requested size
@@ -106,11 +106,11 @@ class Cluster:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
         self._gpus = [[_whole_gpu(node)] * node.gpus for node in nodes]
-        self._room = [_room(node) for node in nodes]
+        self._free = [_capacity(node) for node in nodes]
         self._left = [self._measured(node) for node in range(len(self.nodes))]
         self._whole = tuple(self._left)
         self._instances = [0] * len(self.nodes)
-        self._free_cpu = sum(room.cpu for room in self._room)
+        self._free_cpu = sum(free.cpu for free in self._free)
         self._free_gpu = sum(map(sum, self._gpus))
         self._placed: dict[Placement, _Amounts] = {}
         self._next = 0
@@ -135,40 +135,40 @@ class Cluster:
 
     def used(self, node: int) -> dict[str, float]:
         """Return the used share of each resource of server number ``node``."""
-        whole, room, shares = _room(self.nodes[node]), self._room[node], self._gpus[node]
-        shares_used = {"cores": 1 - room.cpu / whole.cpu}
+        whole, free, shares = _capacity(self.nodes[node]), self._free[node], self._gpus[node]
+        shares_used = {"cores": 1 - free.cpu / whole.cpu}
         if shares:
             shares_used["GPUs"] = 1 - sum(shares) / (whole.gpu * len(shares))
         if math.isfinite(whole.memory):
-            shares_used["memory"] = 1 - room.memory / whole.memory
+            shares_used["memory"] = 1 - free.memory / whole.memory
         return shares_used
 
     def best_fit(self, size: Resources) -> int | None:
         """Return the first server with the least remaining capacity among those this size fits on.
 
-        None if there is no room.
+        None if it fits on none.
         """
         ranking = self._rankings.get(size) or self._ranked(size)
         heap, (cpu, gpu, memory) = ranking.heap, ranking.amounts
-        rooms, lefts = self._room, self._left
+        capacities, lefts = self._free, self._left
         for node in self._log[ranking.known :]:
-            cores, share, free = rooms[node]
+            cores, share, free = capacities[node]
             if cpu <= cores and gpu <= share and memory <= free:
                 heapq.heappush(heap, (lefts[node], node))
         ranking.known = len(self._log)
         while heap:
             left, node = heap[0]
-            cores, share, free = rooms[node]
+            cores, share, free = capacities[node]
             if left == lefts[node] and cpu <= cores and gpu <= share and memory <= free:
                 return node
             heapq.heappop(heap)
         return None
 
     def place(self, size: Resources, node: int, gpu: int | None = None) -> Placement:
-        """Place an instance on a server, on the tightest GPU with room unless one is given.
+        """Place an instance on a server, on the tightest GPU with enough free unless one is given.
 
         Raises:
-            ValueError: There is no room for it.
+            ValueError: There is no capacity for it.
         """
         amounts = _amounts(size)
         if gpu is None:
@@ -191,11 +191,11 @@ class Cluster:
         self._take(amounts, placement, -1)
 
     def place_up_to(self, size: Resources, count: int) -> int:
-        """Place ``count`` instances, or as many as there is room for, and return their number."""
+        """Place ``count`` instances, or as many as fit, and return their number."""
         return len(self._placed_up_to(size, count))
 
     def fits(self, size: Resources, count: int) -> int:
-        """Return how many of ``count`` instances there is room for, without placing any."""
+        """Return how many of ``count`` instances fit, without placing any."""
         tried = self._placed_up_to(size, count)
         for placement in reversed(tried):
             self.release(placement)
@@ -230,7 +230,7 @@ class Cluster:
 
     def _detach(self) -> None:
         self._gpus = [shares.copy() for shares in self._gpus]
-        self._room, self._left = self._room.copy(), self._left.copy()
+        self._free, self._left = self._free.copy(), self._left.copy()
         self._instances, self._placed = self._instances.copy(), self._placed.copy()
         self._rankings, self._log = {}, []
 
@@ -238,26 +238,26 @@ class Cluster:
         cpu, gpu, memory = amounts = _amounts(size)
         heap = [
             (self._left[node], node)
-            for node, (cores, share, free) in enumerate(self._room)
+            for node, (cores, share, free) in enumerate(self._free)
             if cpu <= cores and gpu <= share and memory <= free
         ]
         ranking = self._rankings[size] = _Ranking(amounts, heap, len(self._log))
         return ranking
 
     def _fits(self, amounts: _Amounts, node: int, gpu: int) -> bool:
-        room, shares = self._room[node], self._gpus[node]
-        if amounts.cpu > room.cpu or amounts.memory > room.memory:
+        free, shares = self._free[node], self._gpus[node]
+        if amounts.cpu > free.cpu or amounts.memory > free.memory:
             return False
         if amounts.gpu == 0:
             return gpu == _NO_GPU
         return 0 <= gpu < len(shares) and amounts.gpu <= shares[gpu]
 
     def _tightest(self, node: int, gpu: int) -> int:
-        """Return the fullest GPU of ``node`` with room for ``gpu``."""
+        """Return the fullest GPU of ``node`` on which ``gpu`` fits."""
         if not gpu:
             return _NO_GPU
-        with_room = [(share, at) for at, share in enumerate(self._gpus[node]) if share >= gpu]
-        return min(with_room)[1] if with_room else _NO_GPU
+        fitting = [(share, at) for at, share in enumerate(self._gpus[node]) if share >= gpu]
+        return min(fitting)[1] if fitting else _NO_GPU
 
     def _take(self, amounts: _Amounts, placement: Placement, count: int) -> None:
         _, node, gpu = placement
@@ -267,9 +267,9 @@ class Cluster:
             shares[gpu] -= taken
             self._free_gpu -= taken
         self._free_cpu -= count * amounts.cpu
-        cpu, _, memory = self._room[node]
+        cpu, _, memory = self._free[node]
         cpu, memory = cpu - count * amounts.cpu, memory - count * amounts.memory
-        self._room[node] = _Amounts(cpu, max(shares, default=0), memory)
+        self._free[node] = _Amounts(cpu, max(shares, default=0), memory)
         self._instances[node] += count
         self._left[node] = self._measured(node)
         self._log.append(node)
@@ -278,7 +278,7 @@ class Cluster:
             self._log.clear()
 
     def _measured(self, node: int) -> float:
-        return resource_units(self._room[node].cpu / _MILLION, sum(self._gpus[node]) / _MILLION)
+        return resource_units(self._free[node].cpu / _MILLION, sum(self._gpus[node]) / _MILLION)
 
 
 def _amounts(size: Resources) -> _Amounts:
@@ -289,7 +289,7 @@ def _amounts(size: Resources) -> _Amounts:
     return _Amounts(cpu, gpu, _millionths(size.memory_mb))
 
 
-def _room(node: Node) -> _Amounts:
+def _capacity(node: Node) -> _Amounts:
     gpu = _whole_gpu(node) if node.gpus else 0
     return _Amounts(int(_millionths(node.cpu)), gpu, _millionths(node.memory_mb))
 

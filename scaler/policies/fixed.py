@@ -1,7 +1,7 @@
 """A fixed number of instances of one size, whatever the load: what a user without a scaler has.
 
 Properties that are not given are chosen from what the model knows: the smallest size, with the
-batch size of highest throughput that leaves the objective room for a batch and the one before it.
+batch size of highest throughput that executes a batch and the one before it within the objective.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from carpool.validation import rules
 from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scaler.prewarm.idle_bins import Bins
 
@@ -98,8 +98,13 @@ class IdleHistogram:
         self._drop_outdated()
 
     def forget(self, now_s: float) -> None:
-        """Drop the counts that have left the window by ``now_s``."""
-        self._drop_before(self._slice_of(now_s) - _SLICES + 1)
+        """Drop the counts that have left the window by ``now_s``, or are from after it.
+
+        The latter are from a clock that was ahead; if kept, all others would be outdated. A slice
+        is allowed for replicas whose clocks differ a little.
+        """
+        current = self._slice_of(now_s)
+        self._drop(lambda number: not current - _SLICES < number <= current + 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and dictionaries; equal histograms have equal ones."""
@@ -159,10 +164,11 @@ class IdleHistogram:
             self._shift(index, count)
 
     def _drop_outdated(self) -> None:
-        self._drop_before(max(self._slices, default=0) - _SLICES + 1)
+        last = max(self._slices, default=0)
+        self._drop(lambda number: number <= last - _SLICES)
 
-    def _drop_before(self, first: int) -> None:
-        for number in [number for number in self._slices if number < first]:
+    def _drop(self, is_outdated: Callable[[int], bool]) -> None:
+        for number in filter(is_outdated, list(self._slices)):
             for index, count in self._slices.pop(number).items():
                 self._shift(index, -count)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
     from scaler.prewarm.contract import PrewarmPolicy
 
 __all__ = ["Replayed", "replay", "replay_idle"]

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from carpool.arrivals.processes import ArrivalProcess
     from carpool.latency import LatencyModel
-    from scaler.arrivals.processes import ArrivalProcess
     from scaler.planning.cost import Prices
     from scaler.planning.placement import Node
 

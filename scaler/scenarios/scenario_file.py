@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson, read_trace
 from carpool.errors import ConfigError, Problem
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.latency.linear import Linear
@@ -18,8 +20,6 @@ from carpool.predictor.onnx_latency import read_operators
 from carpool.validation import yaml_values
 from carpool.validation.problems import Problems, nearest
 from carpool.variants.variant_file import read_variants
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson, read_trace
 from scaler.planning import cost
 from scaler.planning.cost import MB_PER_GB, Prices
 from scaler.planning.placement import Node
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from carpool.arrivals.processes import ArrivalProcess
     from carpool.latency import LatencyModel, Resources
     from carpool.validation.yaml_values import Document
-    from scaler.arrivals.processes import ArrivalProcess
 
 __all__ = ["read_scenario"]
 
@@ -69,10 +69,10 @@ class _Reader:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._problems = Problems()
-        self._form: Any = document.data
+        self._data: Any = document.data
 
     def read(self) -> Scenario:
-        data = self._form
+        data = self._data
         prices = Prices(**data.get("prices", {}))
         self._attempt("prices", lambda: cost.billing(prices))
         models = {name: self._model(name, item) for name, item in data["models"].items()}
@@ -111,7 +111,7 @@ class _Reader:
             self._wrong(f"prices.{name}", "0", expected)
 
     def _nodes(self) -> list[Node]:
-        groups = self._form.get("cluster", {}).get("nodes", ())
+        groups = self._data.get("cluster", {}).get("nodes", ())
         return [
             Node(
                 name=f"{group['name']}-{number}",

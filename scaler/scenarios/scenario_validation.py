@@ -25,7 +25,7 @@ _SIZE = rules.number("a whole number of at least 1", lambda value: value >= 1, w
 _NODE_COUNT = rules.number(
     "a whole number from 1 to 1000000", lambda value: 1 <= value <= 10**6, whole=True
 )
-_WORD = rules.text("a text that is not empty")
+_WORD = rules.text("text that is not empty")
 # A function's name is part of a plan, an application's travels in a header: as strict as there.
 _FUNCTION_NAME = rules.text("a name of a-z, 0-9 and inner '-'", function_name.PATTERN)
 _APP_NAME = rules.text("a name of letters, digits, '.', '_' or '-'", r"[A-Za-z0-9._-]{1,63}")

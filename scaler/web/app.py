@@ -21,12 +21,12 @@ from werkzeug.exceptions import HTTPException
 
 from carpool import errors
 from carpool.errors import BadRequest, CarpoolError, NotFound, Overloaded
+from carpool.prometheus_text import CONTENT_TYPE
 from carpool.validation.problems import nearest
 from scaler.dashboard.sampler import FILES, FOLDER, HEADERS, HISTORY
-from scaler.metrics import CONTENT_TYPE
 from scaler.web.documents import FUNCTIONS, SHADOW, UNLISTED
 from scaler.web.publisher import METRICS
-from scaler.web.snapshot import Snapshot
+from scaler.web.snapshot import SnapshotFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ _DIGITS = 18  # of a sample's number in a request
 
 def create(folder: str) -> Flask:
     """Return the application over the snapshot in a folder."""
-    app, views = Flask(__name__, static_folder=None), _Views(Snapshot(Path(folder)))
+    app, views = Flask(__name__, static_folder=None), _Views(SnapshotFile(Path(folder)))
     app.add_url_rule(FUNCTIONS, view_func=views.overview)
     app.add_url_rule(f"{FUNCTIONS}/<path:name>", view_func=views.whole)
     app.add_url_rule(SHADOW, view_func=views.shadow)
@@ -55,7 +55,7 @@ def create(folder: str) -> Flask:
 class _Views:
     """Views of the snapshot, by route."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: SnapshotFile) -> None:
         self._snapshot = snapshot
 
     def overview(self) -> Response:

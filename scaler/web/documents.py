@@ -47,7 +47,7 @@ class Documents:
         """Return the details of one function, starting with its summary."""
         now_s, reports = self._functions.now(), controller.reports
         given = controller.sidecar_config.plan
-        rates = reports.rates.at(now_s)
+        rates = reports.rates_rps(now_s)
         return {
             **line,
             "plan": controller.plan.to_dict() if controller.plan else None,
@@ -59,7 +59,6 @@ class Documents:
             "requests": dict(reports.fates),
             "batches": dict(reports.batches),
             "item_count": dict(reports.item_count),
-            "seats": dict(reports.item_count),  # its older name
             "exec_s": dict(reports.exec_s),
             "idle_s": reports.idle_s(now_s),
             "load_s": reports.load_s(),
@@ -88,14 +87,14 @@ class Documents:
                     "shadow": dataclasses.asdict(own),
                     "plan": shadow.plans[name].to_dict() if name in shadow.plans else None,
                 }
-                for name, own in shadow.own.items()
+                for name, own in list(shadow.own.items())  # planning, in a thread, adds to it
             },
         }
 
     def line(self, controller: Controller) -> dict[str, Any]:
         """Return the summary of one function."""
         now_s, plan = self._functions.now(), controller.plan
-        rates = controller.reports.rates.at(now_s)
+        rates = controller.reports.rates_rps(now_s)
         counts = controller.present(now_s)
         return {
             "name": controller.name,

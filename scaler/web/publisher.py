@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from scaler.dashboard.history import History
     from scaler.dashboard.sampler import Sampler
     from scaler.functions import Functions
-    from scaler.metrics import Tally
+    from scaler.metrics import Metrics
     from scaler.web.documents import Documents
-    from scaler.web.snapshot import Snapshot
+    from scaler.web.snapshot import SnapshotFile
 
 __all__ = ["METRICS", "Publisher"]
 
@@ -36,7 +36,7 @@ class Publisher:
         functions: The scaler's functions.
         documents: Creates the documents about them.
         sampler: Provides their past samples.
-        tally: Provides the metrics.
+        metrics: Provides the metrics.
         snapshot: The file to write to.
         every_s: Minimum interval between snapshots while the functions stay the same.
     """
@@ -46,14 +46,14 @@ class Publisher:
         functions: Functions,
         documents: Documents,
         sampler: Sampler,
-        tally: Tally,
-        snapshot: Snapshot,
+        metrics: Metrics,
+        snapshot: SnapshotFile,
         every_s: float = _EVERY_S,
     ) -> None:
         self._functions = functions
         self._documents = documents
         self._sampler = sampler
-        self._tally = tally
+        self._metrics = metrics
         self._snapshot = snapshot
         self._every_s = every_s
         self._due_s = 0.0
@@ -74,8 +74,16 @@ class Publisher:
         await asyncio.shield(self._round)
 
     async def _publish(self) -> None:
+        try:
+            await self._write_all()
+        except Exception:
+            self._told.clear()  # nothing is known to be in the file
+            self._listings = -1
+            raise
+
+    async def _write_all(self) -> None:
         documents = self._documents
-        bodies = {METRICS: self._tally.render()}
+        bodies = {METRICS: self._metrics.render()}
         pasts, restarted, lines = [], [], []
         for controller in list(self._functions):
             await asyncio.sleep(0)  # sidecars are answered in between
@@ -98,12 +106,7 @@ class Publisher:
             bodies[UNLISTED] = unlisted.encode()
         if shadow := documents.shadow():
             bodies[SHADOW] = _json(shadow)
-        try:
-            await asyncio.to_thread(self._write, restarted, bodies, pasts)
-        except Exception:
-            self._told.clear()  # nothing is known to be in the file
-            self._listings = -1
-            raise
+        await asyncio.to_thread(self._write, restarted, bodies, pasts)
 
     def _write(
         self, restarted: list[str], bodies: dict[str, bytes], pasts: list[PastSamples]

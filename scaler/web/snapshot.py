@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["PastSamples", "Snapshot"]
+__all__ = ["PastSamples", "SnapshotFile"]
 
 _FILE = "snapshot.db"
 _TABLES = (
@@ -41,7 +41,7 @@ class PastSamples(NamedTuple):
     new: Mapping[int, bytes]
 
 
-class Snapshot:
+class SnapshotFile:
     """The snapshot file in a folder that only its user can read."""
 
     def __init__(self, folder: Path) -> None:

@@ -13,9 +13,9 @@ running batch. So a busy instance never causes a small batch. It closes for the 
 reasons: it is as large as the policy wants, the departure time of a member has come, or the sidecar
 drains.
 
-A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); its
-requests leave again before those in the queue (`retry_queue`). `admission.finish_predictor`
-predicts when an arriving request will be answered.
+A batch that failed as a whole comes back through `broken`, which may divide it
+(`batch_division`); its requests leave again before those in the queue (`retry_queue`).
+`admission.finish_predictor` predicts when an arriving request will be answered.
 
 Rules: only `step` makes batches; only transitions in the table of `request` happen; the same calls
 give the same actions.
@@ -122,6 +122,7 @@ class Batcher:
 
     def admit(self, request: Request, now: float) -> Refusal | None:
         """Admit a request to the queue, or return why it is refused."""
+        request.route = self._routing.route(request)
         refusal = self.admission.refusal(request, now)
         if refusal:
             advance(request, State.REFUSED)
@@ -240,13 +241,12 @@ class Batcher:
         members = [request for request in batch.requests if request.state is State.IN_FLIGHT]
         alone = len(batch.requests) == 1
         quarantined = alone and self._quarantined(batch.requests[0], now)
-        if not members:
-            return self._fail(batch, members, fault, now)
         retries = self._division.divide(batch, members, fault, now, quarantined=quarantined)
         if not retries:
             return self._fail(batch, members, fault, now)
         for retry in retries:
-            self._retries.add(retry)
+            if retry.requests:  # else no member waits any more
+                self._retries.add(retry)
         self._reroute_retries()  # the plan may have changed since they were sent
         return []
 
@@ -282,6 +282,7 @@ class Batcher:
         """Route the waiting requests again, as the instances or their conditions have changed."""
         self.changed()
         for request in self._queue.clear():
+            request.route = self._routing.route(request)
             self._enqueue(request)
         self._reroute_retries()
 
@@ -323,7 +324,6 @@ class Batcher:
         return division.any_quarantined(now) and division.is_quarantined(self._fingerprint(request))
 
     def _enqueue(self, request: Request) -> None:
-        request.route = self._routing.route(request)
         request.depart = self._policy.depart(request)
         self._queue.push(request)
 

@@ -27,12 +27,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from carpool.variants.instance_states import State
 from sidecar.core.exec_time import ExecTime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["ANYWHERE", "Route", "Upstream", "Upstreams"]
+    from carpool.plan import InstanceClass
+
+__all__ = ["ANYWHERE", "Route", "Upstream", "Upstreams", "apply_conditions"]
 
 _FAILURES_MAX = 5  # batches failed in a row; dividing a batch with one bad request makes two
 _EJECTION_S = 5.0  # the first time; doubled each time after that
@@ -108,6 +111,13 @@ class Upstream:
     pipelines: bool = True
     _failures: int = 0  # batches in a row
     _ejections: int = 0
+
+    def join(self, instance_class: InstanceClass, exec_time: ExecTime) -> None:
+        """Serve as an instance of this class of the plan from now on."""
+        self.batch_max = instance_class.batch_size
+        self.instance_class = instance_class.name
+        self.variant = instance_class.variant
+        self.exec_time = exec_time
 
     def available(self, now: float) -> bool:
         """Return whether it may be sent batches at all."""
@@ -205,10 +215,6 @@ class Upstreams:
                 chosen = upstream
         return chosen
 
-    def has_idle(self, now: float) -> bool:
-        """Return whether any instance would start another batch now."""
-        return any(upstream.free and upstream.available(now) for upstream in self)
-
     def has_capacity(self, now: float) -> bool:
         """Return whether any instance would take a full batch now."""
         for upstream in self._by_name.values():
@@ -243,3 +249,30 @@ class Upstreams:
         """Return when the next ejected instance is tried again; ``inf`` if none is ejected."""
         times = [u.ejected_until for u in self if u.up and u.ejected_until > now]
         return min(times, default=float("inf"))
+
+
+def apply_conditions(
+    upstreams: Iterable[Upstream], conditions: Mapping[str, str]
+) -> dict[tuple[str, str], State]:
+    """Apply the scaler's view of instances; those that it does not name are well.
+
+    Interfered instances get batches all the same if no instance of their class is well.
+
+    Args:
+        upstreams: the instances.
+        conditions: "overloaded" or "interfered", by the name of an instance.
+
+    Returns:
+        The state of each reachable instance, by its class and name.
+    """
+    reachable = [upstream for upstream in upstreams if upstream.up]
+    states = {
+        (each.instance_class, each.name): State(conditions.get(each.name, State.ACTIVE))
+        for each in reachable
+    }
+    well = {name for (name, _), state in states.items() if state is State.ACTIVE}
+    for each in reachable:
+        state = states[each.instance_class, each.name]
+        each.overloaded = state is State.OVERLOADED
+        each.interfered = state is State.INTERFERED and each.instance_class in well
+    return states

@@ -87,7 +87,8 @@ class InFlight:
         mean, batches = upstream.exec_time.mean, self._batches_of(upstream)
         if upstream.concurrency > 1:
             ends = [batch.starts + mean(batch.item_count) for batch in batches]
-            return max(now, sorted(ends)[-upstream.concurrency])
+            at_once = 1 if upstream.exclusive else upstream.concurrency
+            return max(now, sorted(ends)[-at_once])
         end = upstream.last_returned
         for batch in batches:  # none has returned, so none ends before now
             end = max(now, max(end, batch.sent) + mean(batch.item_count))

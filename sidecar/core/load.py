@@ -12,24 +12,19 @@ from carpool.log_histogram import Spread, bin_of
 from sidecar.core.surge import SurgeDetector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sidecar.core.batch import Batch
+    from sidecar.core.request import Request
 
-__all__ = ["AppLoad", "Executions", "Load", "LoadSample"]
+__all__ = ["Executions", "Load", "LoadSample"]
 
-
-@dataclass(slots=True)
-class AppLoad:
-    """Number of requests of an application, and the times between them."""
-
-    arrivals: int = 0
-    gaps: Spread = field(default_factory=dict)
+_APPS_MAX = 1024  # counted separately, as callers can state ever new demands
 
 
 @dataclass(slots=True)
 class Executions:
-    """Batches that came back from one instance, or from all of a class."""
+    """Batches that came back from one instance, or from several."""
 
     batches: int = 0
     item_count: int = 0
@@ -43,9 +38,8 @@ class LoadSample:
     Attributes:
         period_s: Length of that time.
         surging: Whether more requests came than earlier reports suggest.
-        apps: Arrivals by application.
-        classes: Executions by class of instances.
-        instances: Executions by instance.
+        arrivals: Number of requests by application.
+        executed: Executions by class of instances, and by instance.
         idle: Idle times, each until the next request.
         late: Number of responses that came after they were due.
         latency: Times from arrival to response.
@@ -53,9 +47,8 @@ class LoadSample:
 
     period_s: float = 0.0
     surging: bool = False
-    apps: dict[str, AppLoad] = field(default_factory=dict)
-    classes: dict[str, Executions] = field(default_factory=dict)
-    instances: dict[str, Executions] = field(default_factory=dict)
+    arrivals: dict[str, int] = field(default_factory=dict)
+    executed: dict[str, dict[str, Executions]] = field(default_factory=dict)
     idle: Spread = field(default_factory=dict)
     late: int = 0
     latency: Spread = field(default_factory=dict)
@@ -66,57 +59,59 @@ class Load:
 
     Args:
         now: Seconds, on the same axis as requests.
+        reported_rps: The rate that the scaler knows already.
 
     Attributes:
-        on_surge: Called when a surge of requests should be reported at once.
+        on_surge: Called with the time when a surge of requests should be reported at once.
     """
 
-    __slots__ = ("_idle_since", "_last_arrival", "_sample", "_since", "_surge", "on_surge")
+    __slots__ = ("_idle_since", "_sample", "_since", "_surge", "on_surge")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, reported_rps: float = 0.0) -> None:
         self._since = now
         self._sample = LoadSample()
-        self._last_arrival: dict[str, float] = {}
         self._idle_since: float | None = now
-        self._surge = SurgeDetector(now)
-        self.on_surge: Callable[[], None] = lambda: None
+        self._surge = SurgeDetector(now, reported_rps)
+        self.on_surge: Callable[[float], None] = lambda _: None
 
     def arrived(self, app: str, now: float) -> None:
-        """Count a request."""
-        sample = self._sample
-        load = sample.apps.get(app)
-        if load is None:
-            load = sample.apps[app] = AppLoad()
-        load.arrivals += 1
-        last = self._last_arrival.get(app)
-        self._last_arrival[app] = now
-        if last is not None:
-            number = bin_of(now - last)
-            load.gaps[number] = load.gaps.get(number, 0) + 1
+        """Count a request; under ``*`` if there are too many applications to count each."""
+        arrivals = self._sample.arrivals
+        if len(arrivals) >= _APPS_MAX and app not in arrivals:
+            app = "*"
+        arrivals[app] = arrivals.get(app, 0) + 1
         if self._idle_since is not None:
-            number = bin_of(now - self._idle_since)
-            sample.idle[number] = sample.idle.get(number, 0) + 1
+            idle, number = self._sample.idle, bin_of(now - self._idle_since)
+            idle[number] = idle.get(number, 0) + 1
             self._idle_since = None
         if self._surge.arrived(now):
-            self.on_surge()
+            self.on_surge(now)
+
+    def add(self, app: str, count: int) -> None:
+        """Count requests that came while time was skipped (`skip`)."""
+        arrivals = self._sample.arrivals
+        arrivals[app] = arrivals.get(app, 0) + count
+        self._surge.add(count)
 
     def executed(self, batch: Batch, now: float, *, idle: bool) -> None:
         """Count a batch that came back; ``idle`` if nothing waits or is in flight any more."""
-        sample = self._sample
-        for executions in (
-            sample.classes.setdefault(batch.instance_class, Executions()),
-            sample.instances.setdefault(batch.upstream.name, Executions()),
-        ):
-            executions.batches += 1
-            executions.item_count += batch.item_count
-            executions.exec_s += batch.exec_s
-        sample.late += sum([now > request.due for request in batch.requests])
-        latency = sample.latency
-        for request in batch.requests:
-            number = bin_of(now - request.arrived)
-            latency[number] = latency.get(number, 0) + 1
+        of_class = self._sample.executed.setdefault(batch.instance_class, {})
+        executions = of_class.get(batch.upstream.name)
+        if executions is None:
+            executions = of_class[batch.upstream.name] = Executions()
+        executions.batches += 1
+        executions.item_count += batch.item_count
+        executions.exec_s += batch.exec_s
         if idle:
             self._idle_since = now
+
+    def answered(self, requests: Sequence[Request], now: float) -> None:
+        """Count the latencies of requests that were executed."""
+        self._sample.late += sum([now > request.due for request in requests])
+        latency = self._sample.latency
+        for request in requests:
+            number = bin_of(now - request.arrived)
+            latency[number] = latency.get(number, 0) + 1
 
     def became_idle(self, now: float) -> None:
         """Note that nothing waits or runs any more, as all requests were cancelled or refused."""
@@ -126,6 +121,11 @@ class Load:
     def idle_s(self, now: float) -> float | None:
         """Return the seconds of idle time so far; None while requests wait or run."""
         return None if self._idle_since is None else max(0.0, now - self._idle_since)
+
+    def skip(self, by_s: float) -> None:
+        """Leave out a time that is not idle: an idle time continues after it."""
+        if self._idle_since is not None:
+            self._idle_since += by_s
 
     def take(self, now: float) -> LoadSample:
         """Return the load counted since the last call, and start a new sample."""

@@ -14,7 +14,7 @@ from sidecar.core.group import Group
 from sidecar.core.request import State, advance
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from sidecar.core.dispatch import Route
     from sidecar.core.request import Request
@@ -35,11 +35,13 @@ class Queue:
     """
 
     __slots__ = (
+        "_background_by_route",
         "_background_items",
         "_background_requests",
         "_background_share",
         "_expires_after",
         "_groups",
+        "_interactive_by_route",
         "item_count",
         "request_count",
     )
@@ -51,14 +53,26 @@ class Queue:
         self._background_requests = self._background_items = 0
         self.request_count = 0
         self.item_count = 0
+        self._interactive_by_route: dict[Route, int] = {}  # items
+        self._background_by_route: dict[Route, int] = {}
 
     @property
     def items_ahead(self) -> float:
         """Items that will leave before an interactive request that arrives now."""
         if not self._background_requests:
             return self.item_count
-        interactive = self.item_count - self._background_items
-        return min(self.item_count, interactive / max(1 - self._background_share.share, 1e-9))
+        return self._ahead(self.item_count - self._background_items, self._background_items)
+
+    def items_ahead_at(self, share: Callable[[Route], float], *, background: bool) -> float:
+        """Return the items that will leave some instances before a request that arrives now.
+
+        Args:
+            share: returns the share of a route's requests that these instances execute.
+            background: whether the request is a background request.
+        """
+        interactive = sum([share(r) * items for r, items in self._interactive_by_route.items()])
+        waiting = sum([share(r) * items for r, items in self._background_by_route.items()])
+        return interactive + waiting if background else self._ahead(interactive, waiting)
 
     @property
     def interactive_count(self) -> int:
@@ -88,6 +102,8 @@ class Queue:
         self._expires_after = math.inf
         self._background_requests = self._background_items = 0
         self.request_count = self.item_count = 0
+        self._interactive_by_route.clear()
+        self._background_by_route.clear()
         self._background_share.deficit = 0.0
         return waiting
 
@@ -119,7 +135,9 @@ class Queue:
                 self._count(request, -1)
         else:
             self.request_count -= len(taken)
-            self.item_count -= sum([request.item_count for request in taken])
+            items = sum([request.item_count for request in taken])
+            self.item_count -= items
+            _add(self._interactive_by_route, taken[0].route, -items)
         if 0 < self._background_requests < self.request_count:
             self._background_share.record(taken)
         else:
@@ -181,7 +199,25 @@ class Queue:
 
     def _count(self, request: Request, sign: int) -> None:
         self.request_count += sign
-        self.item_count += sign * request.item_count
-        if request.background:
+        items = sign * request.item_count
+        self.item_count += items
+        if not request.background:
+            _add(self._interactive_by_route, request.route, items)
+        else:
             self._background_requests += sign
-            self._background_items += sign * request.item_count
+            self._background_items += items
+            _add(self._background_by_route, request.route, items)
+
+    def _ahead(self, interactive: float, background: float) -> float:
+        """Return the items that leave before an interactive request, given those that wait."""
+        share = self._background_share.share
+        return min(interactive + background, interactive / max(1 - share, 1e-9))
+
+
+def _add(items_by_route: dict[Route, int], route: Route, items: int) -> None:
+    """Add ``items`` to a count; routes without waiting requests have none."""
+    of_route = items_by_route.get(route, 0) + items
+    if of_route:
+        items_by_route[route] = of_route
+    else:
+        items_by_route.pop(route, None)

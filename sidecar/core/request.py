@@ -31,7 +31,7 @@ from sidecar.core.dispatch import ANYWHERE
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from carpool.variants.demand import Demand
+    from carpool.variants.demand import VariantDemand
     from sidecar.core.dispatch import Route
 
 __all__ = ["RETURN_SHARE", "TERMINAL", "TRANSITIONS", "IllegalTransition", "Request", "State"]
@@ -91,7 +91,10 @@ class Request:
         size_bytes: its size in a message to an instance.
         background: whether it gets only the places that others leave
             (`sidecar.core.background_share`).
-        app: name of the application it belongs to, ``*`` if none was named.
+        app: name of the application it belongs to, ``*`` if none was named; any name if the
+            function has no applications.
+        counted_as: name under which the scaler counts it, which callers cannot make up: an
+            application of the settings, a rounded demand, or ``*``.
         payload: data that the runtime needs to send and answer it.
         depart: latest departure time, set by the policy on admission.
         predicted_finish: when it is answered, as predicted on admission; 0 without a prediction.
@@ -104,6 +107,7 @@ class Request:
         "app",
         "arrived",
         "background",
+        "counted_as",
         "deadline",
         "demand",
         "depart",
@@ -139,10 +143,11 @@ class Request:
         self.size_bytes = size_bytes
         self.background = background
         self.app = app
+        self.counted_as = "*"
         self.payload = payload
         self.depart = arrived
         self.predicted_finish = 0.0
-        self.demand: Demand | None = None
+        self.demand: VariantDemand | None = None
         self.route: Route = ANYWHERE
         self.state = State.NEW
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from carpool.plan import OnOffer
-    from carpool.variants.demand import Demand
+    from carpool.variants.demand import VariantDemand
 
 __all__ = ["VariantRouter"]
 
@@ -48,9 +48,9 @@ class VariantRouter:
         self._states: dict[tuple[str, str], State] = {}
         self._running: set[str] = set()
         self._routes: dict[str, Route] = {}
-        self._labels: dict[Demand, str] = {}
+        self._labels: dict[VariantDemand, str] = {}
         self._labels_in_use: set[str] = set()
-        self._chosen: dict[Demand, Profile | None] = {}  # while no state changes
+        self._chosen: dict[VariantDemand, Profile | None] = {}  # while no state changes
 
     def offer(self, variant: str) -> OnOffer:
         """Return the first class of ``variant``, for its figures."""
@@ -74,7 +74,7 @@ class VariantRouter:
         self._chosen.clear()
         return True
 
-    def best_fit(self, demand: Demand) -> Profile | None:
+    def best_fit(self, demand: VariantDemand) -> Profile | None:
         """Return the class that INFaaS's Algorithm 1 chooses; None if no class fits."""
         if demand not in self._chosen:
             if len(self._chosen) >= _DEMANDS_MAX:
@@ -82,23 +82,23 @@ class VariantRouter:
             self._chosen[demand] = self._selection.fits(demand.requirements)
         return self._chosen[demand]
 
-    def closest(self, demand: Demand) -> Profile | None:
+    def closest(self, demand: VariantDemand) -> Profile | None:
         """Return the class that comes closest to ``demand``, for when none fits."""
         return self._selection.closest(demand.requirements)
 
-    def would_fit(self, demand: Demand) -> OnOffer | None:
+    def would_fit(self, demand: VariantDemand) -> OnOffer | None:
         """Return the cheapest class that would fit if it ran or were not overloaded; else None."""
         profile = self._selection.would_fit(demand.requirements)
         return self._offers[profile.name] if profile else None
 
-    def route(self, demand: Demand) -> Route | None:
+    def route(self, demand: VariantDemand) -> Route | None:
         """Return the route of a request with ``demand``; None if no class fits."""
         if demand.variant:
             return self._route(demand.variant)
         best = self.best_fit(demand)
         return self._route(best.name) if best else None
 
-    def label(self, demand: Demand) -> str:
+    def label(self, demand: VariantDemand) -> str:
         """Return the application name under which requests with ``demand`` are counted."""
         label = self._labels.get(demand)
         if label is None:
@@ -112,7 +112,7 @@ class VariantRouter:
             self._labels[demand] = label
         return label
 
-    def _coarse(self, demand: Demand) -> Demand:
+    def _coarse(self, demand: VariantDemand) -> VariantDemand:
         """Return ``demand`` rounded so that only differences that affect the choice remain."""
         if demand.variant:
             return type(demand)(variant=demand.variant)

@@ -49,8 +49,8 @@ def _policy_class(name: str) -> type[Any]:
             raise
         (problem,) = error.problems
         fix = "put its file into the function's folder or on PYTHONPATH, or install its package"
-        found = dataclasses.replace(problem, name=_LABEL, hint=f"{problem.hint}; {fix}")
-        raise ConfigError([found]) from error.__cause__
+        named = dataclasses.replace(problem, name=_LABEL, hint=f"{problem.hint}; {fix}")
+        raise ConfigError([named]) from error.__cause__
 
 
 def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """The admin API for operators: the plan in force, the last batches, the instances.
 
 It has an address of its own, because the gateway shows the responses of the main one to all
-callers. A loopback address or a Unix socket needs no token; any other address does.
+callers. A loopback address or a Unix socket needs no token; any other address does. Without a
+token, pages of other sites are refused (`carpool.http.hosts`).
 
     GET /v1/plan               the plan in force, or null
     PUT /v1/plan               {"plan": PLAN, "instances": {CLASS: [ADDRESS, ...]}}
@@ -18,6 +19,7 @@ from urllib.parse import parse_qs
 
 from carpool import errors
 from carpool.errors import BadRequest, ConfigError, NotFound, Problem
+from carpool.http.hosts import Hosts
 from carpool.plan import Plan
 from carpool.validation import rules
 from carpool.validation.problems import Problems
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 _DEFAULT_LIMIT = 100
+_FORBIDDEN = 403
 
 
 class Admin:
@@ -40,6 +43,7 @@ class Admin:
     Args:
         function: name that a plan must be for; empty if any.
         token: bearer token that callers must present; empty if none.
+        listen: address that it is served at.
         upstreams: the instances and the plan.
         recent: the last batches.
         changed: called after a plan has come into force.
@@ -49,12 +53,14 @@ class Admin:
         self,
         function: str,
         token: str,
+        listen: str,
         upstreams: FunctionUpstreams,
         recent: RecentBatches,
         changed: Callable[[], None],
     ) -> None:
         self._function = function
         self._token = token.encode()
+        self._hosts = Hosts([listen], remedy="set sidecar_admin_token")
         self._upstreams = upstreams
         self._recent = recent
         self._changed = changed
@@ -64,6 +70,9 @@ class Admin:
         if self._token and not self._admits(exchange.header(b"authorization") or b""):
             reason = errors.body("expected 'Authorization: Bearer' and the admin token")
             exchange.reply(401, reason, headers=[("www-authenticate", "Bearer")])
+            return
+        if not self._token and (foreign := self._hosts.refusal(exchange)):
+            exchange.reply(_FORBIDDEN, errors.body(foreign))
             return
         route = f"{exchange.method} {exchange.path}"
         if route == "GET /v1/plan":
@@ -101,7 +110,6 @@ class Admin:
                 "reason": instance.reason,
                 "in_flight": instance.upstream.in_flight,
                 "items_sent": instance.upstream.items_sent,
-                "seats_served": instance.upstream.items_sent,  # its former name
                 "exec_s": instance.upstream.exec_time.mean(instance.upstream.batch_max) or None,
             }
             for instance in self._upstreams

@@ -174,7 +174,7 @@ class BatchLoop:
         if request.demand is not None or self._upstreams.variant_router is not None:
             objection = self._choose_variant(request)
         if self.load:
-            self.load.arrived(request.app, exchange.received)
+            self.load.arrived(request.counted_as, exchange.received)
         streams = self.streams
         if objection or (streams and streams.rule and streams.takes(exchange)):
             self._pass_by(request, objection)
@@ -194,9 +194,12 @@ class BatchLoop:
         if objection is None:
             self.stream(request)
             return
+        self._count_unfit(request, objection)
+        request.payload.exchange.fail(objection)
+
+    def _count_unfit(self, request: Request, objection: CarpoolError) -> None:
         self._metrics.refused("unfit")
         self._metrics.unanswered(request, "refused", objection.status, self._now())
-        request.payload.exchange.fail(objection)
 
     def stream(self, request: Request) -> None:
         """Stream the response to a request in pieces, bypassing the batches."""
@@ -209,9 +212,18 @@ class BatchLoop:
             request.payload.exchange.fail(error)
 
     def _choose_variant(self, request: Request) -> CarpoolError | None:
-        """Choose the variants that may serve a request; return an error if none can."""
+        """Choose the variants that may serve a request; return an error if none can.
+
+        Raises:
+            CarpoolError: As `variant_routing.settle_demand`; the request is counted as refused, and
+                not as load.
+        """
         began = time.perf_counter()
-        variant_routing.settle_demand(request, self._upstreams, planned=self.front is not None)
+        try:
+            variant_routing.settle_demand(request, self._upstreams, planned=self.front is not None)
+        except CarpoolError as error:
+            self._count_unfit(request, error)
+            raise
         demand, variant_router = request.demand, self._upstreams.variant_router
         if demand is None or variant_router is None:
             return None
@@ -260,7 +272,8 @@ class BatchLoop:
         batcher = self._batcher
         waiting, clear_s = batcher.queued, batcher.finish_predictor.backlog_s(self._now())
         if refusal is Refusal.LATE:
-            msg = f"{waiting} requests are waiting: this one would be answered after its deadline"
+            reason = f"{waiting} requests are waiting" if waiting else "all instances are busy"
+            msg = f"{reason}: this request would be answered after its deadline"
             return Overloaded(msg, clear_s)
         return QueueFull(f"{waiting} requests are already waiting", clear_s)
 

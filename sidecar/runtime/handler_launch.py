@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sidecar.options import Options
 
-__all__ = ["Launch", "plan_launch"]
+__all__ = ["HandlerLaunch", "plan_launch"]
 
 _LONGEST_SOCKET_PATH = 107  # bytes, on Linux
 _LATER_S = 1.0  # the watchdog's limits end later than ours, so that ours apply first
@@ -33,7 +33,7 @@ _NO_TIMEOUT = "8760h"  # the watchdog does not start without a write limit
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class HandlerLaunch:
     """The process to start.
 
     Attributes:
@@ -69,7 +69,7 @@ class Launch:
             return None
 
 
-def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False) -> Launch:
+def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False) -> HandlerLaunch:
     """Decide how the function's process is started.
 
     Args:
@@ -104,7 +104,7 @@ def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False
     address = f"unix:{scratch}/handler.sock" if by_socket else f"127.0.0.1:{port}"
     if not plain:
         env |= {"handler_listen": address, "handler_exit_on_term": "true"}
-    return Launch(tuple(options.fprocess.split()), env, address, key, scratch, port)
+    return HandlerLaunch(tuple(options.fprocess.split()), env, address, key, scratch, port)
 
 
 def _scratch() -> str:
@@ -135,7 +135,9 @@ def _defaults(options: Options) -> dict[str, str]:
     }
 
 
-def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str], key: str) -> Launch:
+def _behind_watchdog(
+    watchdog: str, options: Options, env: Mapping[str, str], key: str
+) -> HandlerLaunch:
     limited = options.exec_timeout_s < math.inf
     timeout = durations.format(options.exec_timeout_s + _LATER_S) if limited else _NO_TIMEOUT
     defaults = {
@@ -155,4 +157,4 @@ def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str], ke
         "fprocess": options.fprocess,
     }
     address = f"127.0.0.1:{options.watchdog_port}"
-    return Launch((watchdog,), {**defaults, **env, **own}, address, key)
+    return HandlerLaunch((watchdog,), {**defaults, **env, **own}, address, key)

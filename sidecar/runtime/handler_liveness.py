@@ -17,6 +17,7 @@ connections are closed, so that the batches fail and are sent again.
 from __future__ import annotations
 
 import asyncio
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecar.core.dispatch import Upstream
-    from sidecar.runtime.merging.form import Probe
+    from sidecar.runtime.merging.protocol import Probe
 
 __all__ = ["ProbedInstance"]
 
@@ -40,7 +41,7 @@ _UP_PAUSE_S = 2.0
 _PROBE_TIMEOUT_S = 2.0
 _GRACE_S = 5.0  # for the other batches of an instance that hangs
 _LONGEST_DECAY = 0.9  # of the longest execution, applied at each later one
-_STREAMS = 1024  # the actual limit is enforced elsewhere
+_STREAMS = sys.maxsize  # `Streams` limits them; here one that waits would seem to hang
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
@@ -49,7 +50,7 @@ class ProbedInstance:
 
     Args:
         upstream: the instance as the core sees it; its name is the address.
-        on_change: called with the instance when it came up, went down or fell silent.
+        on_change: called with the instance when it came up, went down or stopped responding.
         answer_bytes: largest response accepted from it.
         key: secret to present with each batch; empty if none.
         connect_s: time limit for connecting; None for the system's own.
@@ -58,7 +59,6 @@ class ProbedInstance:
     Attributes:
         headers: headers of every batch's POST.
         reason: why it is not up.
-        since: when it was added.
         silent: whether the last probe was not answered, although earlier ones were.
         relayed: number of batches that it holds for other sidecars.
         streams: number of streams that it holds.
@@ -90,7 +90,7 @@ class ProbedInstance:
         self._runs: Callable[[], bool] = lambda: True
         self._replaceable: Callable[[], bool] = lambda: False
         self._loop = asyncio.get_running_loop()
-        self.since = self._loop.time()
+        self._since = self._loop.time()
         self._on_change = on_change
         self._silence_max_s = LIMIT_S
         self._silence = Silence()
@@ -103,6 +103,10 @@ class ProbedInstance:
     def up(self) -> bool:
         """Whether it is ready."""
         return self.upstream.up
+
+    def idle_s(self, now: float) -> float:
+        """Return the seconds since it last gave a batch back, or was added."""
+        return max(0.0, now - (self.upstream.last_returned or self._since))
 
     def restart_with(
         self, restart: Callable[[str], None], silence_max_s: float, runs: Callable[[], bool]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.process.early_start import EarlyStart
-    from sidecar.runtime.handler_launch import Launch
+    from sidecar.runtime.handler_launch import HandlerLaunch
 
 __all__ = ["HandlerProcess"]
 
@@ -52,7 +52,7 @@ class HandlerProcess:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: HandlerLaunch,
         on_exit: Callable[[str], None] | None = None,
         started: EarlyStart | None = None,
     ) -> None:

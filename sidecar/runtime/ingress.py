@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from carpool import durations, wire
 from carpool.errors import BadRequest
 from carpool.validation.problems import nearest
-from carpool.variants.demand import Demand
+from carpool.variants.demand import VariantDemand
 from sidecar.core.request import RETURN_SHARE, Request
 from sidecar.runtime import body_parameters, variant_headers
 from sidecar.runtime.item_count import count_items
 from sidecar.runtime.merge_backoff import MergeBackoff
-from sidecar.runtime.merging import ENTRIES_MAX, FORMS, Message
+from sidecar.runtime.merging import ENTRIES_MAX, PROTOCOLS, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
-    from sidecar.runtime.merging.form import Mergeable
+    from sidecar.runtime.merging.protocol import Mergeable
     from sidecar.runtime.tracing import OpenSpan, Tracing
 
-__all__ = ["Ingress", "Payload", "Template", "fingerprint"]
+__all__ = ["Ingress", "Payload", "RequestTemplate", "fingerprint"]
 
 # Headers that a handler may use. The rest (hop-by-hop fields, what proxies add) would only make
 # heads differ, and every distinct head is parsed again on the other side.
@@ -62,23 +62,24 @@ _TEMPLATE_BYTES_MAX = 2048  # of target and headers; larger ones rarely repeat a
 _Pairs = list[tuple[bytes, bytes]]
 
 
-class Template(NamedTuple):
+class RequestTemplate(NamedTuple):
     """The values that requests with the same target and repeated headers share; computed once."""
 
     key: tuple[str, str, bytes]
     head: bytes
     agreed: bytes  # the part of the head in which merged requests must agree
     app: str
+    counted_as: str  # see `Request`
     background: bool
     objective_s: float
     timeout_s: float  # the caller's own limit, counted from arrival
     explain: bool
-    header_demand: Demand | None  # requirements in its headers
-    demand: Demand | None  # the same, with those of its application
+    header_demand: VariantDemand | None  # requirements in its headers
+    demand: VariantDemand | None  # the same, with those of its application
     names: tuple[str, str]  # names of model and version in the path
     json_length: bytes
     coding: bytes  # content encoding of the body; empty: none
-    app_demand: Demand | None  # requirements of its application
+    app_demand: VariantDemand | None  # requirements of its application
 
 
 class Payload(NamedTuple):
@@ -87,7 +88,7 @@ class Payload(NamedTuple):
     exchange: Exchange
     head: bytes
     call_id: str
-    template: Template
+    template: RequestTemplate
     mergeable: Mergeable | None = None  # set if requests are merged
     spent_s: float = 0.0  # time spent before it arrived here
     span: OpenSpan | None = None  # set if it is traced
@@ -121,10 +122,12 @@ class Ingress:
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
         self._wall_clock = wall_clock
-        self._form = FORMS.get(settings.wire)
+        self._protocol = PROTOCOLS.get(settings.wire)
         self._merged_max = min(settings.batch_max, ENTRIES_MAX)
         self._backoff = backoff or MergeBackoff()
-        self._templates: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], Template] = {}
+        self._templates: dict[
+            tuple[str, str, tuple[tuple[bytes, bytes], ...]], RequestTemplate
+        ] = {}
         self._ids = 0
 
     def read(self, exchange: Exchange, unread_s: float = 0.0) -> Request:
@@ -170,7 +173,7 @@ class Ingress:
         self._ids += 1
         compat_key: Hashable = template.key
         mergeable = None
-        if self._form:
+        if self._protocol:
             mergeable = self._mergeable(exchange, template)
             item_count = mergeable.item_count if mergeable else 1
             compat_key = self._merge_key(template, mergeable, arrived)
@@ -187,18 +190,21 @@ class Ingress:
             app=template.app,
             payload=Payload(exchange, head, call_id, template, mergeable, spent_s, span),
         )
+        request.counted_as = template.counted_as
         request.due = arrived + budget_s
         request.demand = demand
         return request
 
-    def _mergeable(self, exchange: Exchange, template: Template) -> Mergeable | None:
+    def _mergeable(self, exchange: Exchange, template: RequestTemplate) -> Mergeable | None:
         """Return the mergeable content of a request; None if it must be sent alone."""
-        if self._form is None or exchange.method != "POST" or template.coding:
+        if self._protocol is None or exchange.method != "POST" or template.coding:
             return None
         message = Message(exchange.body, template.json_length)
-        return self._form.read(exchange.target, message, self._merged_max)
+        return self._protocol.read(exchange.target, message, self._merged_max)
 
-    def _merge_key(self, template: Template, mergeable: Mergeable | None, now: float) -> Hashable:
+    def _merge_key(
+        self, template: RequestTemplate, mergeable: Mergeable | None, now: float
+    ) -> Hashable:
         """Return a key; requests with equal keys can be merged, as they agree in all else."""
         if mergeable and mergeable.item_count <= self._merged_max:
             key = template.agreed, mergeable.agreement
@@ -208,7 +214,7 @@ class Ingress:
 
     def _new_template(
         self, method: str, target: str, headers: tuple[tuple[bytes, bytes], ...]
-    ) -> Template:
+    ) -> RequestTemplate:
         """Make a template, and store it unless it is large."""
         template = self._template(method, target, headers)
         if len(target) + sum(len(v) for _, v in headers) <= _TEMPLATE_BYTES_MAX:
@@ -219,20 +225,22 @@ class Ingress:
 
     def _template(
         self, method: str, target: str, headers: tuple[tuple[bytes, bytes], ...]
-    ) -> Template:
+    ) -> RequestTemplate:
         first_line = f"{method} {target}\n".encode("latin-1", "replace")
         passed = [pair for pair in headers if pair[0] in _PASSED]
         read = dict(headers).get
         app = read(b"x-carpool-app", b"*").decode("latin-1")
         background = _background(read(b"x-carpool-class", b"interactive"))
         timeout = read(b"x-timeout")
-        objective_s = math.inf if background else self._objective_s(app)
+        own_objective_s = self._objective_s(app)  # refuses an unknown application of any class
+        objective_s = math.inf if background else own_objective_s
         header_demand = variant_headers.in_headers(headers)
-        return Template(
+        return RequestTemplate(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=first_line + _lines(passed),
             agreed=first_line + _lines(pair for pair in passed if pair[0] != _JSON_LENGTH),
             app=app,
+            counted_as=app if app in self._app_slo_s else "*",
             background=background,
             objective_s=objective_s,
             timeout_s=_timeout_s(timeout.decode("latin-1")) if timeout is not None else math.inf,
@@ -242,10 +250,12 @@ class Ingress:
             names=variant_headers.names(target),
             json_length=read(_JSON_LENGTH, b""),
             coding=read(b"content-encoding", b""),
-            app_demand=self._complete(Demand(), app, objective_s),
+            app_demand=self._complete(VariantDemand(), app, objective_s),
         )
 
-    def _complete(self, demand: Demand | None, app: str, objective_s: float) -> Demand | None:
+    def _complete(
+        self, demand: VariantDemand | None, app: str, objective_s: float
+    ) -> VariantDemand | None:
         """Return a demand completed with the requirements and objective of its application.
 
         A latency that the request names replaces the objective, even if it is longer.

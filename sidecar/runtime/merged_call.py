@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.ingress import Payload
-    from sidecar.runtime.merging.form import MergeForm
+    from sidecar.runtime.merging.protocol import MergeProtocol
 
 __all__ = ["MergedCall"]
 
@@ -41,7 +41,7 @@ class MergedCall:
     Args:
         batch: requests that can be merged and agree in all else, or one of any kind.
         instance: the instance that takes it.
-        form: form of the requests that can be merged.
+        protocol: of the requests that can be merged.
         context: headers for tracing.
 
     Attributes:
@@ -53,17 +53,17 @@ class MergedCall:
         self,
         batch: Batch,
         instance: ProbedInstance,
-        form: MergeForm[Any],
+        protocol: MergeProtocol[Any],
         context: Iterable[tuple[str, str]] = (),
     ) -> None:
         payloads: Sequence[Payload] = [request.payload for request in batch.requests]
         exchange = payloads[0].exchange
         self._requests = [payload.mergeable for payload in payloads if payload.mergeable]
-        self._form = form
+        self._protocol = protocol
         self._alone = len(payloads) == 1
         self._headless = exchange.method == "HEAD"
         self.repeatable = bool(self._requests) or exchange.method in _WITHOUT_EFFECT
-        message = Message(exchange.body) if self._alone else form.merged(self._requests)
+        message = Message(exchange.body) if self._alone else protocol.merged(self._requests)
         head = payloads[0].head if self._alone else payloads[0].template.agreed
         own = () if self._alone else context  # a request sent alone has its own context
         headers = (*wire.parse_head(head).headers, *_json_length(message), *own)
@@ -96,7 +96,7 @@ class MergedCall:
             msg = f"the server answered {count} merged requests with {status}: {reason}"
             raise FunctionFault(msg)
         length = response.header(_JSON_LENGTH.encode()) or b""
-        parts = self._form.divided(Message(response.body, length), self._requests)
+        parts = self._protocol.divided(Message(response.body, length), self._requests)
         content_type = _content_type(response)
         heads = [AnswerHead(content_type, _json_length(part)) for part in parts]
         bodies = [memoryview(part.body) for part in parts]

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import generate_latest
 
-from sidecar.runtime.histogram import Histogram
-from sidecar.runtime.outcomes import OTHERS, Outcomes
+from carpool.prometheus_text import Histogram, counter, gauge, histogram
+from sidecar.runtime.outcomes import OTHERS, OutcomeCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +69,7 @@ class Observer(Protocol):
         """
 
 
-class Metrics(Collector):
+class Metrics:
     """The counters of one sidecar; `render` gives Prometheus's text format.
 
     Args:
@@ -86,7 +84,7 @@ class Metrics(Collector):
         observers: Sequence[Observer] = (),
         tracing: Observer | None = None,
     ) -> None:
-        self._outcomes = Outcomes(settings)
+        self._outcomes = OutcomeCounters(settings)
         self._observers = observers
         self._tracing = tracing
         self.wait = Histogram(_SECONDS)
@@ -105,8 +103,6 @@ class Metrics(Collector):
         self._batcher: Batcher | None = None
         self._server: Server | None = None
         self._refused_plans: Callable[[], dict[str, int]] = dict
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
 
     def watch(self, batcher: Batcher) -> None:
         """Read the queue's gauges from ``batcher``."""
@@ -193,77 +189,58 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families of `render` for prometheus_client."""
-        yield _histogram(
-            "batch_wait_seconds", "Time a request waited before its batch left", self.wait
-        )
-        yield _histogram(
-            "batch_execution_seconds", "Time from sending a batch to its response", self.execution
-        )
-        yield _histogram("batch_size", "Items in a batch", self.size)
-        text = "Time to choose the variant for a request that states its needs"
-        yield _histogram("batch_selection_seconds", text, self.selection)
-        yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)
-        yield _counter("batch_refusals", "Refused requests by reason", "reason", self.refusals)
-        yield _counter("batch_closed", "Batches by the reason they closed", "reason", self.closed)
+        """Yield the metric families of `render`."""
+        yield from self._batch_families()
+        yield from self._request_families()
         yield from self._outcomes.collect()
-        yield _counter("batch_elements", "Elements of ragged inputs", "kind", self.elements)
-        broken = CounterMetricFamily("batch_broken", "Batches that failed as a whole")
-        broken.add_metric([], self.broken)
-        yield broken
-        yield _counter("batch_restarts", "Restarts of the handler", "reason", self.restarts)
-        fallback = CounterMetricFamily(
-            "batch_policy_fallback", "Batch policies replaced by fixed after a failure"
-        )
-        fallback.add_metric([], self.policy_failures)
-        yield fallback
         if self._batcher:
-            late = CounterMetricFamily("batch_predicted_late", "Arrivals predicted to be late")
-            late.add_metric([], self._batcher.shedding.late)
-            yield late
-            times = {id(u.exec_time): u.exec_time for u in self._batcher.upstreams}
-            family = CounterMetricFamily(
-                "batch_exec_time_drifts", "Lasting changes of execution time detected"
-            )
-            family.add_metric([], sum(time.drifts for time in times.values()))
-            yield family
-            yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
-            yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
+            yield from _of_batcher(self._batcher)
+        yield from self._stream_families()
+        yield from self._connection_families()
+
+    def _batch_families(self) -> Iterator[Metric]:
+        text = "Time a request waited before its batch left"
+        yield histogram("batch_wait_seconds", text, self.wait)
+        text = "Time from sending a batch to its response"
+        yield histogram("batch_execution_seconds", text, self.execution)
+        yield histogram("batch_size", "Items in a batch", self.size)
+        yield counter("batch_closed", "Batches by the reason they closed", self.closed, "reason")
+        yield counter("batch_elements", "Elements of ragged inputs", self.elements, "kind")
+        yield counter("batch_broken", "Batches that failed as a whole", self.broken)
+        yield counter("batch_restarts", "Restarts of the handler", self.restarts, "reason")
+        text = "Batch policies replaced by fixed after a failure"
+        yield counter("batch_policy_fallback", text, self.policy_failures)
+
+    def _request_families(self) -> Iterator[Metric]:
+        yield counter("batch_requests", "Requests by terminal state", self.requests, "state")
+        yield counter("batch_refusals", "Refused requests by reason", self.refusals, "reason")
+        text = "Time to choose the variant for a request that states its needs"
+        yield histogram("batch_selection_seconds", text, self.selection)
+
+    def _stream_families(self) -> Iterator[Metric]:
         streams, waiting = self._streams()
-        yield _gauge("batch_streams", "Streams under way", streams)
-        yield _gauge("batch_streams_waiting", "Requests waiting to be streamed", waiting)
-        text = "Streams by how they ended"
-        yield _counter("batch_streams_ended", text, "how", self.streams_ended)
-        refused = self._refused_plans()
-        yield _counter(
-            "batch_plans_refused", "Responses of the scaler that were refused", "reason", refused
-        )
-        held_bytes, closed = 0, dict[str, int]()
-        if self._server:
-            held_bytes, closed = self._server.held_bytes, self._server.closed
-        yield _gauge("batch_held_bytes", "Bytes of requests and responses in memory", held_bytes)
+        yield gauge("batch_streams", "Streams in progress", streams)
+        yield gauge("batch_streams_waiting", "Requests waiting to be streamed", waiting)
+        yield counter("batch_streams_ended", "Streams by how they ended", self.streams_ended, "how")
+
+    def _connection_families(self) -> Iterator[Metric]:
+        text = "Responses of the scaler that were refused, and messages that it refused"
+        yield counter("batch_plans_refused", text, self._refused_plans(), "reason")
+        server = self._server
+        text = "Bytes of requests and responses in memory"
+        yield gauge("batch_held_bytes", text, server.held_bytes if server else 0)
         text = "Connections closed because a limit was reached"
-        yield _counter("batch_connections_closed", text, "reason", closed)
+        closed = server.closed if server else {}
+        yield counter("batch_connections_closed", text, closed, "reason")
 
 
-def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
-    buckets, total = histogram.cumulative()
-    family = HistogramMetricFamily(name, text)
-    family.add_metric([], buckets, sum_value=total)
-    return family
-
-
-def _counter(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for key, value in sorted(values.items()):
-        family.add_metric([key], value)
-    return family
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    family = GaugeMetricFamily(name, text)
-    family.add_metric([], value)
-    return family
+def _of_batcher(batcher: Batcher) -> Iterator[Metric]:
+    late = batcher.shedding.late
+    yield counter("batch_predicted_late", "Arrivals predicted to be late", late)
+    drifts = sum(time.drifts for time in {u.exec_time for u in batcher.upstreams})
+    yield counter("batch_exec_time_drifts", "Lasting changes of execution time detected", drifts)
+    yield gauge("batch_queue_requests", "Requests waiting", batcher.queued)
+    yield gauge("batch_in_flight", "Batches in flight", batcher.in_flight)

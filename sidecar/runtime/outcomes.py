@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-from sidecar.runtime.histogram import Histogram
+from carpool.prometheus_text import Histogram, counter, gauge, histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from carpool.settings import FunctionSettings
     from sidecar.core.request import Request
 
-__all__ = ["OTHERS", "Outcomes"]
+__all__ = ["OTHERS", "OutcomeCounters"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _NAMES = ("in_time", "late", "failed", "expired", "refused", "cancelled")
@@ -37,7 +35,7 @@ class _Application:
         self.seconds = Histogram(_SECONDS)
 
 
-class Outcomes:
+class OutcomeCounters:
     """Counts the requests of a function by outcome.
 
     Args:
@@ -73,52 +71,27 @@ class Outcomes:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families for prometheus_client."""
-        seconds = HistogramMetricFamily(
-            "batch_request_seconds",
-            "From the gateway's stamp, or arrival, to the handler's answer",
-            labels=["app"],
-        )
-        outcomes = CounterMetricFamily(
-            "batch_outcomes",
-            "Requests by application, and whether they kept its objective",
-            labels=["app", "outcome"],
-        )
-        for name, app in self._apps.items():
-            buckets, total = app.seconds.cumulative()
-            seconds.add_metric([name], buckets, sum_value=total)
-            for outcome, count in app.counts.items():
-                outcomes.add_metric([name, outcome], count)
-        yield seconds
-        yield outcomes
-        yield from self._of_background()
+        apps, background = self._apps, self._background
+        text = "Time from the gateway's time stamp, or else arrival, to the handler's response"
+        seconds = {name: app.seconds for name, app in apps.items()}
+        yield histogram("batch_request_seconds", text, seconds, "app")
+        text = "Requests by application and outcome"
+        counts = {(name, how): n for name, app in apps.items() for how, n in app.counts.items()}
+        yield counter("batch_outcomes", text, counts, "app", "outcome")
+        text = "Like batch_request_seconds, for background requests"
+        yield histogram("batch_background_seconds", text, background.seconds)
+        text = "Background requests by outcome"
+        yield counter("batch_background_outcomes", text, background.counts, "outcome")
         yield from self._objectives()
 
-    def _of_background(self) -> Iterator[Metric]:
-        buckets, total = self._background.seconds.cumulative()
-        seconds = HistogramMetricFamily(
-            "batch_background_seconds", "Like batch_request_seconds, for background requests"
-        )
-        seconds.add_metric([], buckets, sum_value=total)
-        yield seconds
-        outcomes = CounterMetricFamily(
-            "batch_background_outcomes", "Background requests by outcome", labels=["outcome"]
-        )
-        for outcome, count in self._background.counts.items():
-            outcomes.add_metric([outcome], count)
-        yield outcomes
-
     def _objectives(self) -> Iterator[Metric]:
-        objective = GaugeMetricFamily(
-            "batch_objective_seconds", "Latency objective by application", labels=["app"]
+        objectives_s = {name: s for name, s in self._objectives_s.items() if s is not None}
+        text = "Latency objective by application"
+        yield gauge("batch_objective_seconds", text, objectives_s, "app")
+        share = {} if self._share is None else {(): self._share}
+        yield gauge(
+            "batch_objective_ratio", "Share of requests that must meet the objective", share
         )
-        for name, objective_s in self._objectives_s.items():
-            if objective_s is not None:
-                objective.add_metric([name], objective_s)
-        yield objective
-        share = GaugeMetricFamily("batch_objective_ratio", "Share of requests that must meet it")
-        if self._share is not None:
-            share.add_metric([], self._share)
-        yield share
 
     def _of(self, name: str, *, background: bool) -> _Application:
         if background:

@@ -12,6 +12,7 @@ from carpool import wire
 from carpool.errors import NotFound, Overloaded
 from carpool.http import call_frames, call_server
 from carpool.process import ready_notice
+from carpool.prometheus_text import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ class Readiness:
                 headers.append((wire.STREAM_RULE_HEADER, rule.header))
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
         elif path == "/metrics":
-            exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+            exchange.reply(200, self._metrics.render(), CONTENT_TYPE)
         elif path == call_frames.PATH:
             call_server.accept(exchange)
         else:

@@ -80,7 +80,6 @@ class RecentBatches:
 def _to_dict(entry: _Entry) -> dict[str, Any]:
     data = entry._asdict()
     sent, requests = data.pop("sent"), data.pop("requests")
-    data["seats"] = entry.items  # its former name
     data["expected_s"] = entry.expected_s or None
     data["wait_s"] = max((sent - arrived for *_, arrived in requests), default=0.0)
     data["requests"] = [

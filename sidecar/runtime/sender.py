@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 _IS_STREAMED = (wire.STREAM_HEADER, "true")
 _FAILED_FROM = 500  # lowest status that counts as a failure of the function
+_REPLY_FAILED = "answering %s %s failed"
 
 
 class Driver(Protocol):
@@ -98,11 +99,11 @@ class Sender:
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered once the instance has responded."""
         instance = self._upstreams.of(batch.upstream)
-        form, tracing = self._upstreams.form, self._driver.tracing
+        protocol, tracing = self._upstreams.protocol, self._driver.tracing
         context = tracing.sent(batch) if tracing else ()
         call: _Call
-        if form:
-            call = MergedCall(batch, instance, form, context)
+        if protocol:
+            call = MergedCall(batch, instance, protocol, context)
         else:
             call = batch_call.BatchCall(batch, instance, context)
         metrics = self._metrics
@@ -124,7 +125,11 @@ class Sender:
         status, body, own = errors.answer(error)
         own, now = (*headers, *own), self._now()
         for request in requests:
-            request.payload.exchange.reply(status, body, headers=own)
+            exchange = request.payload.exchange
+            try:
+                exchange.reply(status, body, headers=own)
+            except Exception:  # the others wait for theirs
+                log.exception(_REPLY_FAILED, exchange.method, exchange.target)
             self._metrics.unanswered(request, state, status, now)
 
     def _returned(
@@ -158,7 +163,7 @@ class Sender:
         waiting = set(
             self._batcher.finished(batch, failed, now, offends=answers.offends, executed=executed)
         )
-        if self._upstreams.form:
+        if self._upstreams.protocol:
             self._upstreams.backoff.answered(batch, now, offends=answers.offends)
         compression, tracing = self._driver.compression, self._driver.tracing
         if tracing:
@@ -179,19 +184,22 @@ class Sender:
                 continue
             self._metrics.answered(request, status, batch, now)
             headers = (*head.headers, *chosen) if chosen else head.headers
-            if request.payload.template.explain:
-                headers = (*headers, *_explanation(batch, request))
+            explain = request.payload.template.explain
+            headers = (*headers, *_explanation(batch, request)) if explain else headers
             exchange, content_type = request.payload.exchange, head.content_type
             answer, length = (exchange, status, body, content_type, headers), head.length
-            if compression and compression.replies(*answer, length):
-                continue
-            exchange.reply(status, body, content_type, headers, length=length)
+            try:
+                if not (compression and compression.replies(*answer, length)):
+                    exchange.reply(status, body, content_type, headers, length=length)
+            except Exception:  # the others wait for theirs
+                log.exception(_REPLY_FAILED, exchange.method, exchange.target)
 
     def _executed(self, batch: Batch, now: float) -> None:
         """Count the execution of a batch, for the metrics and the scaler."""
         self._metrics.execution.observe(batch.exec_s)
         if load := self._driver.load:
             load.executed(batch, now, idle=self._batcher.idle)
+            load.answered(batch.requests, now)
 
     def _broken(
         self,

@@ -11,15 +11,13 @@ which all are considered well again.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from carpool import address
 from carpool.errors import ConfigError, Conflict, Problem
 from carpool.validation.problems import Problems
-from carpool.variants.instance_states import State
-from sidecar.core.dispatch import Upstream
+from sidecar.core.dispatch import Upstream, apply_conditions
 from sidecar.core.exec_time import ExecTime
 from sidecar.core.variant_routing import VariantRouter
 from sidecar.policies.planned import policy_of, routes_of
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from sidecar.core.batcher import Batcher
     from sidecar.core.dispatch import Route
     from sidecar.core.request import Request
-    from sidecar.runtime.merging.form import MergeForm
+    from sidecar.runtime.merging.protocol import MergeProtocol
 
 __all__ = ["FunctionUpstreams"]
 
@@ -47,7 +45,7 @@ class FunctionUpstreams:
     Args:
         batcher: the core, told of every change.
         answer_bytes: largest response to a batch.
-        form: form of the requests that are merged for instances which know nothing of Carpool; None
+        protocol: of the requests that are merged for instances which know nothing of Carpool; None
             if instances take batches.
 
     Attributes:
@@ -62,12 +60,12 @@ class FunctionUpstreams:
     """
 
     def __init__(
-        self, batcher: Batcher, answer_bytes: int, form: MergeForm[Any] | None = None
+        self, batcher: Batcher, answer_bytes: int, protocol: MergeProtocol[Any] | None = None
     ) -> None:
         self._batcher = batcher
         self.key = ""
         self.silence_max_s: float | None = None
-        self.form = form
+        self.protocol = protocol
         self.backoff = MergeBackoff()
         self._answer_bytes = answer_bytes
         self.on_change: Callable[[ProbedInstance], None] = lambda _: None
@@ -77,7 +75,7 @@ class FunctionUpstreams:
         self.plan: Plan | None = None
         self.variant_router: VariantRouter | None = None
         self._offered: tuple[OnOffer, ...] = ()
-        self._conditions: Mapping[str, State] = {}
+        self._conditions: Mapping[str, str] = {}
         self._forget: asyncio.TimerHandle | None = None
 
     def __iter__(self) -> Iterator[ProbedInstance]:
@@ -127,7 +125,7 @@ class FunctionUpstreams:
         self._batcher.replan(policy_of(plan), routes, upstreams, plan.version, self.variant_router)
         self.close_departed()
 
-    def set_conditions(self, conditions: Mapping[str, State]) -> None:
+    def set_conditions(self, conditions: Mapping[str, str]) -> None:
         """Set the states of instances as the scaler sees them; all others are well."""
         if self._forget:
             self._forget.cancel()
@@ -169,17 +167,14 @@ class FunctionUpstreams:
     def _member(self, name: str, instance_class: InstanceClass) -> Upstream:
         known = self._by_address.get(name)
         upstream = known.upstream if known else Upstream(name, instance_class.batch_size)
-        upstream.batch_max = instance_class.batch_size
-        upstream.instance_class = instance_class.name
-        upstream.variant = instance_class.variant
-        upstream.exec_time = self._exec_times[instance_class.size]
+        upstream.join(instance_class, self._exec_times[instance_class.size])
         if not known:
             self._join(upstream)
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
-        upstream.pipelines = self.form is None
-        probe = self.form.PROBE if self.form else None
+        upstream.pipelines = self.protocol is None
+        probe = self.protocol.PROBE if self.protocol else None
         limit_s = self.silence_max_s
         connect_s = None if limit_s is None else _CONNECT_S
         instance = ProbedInstance(
@@ -204,18 +199,7 @@ class FunctionUpstreams:
 
     def _apply_conditions(self, *, reroute: bool = True) -> None:
         """Set the states of instances; ``reroute`` waiting requests if any has changed."""
-        by_class: defaultdict[str, list[Upstream]] = defaultdict(list)
-        for instance in self:
-            if instance.up:
-                by_class[instance.upstream.instance_class].append(instance.upstream)
-        states = {}
-        for name, upstreams in by_class.items():
-            state_of = {u: self._conditions.get(u.name, State.ACTIVE) for u in upstreams}
-            well = State.ACTIVE in state_of.values()
-            for upstream, state in state_of.items():
-                states[name, upstream.name] = state
-                upstream.overloaded = state is State.OVERLOADED
-                upstream.interfered = state is State.INTERFERED and well
+        states = apply_conditions([each.upstream for each in self], self._conditions)
         if self.variant_router and self.variant_router.set_states(states) and reroute:
             self._batcher.reroute()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.errors import BadRequest, shown
-from carpool.variants.demand import Demand
+from carpool.variants.demand import VariantDemand
 from sidecar.runtime import body_parameters
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ _SHOWN = 80
 _INFER = re.compile(r"/v2/models/([^/?]+)(?:/versions/([^/?]+))?/infer")
 
 
-def in_headers(headers: Iterable[tuple[bytes, bytes]]) -> Demand | None:
+def in_headers(headers: Iterable[tuple[bytes, bytes]]) -> VariantDemand | None:
     """Return the demand in a request's headers, with names in lower case; None if there is none.
 
     Raises:
         BadRequest: an invalid value, or two variants.
     """
-    demand: Demand | None = None
+    demand: VariantDemand | None = None
     for name, value in headers:
         if name in HEADERS:
             word = name.removeprefix(_HEADER).decode()
@@ -51,7 +51,7 @@ def in_headers(headers: Iterable[tuple[bytes, bytes]]) -> Demand | None:
     return demand
 
 
-def in_body(body: bytes, json_length: bytes) -> Demand | None:
+def in_body(body: bytes, json_length: bytes) -> VariantDemand | None:
     """Return the demand in the parameters of an inference request; None if there is none.
 
     Args:
@@ -72,14 +72,14 @@ def names(target: str) -> tuple[str, str]:
     return (match[1], match[2] or "") if match else ("", "")
 
 
-def stricter(one: Demand | None, other: Demand | None) -> Demand | None:
+def stricter(one: VariantDemand | None, other: VariantDemand | None) -> VariantDemand | None:
     """Return the demand that satisfies both."""
     if one is None or other is None:
         return one or other
     if one.variant and other.variant and one.variant != other.variant:
         msg = f"two variants are requested, {one.variant!r:.60} and {other.variant!r:.60}"
         raise BadRequest(msg)
-    return Demand(
+    return VariantDemand(
         min(one.latency_s, other.latency_s),
         max(one.accuracy, other.accuracy),
         min(one.cost, other.cost),
@@ -87,8 +87,8 @@ def stricter(one: Demand | None, other: Demand | None) -> Demand | None:
     )
 
 
-def _demand(given: Mapping[str, object], called: Callable[[str], str]) -> Demand:
-    demand = Demand()
+def _demand(given: Mapping[str, object], called: Callable[[str], str]) -> VariantDemand:
+    demand = VariantDemand()
     for word, value in given.items():
         text = value if isinstance(value, str) else shown(value)
         try:
@@ -100,7 +100,7 @@ def _demand(given: Mapping[str, object], called: Callable[[str], str]) -> Demand
     return demand
 
 
-def _with(demand: Demand, word: str, text: str) -> Demand:
+def _with(demand: VariantDemand, word: str, text: str) -> VariantDemand:
     if word == "variant":
         if not text:
             raise ValueError

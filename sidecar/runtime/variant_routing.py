@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from carpool import durations
 from carpool.errors import NotFound, Overloaded, Unfit
 from carpool.validation.problems import nearest
-from carpool.variants.demand import Demand
+from carpool.variants.demand import VariantDemand
 from sidecar.runtime.variant_headers import stricter
 
 if TYPE_CHECKING:
@@ -52,17 +52,17 @@ def settle_demand(request: Request, upstreams: FunctionUpstreams, *, planned: bo
     if version not in ("", _ONLY_VERSION) and not named:
         raise _unknown(version, list(known))
     if named and demand is None:
-        demand = (request.payload.template.app_demand or Demand())._replace(variant=named)
+        demand = (request.payload.template.app_demand or VariantDemand())._replace(variant=named)
     elif named:
-        demand = stricter(demand, Demand(variant=named))
+        demand = stricter(demand, VariantDemand(variant=named))
     if demand is not None:
         if demand.variant and demand.variant not in known:
             raise _unknown(demand.variant, list(known))
         request.demand = demand
-        request.app = variant_router.label(demand)
+        request.app = request.counted_as = variant_router.label(demand)
 
 
-def reason_unfit(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
+def reason_unfit(demand: VariantDemand, variant_router: VariantRouter) -> CarpoolError | None:
     """Return the error if no variant can serve a request with ``demand`` now; else None."""
     if demand.variant:
         return _reason_unavailable(demand, variant_router)
@@ -81,7 +81,9 @@ def reason_unfit(demand: Demand, variant_router: VariantRouter) -> CarpoolError 
     return Unfit(f"no variant answers {asked}{but}")
 
 
-def _reason_unavailable(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
+def _reason_unavailable(
+    demand: VariantDemand, variant_router: VariantRouter
+) -> CarpoolError | None:
     """Return why the variant named in ``demand`` cannot serve it; None if it can."""
     named = variant_router.offer(demand.variant)
     if named.accuracy < demand.accuracy:
@@ -95,7 +97,7 @@ def _reason_unavailable(demand: Demand, variant_router: VariantRouter) -> Carpoo
     return Overloaded(msg, max(named.load_s, _RETRY_S))
 
 
-def _refuse_demand(demand: Demand, *, waits: bool) -> None:
+def _refuse_demand(demand: VariantDemand, *, waits: bool) -> None:
     if waits:
         msg = "there is no plan with variants yet"
         raise Overloaded(msg, _RETRY_S)
@@ -114,7 +116,7 @@ def _unknown(name: str, known: list[str]) -> NotFound:
     return NotFound(f"variant {name[:80]!r} is not known; {there}")
 
 
-def _asked(demand: Demand) -> str:
+def _asked(demand: VariantDemand) -> str:
     parts = []
     if demand.latency_s < math.inf:
         parts.append(f"within {durations.format(round(demand.latency_s, 9))}")

@@ -37,7 +37,7 @@ class Answer:
     Attributes:
         question: The trace, model, objective and prices that were asked about.
         policies: Parameters of all simulated policies, by name.
-        found: Results of each policy.
+        verdicts: Results of each policy.
         chosen: The recommended policy; None if every policy failed.
         beside: Each policy's cost relative to the chosen one's on the same parts.
         unfinished: Policies that ran out of time.
@@ -47,7 +47,7 @@ class Answer:
 
     question: Question
     policies: Mapping[str, Mapping[str, Any]]
-    found: Mapping[str, Verdict]
+    verdicts: Mapping[str, Verdict]
     chosen: Verdict | None
     beside: Mapping[str, Estimate]
     unfinished: Sequence[str]
@@ -82,7 +82,7 @@ class Answer:
         """Return the labels that differ from the defaults, or the annotations among them."""
         settings = self.settings
         return {
-            row.label: row.kind.write(value)
+            row.label: row.value_type.write(value)
             for row in rows()
             if (value := getattr(settings, row.field)) != row.default
             if row.annotation_only == annotations
@@ -171,9 +171,10 @@ class Answer:
     def notes(self) -> list[str]:
         """Return what limits the advice and what failed, as sentences."""
         said = list(self.question.notes)
-        failed = [each for each in self.found.values() if each.failure]
+        failed = [each for each in self.verdicts.values() if each.failure]
         said += [f"{each.policy} failed: {each.failure}" for each in failed]
-        said += [f"{each.policy} {each.unplaced}" for each in self.found.values() if each.unplaced]
+        verdicts = self.verdicts.values()
+        said += [f"{each.policy} {each.unplaced}" for each in verdicts if each.unplaced]
         if self.unfinished:
             names = ", ".join(self.unfinished)
             said.append(
@@ -244,7 +245,7 @@ class Answer:
         return [f"{other.policy}, the next, costs {span} {'more' if more > 0 else 'less'}."]
 
     def _table(self) -> str:
-        heads = ["policy", "cost an hour", "beside", "per 1000", "over bound", "missed", "meets"]
+        heads = ["policy", "cost an hour", "relative", "per 1000", "over bound", "missed", "meets"]
         return aligned([[*heads, "parts"], *(self._line(each) for each in self._sorted())])
 
     def _line(self, each: Verdict) -> list[str]:
@@ -287,7 +288,7 @@ class Answer:
             cost = each.cost_per_hour.value if each.meets else each.missed.value
             return each is not self.chosen, False, not each.meets, cost
 
-        return sorted(self.found.values(), key=place)
+        return sorted(self.verdicts.values(), key=place)
 
 
 _UNKNOWN = Estimate(math.nan, math.nan)

@@ -134,7 +134,7 @@ def advise(
 
 
 def _values(flags: argparse.Namespace) -> dict[str, Any]:
-    kinds: dict[str, SettingType] = {
+    types: dict[str, SettingType] = {
         "slo": _TIME,
         "percentile": _SHARE,
         "max_batch": _BATCH,
@@ -150,8 +150,8 @@ def _values(flags: argparse.Namespace) -> dict[str, Any]:
     }
     problems = Problems()
     values = {
-        name: None if text is None else read_value(kind, _flag(name), text, problems)
-        for name, kind in kinds.items()
+        name: None if text is None else read_value(value_type, _flag(name), text, problems)
+        for name, value_type in types.items()
         for text in [getattr(flags, name)]
     }
     if not re.fullmatch(function_name.PATTERN, flags.function):

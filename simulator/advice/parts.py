@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool import durations
-from scaler.arrivals.processes import Trace
+from carpool.arrivals.processes import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool import durations
+from carpool.arrivals.processes import read_trace
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text
 from carpool.latency.coefficients_file import read_coefficients
@@ -19,7 +20,6 @@ from carpool.latency.table import read_table
 from carpool.latency.variant_set import VariantSet
 from carpool.validation.problems import Problems
 from carpool.variants.variant_file import read_variants
-from scaler.arrivals.processes import read_trace
 from scaler.scenarios import shipped
 from scaler.scenarios.scenario import Scenario
 from simulator.advice.parts import cut
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from carpool.arrivals.processes import Trace
     from carpool.latency import LatencyModel
-    from scaler.arrivals.processes import Trace
     from scaler.planning.cost import Prices
     from scaler.scenarios.scenario import Function
     from simulator.advice.parts import Part
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["MODELS", "Question", "gpu_gb", "model_entry", "read_load", "read_model"]
 __all__ += ["with_objective"]
 
-MODELS = "a table FILE.csv, coefficients or variants FILE.json, FILE.onnx, or a line as 30ms+6ms"
+MODELS = (
+    "a table FILE.csv, coefficients or variants FILE.json, FILE.onnx, or a linear model such as "
+    "30ms+6ms"
+)
 _LINE = re.compile(r"([^+]+)\+([^+]+)")
 _COARSE_S = 120.0
 _LEAST_SLO_S = 0.01  # a network takes some of it

@@ -1,13 +1,15 @@
 """A lower bound on the cost of serving a load: a clairvoyant policy with honest batch fill.
 
-Theory of operation ------------------- The clairvoyant knows every request, starts and stops
-instances instantly and for free, and pays for an instance only while it executes. The bill is then
-the sum over all batches of what their execution costs, under either billing rule. Let ``c(k)`` be
-the lowest price of executing ``k`` requests together on any instance size that takes no longer than
-the objective ``D``, and ``e(k)`` the shortest time. What the clairvoyant cannot do is batch
-requests that have not arrived yet: a batch starts after its last request has arrived, so the first
-request's response takes at least the span of the batch plus ``e(k)``. A batch of two or more
-therefore has a span of at most ``D - e(2)``, as ``e`` does not decrease with ``k``.
+Theory of operation
+-------------------
+The clairvoyant knows every request, starts and stops instances instantly and for free, and pays for
+an instance only while it executes. The bill is then the sum over all batches of what their
+execution costs, under either billing rule. Let ``c(k)`` be the lowest price of executing ``k``
+requests together on any instance size that takes no longer than the objective ``D``, and ``e(k)``
+the shortest time. What the clairvoyant cannot do is batch requests that have not
+arrived yet: a batch starts after its last request has arrived, so the first request's response
+takes at least the span of the batch plus ``e(k)``. A batch of two or more therefore has a span of
+at most ``D - e(2)``, as ``e`` does not decrease with ``k``.
 
 With one limit for all spans, an optimal division consists of runs of successive requests: of two
 batches that overlap, the first ``k`` of all their requests and the rest span no more than the wider
@@ -29,15 +31,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.arrivals.processes import timestamps
 from carpool.latency.variant_set import VariantSet
-from scaler.arrivals.processes import timestamps
 from scaler.planning.cost import billing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from carpool.arrivals.processes import Times
     from carpool.latency import LatencyModel, Resources
-    from scaler.arrivals.processes import Times
     from scaler.scenarios.scenario import App, Function, Scenario
 
 __all__ = ["division_cost", "lower_bound", "quickest_s"]

@@ -118,14 +118,14 @@ def _tell(rows: Sequence[Row], *, as_json: bool) -> None:
     parts = {part: by_part(rows, at) for at, part in enumerate(_PARTS)}
     if as_json:
         document: dict[str, Any] = {"policies": [as_dict(each) for each in standings(rows)]}
-        for part, found in parts.items():
-            document[part] = {name: [as_dict(s) for s in each] for name, each in found.items()}
+        for part, summaries in parts.items():
+            document[part] = {name: [as_dict(s) for s in each] for name, each in summaries.items()}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
     seeds, cells = len({row.seed for row in rows}), len({row.cell for row in rows})
     sys.stdout.write(f"{cells} cells, {seeds} seeds\n\n{table(standings(rows))}")
-    for part, found in parts.items():
-        for name, each in found.items():
+    for part, summaries in parts.items():
+        for name, each in summaries.items():
             sys.stdout.write(f"\n{part} {name}\n\n{table(each)}")
 
 
@@ -133,7 +133,7 @@ def _cells(known: Catalogue, flags: argparse.Namespace, share: float) -> list[Ce
     """Return the given share of all cells, restricted to the named parts.
 
     Raises:
-        ConfigError: a name that does not exist.
+        ConfigError: a name that does not exist, or no cell of this share.
     """
     problems = Problems()
     names: tuple[Collection[str], ...] = (known.traces, known.models, OBJECTIVES, BILLINGS)
@@ -143,11 +143,15 @@ def _cells(known: Catalogue, flags: argparse.Namespace, share: float) -> list[Ce
                 problems.unknown(f"--{part}", list(chosen), name)
     problems.raise_if_any()
     named = {part: getattr(flags, part) for part in _PARTS if getattr(flags, part)}
-    return [
+    cells = [
         cell
         for cell in known.cells(share)
         if all(getattr(cell, part) in wanted for part, wanted in named.items())
     ]
+    if not cells:
+        expected = "a share that has cells of these parts; without --share, all of them run"
+        raise ConfigError([Problem("--share", f"{share:g}", expected)])
+    return cells
 
 
 def _seeds(text: str, problems: Problems) -> list[int]:

@@ -34,7 +34,7 @@ __all__ = [
 
 HELD = 0.03
 _NEAR = 1.03  # as cheap as the cheapest
-_DEAR = 1.05
+_COSTLY = 1.05
 _AIM = 0.01  # misses that objectives of 99 % allow
 
 
@@ -66,9 +66,9 @@ class Standing:
         failed: Cells in which it failed with some seed; they are not part of `over_bound`.
         held: Cells in which it misses at most 3 %.
         cheapest: Cells it holds in which no other policy that holds is more than 3 % cheaper.
-        dearer: Cells in which it costs over 1.05 times the cheapest other policy that holds.
+        costs_more: Cells in which it costs over 1.05 times the cheapest other policy that holds.
         misses_more: Cells in which it misses over 1 %, and more than another policy.
-        kept: Cells in which it neither `misses_more` nor is `dearer`.
+        kept: Cells in which it neither `misses_more` nor `costs_more`.
     """
 
     policy: str
@@ -80,7 +80,7 @@ class Standing:
     failed: int
     held: int
     cheapest: int
-    dearer: int
+    costs_more: int
     misses_more: int
     kept: int
 
@@ -144,7 +144,7 @@ def _standing(
     costs = [_geometric(r.over_bound for r in own if r.seed == seed) for seed in seeds]
     misses = [fmean(r.missed for r in own if r.seed == seed) for seed in seeds]
     cells = [(cell[policy], cell) for cell in by_cell.values() if policy in cell]
-    dearer = [one.cost > _DEAR * _cheapest(cell, policy) for one, cell in cells]
+    costs_more = [one.cost > _COSTLY * _cheapest(cell, policy) for one, cell in cells]
     more = [one.missed > max(_AIM, _fewest(cell, policy)) for one, cell in cells]
     return Standing(
         policy,
@@ -159,9 +159,9 @@ def _standing(
             one.missed <= HELD and one.cost <= _NEAR * _cheapest(cell, policy)
             for one, cell in cells
         ),
-        dearer=sum(dearer),
+        costs_more=sum(costs_more),
         misses_more=sum(more),
-        kept=sum(not (a or b) for a, b in zip(dearer, more, strict=True)),
+        kept=sum(not (a or b) for a, b in zip(costs_more, more, strict=True)),
     )
 
 
@@ -192,7 +192,7 @@ COLUMNS: dict[str, Callable[[Standing], str]] = {  # what is shown of a standing
     "failed": lambda s: str(s.failed),
     "held": lambda s: f"{s.held} of {s.cells}",
     "cheapest": lambda s: str(s.cheapest),
-    "dearer": lambda s: str(s.dearer),
+    "costs more": lambda s: str(s.costs_more),
     "misses more": lambda s: str(s.misses_more),
     "neither": lambda s: str(s.kept),
 }

@@ -11,15 +11,15 @@ import math
 import random
 from typing import TYPE_CHECKING, TypeAlias
 
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson, Trace, read_trace
 from carpool.errors import ConfigError, Problem
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson, Trace, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from scaler.arrivals.processes import ArrivalProcess
+    from carpool.arrivals.processes import ArrivalProcess
 
 __all__ = ["TRACES", "Maker", "measured_traces"]
 

@@ -125,7 +125,7 @@ def read_wire(name: str, numbers: Iterable[int]) -> Counter[str]:
 _REPORT = FrontReport(
     *("classify", "a" * 16, 7, "e1:2:3", 4, 0.5, None, 3),
     starving=True,
-    apps=(AppReport("web", 5, {12: 4}),),
+    apps=(AppReport("web", 5),),
     classes=(ClassReport("b4-c1", 2, 5, 0.25, 0.01, 0.002),),
     instances=(InstanceReport("a:80", "b4-c1", up=True, in_flight=1, idle_s=0.0, item_count=0),),
     idle={3: 1},

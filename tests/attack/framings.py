@@ -16,6 +16,7 @@ __all__ = ["CLOSING", "ENDLESS", "FRAMINGS"]
 
 _END = b"\r\n\r\n"
 _GET = b"GET ~/ HTTP/1.1\r\nhost: x\r\n"
+_HEAD = b"HEAD ~/ HTTP/1.1\r\nhost: x\r\n"
 _POST = b"POST ~/ HTTP/1.1\r\nhost: x\r\n"
 _LENGTH = _POST + b"content-length: "
 _CODED = _POST + b"transfer-encoding: "
@@ -183,7 +184,7 @@ _HEADERS: dict[str, Row] = {
     "tab in value": ((200,), _GET + b"a: b\tc" + _END),
     "empty value": ((200,), _GET + b"a:" + _END),
     "hundred headers": ((200,), _GET + b"a:\r\n" * 99 + b"\r\n"),
-    "no host": ((200,), b"GET ~/ HTTP/1.1" + _END),
+    "no host": ((400,), b"GET ~/ HTTP/1.1" + _END),
 }
 
 _FIRST_LINES: dict[str, Row] = {
@@ -193,31 +194,31 @@ _FIRST_LINES: dict[str, Row] = {
     "version 1.10": ((400,), b"GET ~/ HTTP/1.10" + _END),
     "version with a letter": ((400,), b"GET ~/ HTTP/1.x" + _END),
     "version in lower case": ((400,), b"GET ~/ http/1.1" + _END),
-    "two blanks before version": ((200,), b"GET ~/  HTTP/1.1" + _END),
-    "two blanks before target": ((200,), b"GET  ~/ HTTP/1.1" + _END),
-    "blank first": ((400,), b" GET ~/ HTTP/1.1" + _END),
-    "blank in target": ((400,), b"GET ~/a b HTTP/1.1" + _END),
-    "tab in target": ((400,), b"GET ~/a\tb HTTP/1.1" + _END),
-    "tab for a blank": ((400,), b"GET\t~/ HTTP/1.1" + _END),
-    "zero byte in target": ((400,), b"GET ~/\0 HTTP/1.1" + _END),
-    "byte above 127 in target": ((400,), b"GET ~/\xff HTTP/1.1" + _END),
-    "method in lower case": ((400,), b"get ~/ HTTP/1.1" + _END),
-    "unknown method": ((400,), b"SPAM ~/ HTTP/1.1" + _END),
-    "no method": ((400,), b"~/ HTTP/1.1" + _END),
+    "two blanks before version": ((200,), b"GET ~/  HTTP/1.1\r\nhost: x" + _END),
+    "two blanks before target": ((200,), b"GET  ~/ HTTP/1.1\r\nhost: x" + _END),
+    "blank first": ((400,), b" GET ~/ HTTP/1.1\r\nhost: x" + _END),
+    "blank in target": ((400,), b"GET ~/a b HTTP/1.1\r\nhost: x" + _END),
+    "tab in target": ((400,), b"GET ~/a\tb HTTP/1.1\r\nhost: x" + _END),
+    "tab for a blank": ((400,), b"GET\t~/ HTTP/1.1\r\nhost: x" + _END),
+    "zero byte in target": ((400,), b"GET ~/\0 HTTP/1.1\r\nhost: x" + _END),
+    "byte above 127 in target": ((400,), b"GET ~/\xff HTTP/1.1\r\nhost: x" + _END),
+    "method in lower case": ((400,), b"get ~/ HTTP/1.1\r\nhost: x" + _END),
+    "unknown method": ((400,), b"SPAM ~/ HTTP/1.1\r\nhost: x" + _END),
+    "no method": ((400,), b"~/ HTTP/1.1\r\nhost: x" + _END),
     "tunnel": ((501,), b"CONNECT x:80 HTTP/1.1\r\nhost: x:80" + _END),
-    "tunnel to a path": ((501,), b"CONNECT ~/ HTTP/1.1" + _END),
-    "authority with GET": ((400,), b"GET x:80 HTTP/1.1" + _END),
-    "relative target": ((400,), b"GET a HTTP/1.1" + _END),
-    "asterisk with GET": ((400,), b"GET * HTTP/1.1" + _END),
-    "other scheme": ((400,), b"GET ftp://x~/a HTTP/1.1" + _END),
-    "fragment": ((200,), b"GET ~/a#b HTTP/1.1" + _END),
-    "huge target": ((431,), b"GET ~/" + b"b" * 70_000 + b" HTTP/1.1" + _END),
+    "tunnel to a path": ((501,), b"CONNECT ~/ HTTP/1.1\r\nhost: x" + _END),
+    "authority with GET": ((400,), b"GET x:80 HTTP/1.1\r\nhost: x" + _END),
+    "relative target": ((400,), b"GET a HTTP/1.1\r\nhost: x" + _END),
+    "asterisk with GET": ((400,), b"GET * HTTP/1.1\r\nhost: x" + _END),
+    "other scheme": ((400,), b"GET ftp://x~/a HTTP/1.1\r\nhost: x" + _END),
+    "fragment": ((200,), b"GET ~/a#b HTTP/1.1\r\nhost: x" + _END),
+    "huge target": ((431,), b"GET ~/" + b"b" * 70_000 + b" HTTP/1.1\r\nhost: x" + _END),
     "absolute form": ((200,), b"GET http://y:1~/a?b=/c HTTP/1.1\r\nhost: x" + _END),
     "absolute form with a user": ((200,), b"GET http://u:p@y~/ HTTP/1.1\r\nhost: x" + _END),
     "absolute form in capitals": ((200,), b"GET HTTPS://y~/ HTTP/1.1\r\nhost: x" + _END),
-    "dots in the path": ((200,), b"GET ~/../../etc/passwd HTTP/1.1" + _END),
-    "encoded zero byte": ((200,), b"GET ~/%00%0d%0a HTTP/1.1" + _END),
-    "broken percent sign": ((200,), b"GET ~/%zz% HTTP/1.1" + _END),
+    "dots in the path": ((200,), b"GET ~/../../etc/passwd HTTP/1.1\r\nhost: x" + _END),
+    "encoded zero byte": ((200,), b"GET ~/%00%0d%0a HTTP/1.1\r\nhost: x" + _END),
+    "broken percent sign": ((200,), b"GET ~/%zz% HTTP/1.1\r\nhost: x" + _END),
     "blank lines first": ((200,), b"\r\n\r\n" + _GET + b"\r\n"),
 }
 
@@ -288,8 +289,8 @@ _PIPELINED: dict[str, Row] = {
         (200, 400),
         _GET + b"\r\n" + _LENGTH + b"1\r\ncontent-length: 2" + _END + b"ab",
     ),
-    "HEAD before one": ((200, 200), b"HEAD ~/ HTTP/1.1" + _END + _GET + b"\r\n"),
-    "HEAD with a body": ((200,), b"HEAD ~/ HTTP/1.1\r\ncontent-length: 3" + _END + b"abc"),
+    "HEAD before one": ((200, 200), _HEAD + b"\r\n" + _GET + b"\r\n"),
+    "HEAD with a body": ((200,), _HEAD + b"content-length: 3" + _END + b"abc"),
 }
 
 FRAMINGS: dict[str, Row] = {

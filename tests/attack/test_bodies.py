@@ -73,7 +73,7 @@ def numbers(answer: bytes) -> object:
 
 @pytest.mark.parametrize("codec", _CODECS)
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_fails_alone(
+def test_malformed_body_fails_alone(
     handlers: Callable[[str, str], Handler], effort: Effort, name: str, codec: str
 ) -> None:
     """It gets the status of the table with a short reason; other requests are not affected."""

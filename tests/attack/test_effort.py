@@ -18,7 +18,7 @@ class Report:
         self.user_properties.append((name, value))
 
 
-def test_the_suite_tries_a_few_and_the_long_form_all() -> None:
+def test_variable_sets_number_of_attacks() -> None:
     """Without the variable the short number is tried; with it, that share of the full number."""
     report = Report()
     assert [0, 1, 2] == list(Effort(report.record, {}).rounds("a", full=100, short=3))
@@ -29,7 +29,7 @@ def test_the_suite_tries_a_few_and_the_long_form_all() -> None:
     assert [(PROPERTY, ["a", 3]), (PROPERTY, ["a", 10])] == report.user_properties
 
 
-def test_a_loop_ends_when_its_time_is_over() -> None:
+def test_loop_ends_at_its_time_limit() -> None:
     """At least one attack is tried, and only attempted ones are counted."""
     report = Report()
     hurried = Effort(report.record, {"attack_count": "1", "attack_seconds": "0.000001"})
@@ -38,7 +38,7 @@ def test_a_loop_ends_when_its_time_is_over() -> None:
     assert 1 <= len(tried) < 10**6
 
 
-def test_what_failed_is_counted_too() -> None:
+def test_failed_loop_reports_its_count() -> None:
     """A loop that an assertion ends reports its count; the table adds up the tests."""
     good, bad = Report(), Report(failed=True)
     rounds = Effort(bad.record, {}).rounds("a", full=1, short=9)

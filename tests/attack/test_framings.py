@@ -96,7 +96,7 @@ async def attack(edge: Edge, what: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["sidecar", "provider"])
-def test_framings(edges: Edges, effort: Effort, name: str) -> None:
+def test_every_framing_has_its_outcome(edges: Edges, effort: Effort, name: str) -> None:
     """Every framing has its outcome, and the next request gets its own answer or none."""
     edge = edges[name]
 
@@ -142,7 +142,7 @@ def cutting() -> Iterator[Cutting]:
 
 
 @pytest.mark.parametrize("what", ALL)
-def test_a_cut_changes_nothing(cutting: Cutting, effort: Effort, what: str) -> None:
+def test_split_input_is_read_like_the_whole(cutting: Cutting, effort: Effort, what: str) -> None:
     """Two pieces, cut at every place, and single bytes are read like the whole."""
     statuses, raw = ALL[what]
     raw = raw.replace(b"~", b"")

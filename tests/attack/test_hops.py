@@ -56,7 +56,7 @@ def asked(edges: Edges, raw: bytes, name: str = "provider", method: bytes = b"GE
 
 
 @pytest.mark.parametrize("count", [LIMITS.headers, LIMITS.headers + 1])
-def test_as_many_headers_as_the_entrance_takes(edges: Edges, count: int) -> None:
+def test_maximum_number_of_headers_passes_every_hop(edges: Edges, count: int) -> None:
     """The provider adds four, which the sidecar accepts; one more is refused at once."""
     named = b"".join([b"x-%d: y\r\n" % number for number in range(count - 1)])
     answer = asked(edges, b"GET ~/ HTTP/1.1\r\nhost: x\r\n" + named + b"\r\n")
@@ -64,7 +64,7 @@ def test_as_many_headers_as_the_entrance_takes(edges: Edges, count: int) -> None
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_as_large_a_head_as_the_entrance_takes(edges: Edges, over: int) -> None:
+def test_maximum_head_passes_every_hop(edges: Edges, over: int) -> None:
     """The head has a long host, which is forwarded as another header."""
     target = len(edges["provider"].prefix) + 1
     filler = LIMITS.head_bytes - target - len(b"host: \r\n") - len(b"x: \r\n") - 30_000 + over
@@ -73,17 +73,17 @@ def test_as_large_a_head_as_the_entrance_takes(edges: Edges, over: int) -> None:
     assert (431 if over else 200) == answer.status, answer.body[:80]
 
 
-def test_as_large_a_body_as_the_entrance_takes(edges: Edges) -> None:
+def test_maximum_body_passes_every_hop(edges: Edges) -> None:
     """The message that carries it to the handler is larger than the body."""
     body = b"b" * MIB
-    head = b"POST ~/ HTTP/1.1\r\nx-call-id: %b\r\ncontent-length: %d\r\n\r\n"
+    head = b"POST ~/ HTTP/1.1\r\nhost: x\r\nx-call-id: %b\r\ncontent-length: %d\r\n\r\n"
     assert 200 == asked(edges, head % (b"c" * 60_000, MIB) + body).status
     assert 413 == asked(edges, head % (b"c", MIB + 1) + body + b"b").status
 
 
 @pytest.mark.slow
 @on_loop
-async def test_an_instance_takes_as_large_a_batch_as_a_front_sends(sidecar: Start) -> None:
+async def test_instance_accepts_largest_batch_of_front(sidecar: Start) -> None:
     """The body is as large as the limit, and the batch adds its head and columns."""
     env = {
         "fprocess": f"{sys.executable} -m watchdog_plugin",
@@ -105,7 +105,7 @@ async def test_an_instance_takes_as_large_a_batch_as_a_front_sends(sidecar: Star
 
 
 @pytest.mark.parametrize("name", ["sidecar", "provider"])
-def test_head_is_told_the_length_that_get_has(edges: Edges, name: str) -> None:
+def test_head_response_has_content_length_of_get(edges: Edges, name: str) -> None:
     """HEAD has no body at both edges, and the next request is answered."""
 
     async def lengths() -> list[bytes]:

@@ -77,7 +77,7 @@ def test_a_malformed_file_is_refused(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("size", [3, 5])
-def test_a_float_of_other_than_four_bytes_is_none(tmp_path: Path, size: int) -> None:
+def test_float_with_wrong_size_is_skipped(tmp_path: Path, size: int) -> None:
     """The format skips it as an unknown field, so the runtime reports it missing."""
     path = tmp_path / "model.onnx"
     path.write_bytes(file(attribute(2, b"\0" * size)))
@@ -95,7 +95,7 @@ def test_operators_without_their_inputs_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", [onnx_files.read, onnx_files.loaded])
-def test_no_mutation_escapes(
+def test_mutated_file_is_accepted_or_refused(
     tmp_path: Path, effort: Effort, reader: Callable[[Path, Iterable[int]], Counter[str]]
 ) -> None:
     """Prediction and serving refuse a mutated file by their own error, or accept it."""

@@ -82,7 +82,7 @@ async def tried(running: Sidecar, poisons: Iterable[str]) -> dict[str, dict[str,
     "kinds", [("RAISING", "WRONG", "STRANGE"), pytest.param(("DEADLY",), marks=pytest.mark.slow)]
 )
 @on_loop
-async def test_neighbours_of_a_poison(
+async def test_poison_does_not_affect_other_requests(
     sidecar: Start, effort: Effort, kinds: tuple[str, ...]
 ) -> None:
     """They get their answers whatever it raises, returns, does to its process, or dies of."""
@@ -97,6 +97,6 @@ async def test_neighbours_of_a_poison(
             effort.count(f"poisons, {kind.lower()}, with 15 neighbours each", len(poisons))
 
 
-def test_there_are_enough() -> None:
+def test_there_are_many_kinds_of_poison() -> None:
     """There are many kinds of poison."""
     assert len(function.POISONS) >= 56

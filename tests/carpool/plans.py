@@ -1,4 +1,4 @@
-"""A plan with something in every field, and forms of it with one fault."""
+"""A plan with a value in every field, and variants of it with one fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAN = Plan(
 
 
 def edited(path: str, value: object) -> dict[str, Any]:
-    """The plan's form with one value replaced, or removed where ``value`` is ``...``."""
+    """Return the plan as a dictionary with one value replaced, or removed for ``...``."""
     data: dict[str, Any] = PLAN.to_dict()
     *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]
     place: Any = data

@@ -1,4 +1,4 @@
-"""Policies a third party might bring, well and badly written; not collected as tests."""
+"""Policies as a third party might write them, well and badly; not collected as tests."""
 
 from __future__ import annotations
 
@@ -37,13 +37,34 @@ class Patient:
 
 
 class Typeless:
-    """Its parameter's type is not there at run time."""
+    """Its parameter's type is not importable at run time."""
 
     @dataclass(frozen=True)
     class Params:
         """Parameters."""
 
         shares: Mapping[str, float]
+
+
+class Mistyped:
+    """The annotation of its parameter cannot be evaluated."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """Parameters."""
+
+        share: Literal["soft"].hard = 1  # type: ignore[valid-type]
+
+
+class Leaving:
+    """Ends the process when it is created."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """Parameters."""
+
+    def __init__(self, params: Params) -> None:
+        raise SystemExit(params)
 
 
 class Formless:

@@ -1,4 +1,4 @@
-"""Profiles of a machine that keeps to a simple law, for tests of what learns from profiles."""
+"""Profiles of a machine that follows a simple law, for tests of learning from profiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RATE = 30e9  # multiplications a second of one thread
 
 
 def graph(widths: Sequence[int], name: str = "net") -> Graph:
-    """Fully connected layers of these widths."""
+    """Return a network of fully connected layers of these widths."""
     operators = [
         Operator(
             f"layer {at}",
@@ -48,7 +48,7 @@ def graph(widths: Sequence[int], name: str = "net") -> Graph:
 
 
 def operator_s(case: Case, threads: int) -> float:
-    """What the machine takes for a layer."""
+    """Return the machine's time for a layer."""
     rows, columns = case.outputs[0].shape
     depth = case.inputs[1].shape[0]
     blocks = -(-columns // 16) * 16
@@ -57,20 +57,20 @@ def operator_s(case: Case, threads: int) -> float:
 
 
 def run_s(net: Graph, batch: int, threads: int, factor: float = 1.0) -> float:
-    """What the machine takes for a run."""
+    """Return the machine's time for a run."""
     kernels = sum(operator_s(o.at(batch), threads) for o in net.operators)
     return factor * (kernels + PER_RUN_S + PER_OPERATOR_S * len(net.operators))
 
 
 def steady(_: Setting) -> float:
-    """Whole runs that take what their operators make one expect."""
+    """Return the factor of whole runs that take exactly the time predicted from their operators."""
     return 1.0
 
 
 def profile(net: Graph, factor: float = 1.0, whole: Callable[[Setting], float] = steady) -> Profile:
-    """What profiling finds, on a machine that is slower by a factor.
+    """Return the profile of a network on a machine that is slower by ``factor``.
 
-    Whole runs are slower by another, which may differ from setting to setting.
+    ``whole`` gives a further factor for whole runs, which may depend on the setting.
     """
     settings = [Setting(batch, threads) for threads in (1, 2) for batch in BATCHES]
     return Profile(
@@ -92,7 +92,7 @@ def profile(net: Graph, factor: float = 1.0, whole: Callable[[Setting], float] =
 
 
 def profiles(count: int = 24) -> list[Profile]:
-    """Profiles of random networks."""
+    """Return profiles of random networks."""
     draw = random.Random(3)
     nets = [graph([draw.randint(16, 900) for _ in range(5)], f"net {n}") for n in range(count)]
     return [profile(net) for net in nets]
@@ -100,12 +100,12 @@ def profiles(count: int = 24) -> list[Profile]:
 
 @cache
 def learnt() -> Fit:
-    """What is learnt from `profiles`."""
+    """Return the fit to `profiles`."""
     return fit_profiles(profiles())
 
 
 def taught(path: Path) -> Path:
-    """A database at ``path`` with `profiles` and what is learnt from them."""
+    """Write a database with `profiles` and their fit to ``path``, and return the path."""
     path.write_bytes(_taught())
     return path
 

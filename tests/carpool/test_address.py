@@ -1,4 +1,4 @@
-"""Addresses are read and written in two forms, and no others."""
+"""Addresses have exactly two forms, which are read and written."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def test_addresses_are_read_and_written(text: str) -> None:
         *(f"{'x' * 64}:80", f"host:{'9' * 5000}"),
     ],
 )
-def test_bad_addresses_are_named(text: str) -> None:
-    """The value and the two forms that are understood."""
+def test_bad_address_error_shows_valid_forms(text: str) -> None:
+    """The error for a bad address shows the valid forms."""
     with pytest.raises(ConfigError, match="HOST:PORT"):
         address.parse(text)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:80", "[::1]:80", "localhost:80", "unix:/s"])
-def test_loopback_and_unix_sockets_are_of_this_machine(text: str) -> None:
-    """No other user can connect there."""
+def test_loopback_and_unix_sockets_are_local(text: str) -> None:
+    """Loopback addresses and Unix sockets are local, as no other machine can connect to them."""
     assert address.parse(text).is_local
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:80", "[::]:80", "10.0.0.1:80"])
-def test_others_may_come_in_anywhere_else(text: str) -> None:
-    """An address of all interfaces is not this machine's alone."""
+def test_addresses_of_other_interfaces_are_not_local(text: str) -> None:
+    """Addresses of other interfaces, or of all interfaces, are not local."""
     assert not address.parse(text).is_local

@@ -1,4 +1,4 @@
-"""Credentials: read from the gateway's files, made, kept for one address and found again."""
+"""Credentials: read from the gateway's files, generated, kept per address and found again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAIR = Credentials("admin", "pass:wörd")
 
 
 def test_files_of_the_gateway_are_read(tmp_path: Path) -> None:
-    """Missing or empty ones are named; white space around the texts is none of theirs."""
+    """Missing or empty files are named in the error, and surrounding white space is stripped."""
     assert basic_auth.read_if_present(tmp_path) is None
     (tmp_path / "basic-auth-user").write_text("admin\n")
     with pytest.raises(ConfigError, match="basic-auth-password"):
@@ -30,8 +30,8 @@ def test_files_of_the_gateway_are_read(tmp_path: Path) -> None:
     assert basic_auth.credentials(tmp_path) == PAIR
 
 
-def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
-    """Folder and files, whatever the umask would let others do; what was there is replaced."""
+def test_written_files_are_private_to_the_owner(tmp_path: Path) -> None:
+    """Folder and files are private whatever the umask, and existing files are replaced."""
     folder = tmp_path / "a" / "b"
     basic_auth.write(folder, basic_auth.new_credentials())
     basic_auth.write(folder, PAIR)
@@ -51,7 +51,7 @@ def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
 
 
 def test_no_two_passwords_are_alike() -> None:
-    """The user is OpenFaaS's; the password has 256 bits."""
+    """The user is OpenFaaS's default, and each password has 256 bits."""
     some = {basic_auth.new_credentials() for _ in range(20)}
     assert 20 == len({pair.password for pair in some})
     assert {"admin"} == {pair.user for pair in some}
@@ -68,8 +68,8 @@ def test_no_two_passwords_are_alike() -> None:
         ("10.0.0.7:8080", "http://10.0.0.7:8080"),
     ],
 )
-def test_they_are_found_by_the_address(tmp_path: Path, address: str, alike: str) -> None:
-    """Under every name that the address has for its own machine."""
+def test_credentials_are_found_by_address(tmp_path: Path, address: str, alike: str) -> None:
+    """Credentials are found by every name that the address has on its own machine."""
     env = {"XDG_STATE_HOME": str(tmp_path)}
     basic_auth.write(basic_auth.folder_of(address, env), PAIR)
     assert basic_auth.credentials_for(alike, env) == PAIR
@@ -86,32 +86,32 @@ def test_they_are_found_by_the_address(tmp_path: Path, address: str, alike: str)
         "",
     ],
 )
-def test_no_other_address_is_shown_them(tmp_path: Path, url: str) -> None:
-    """A password is for the one address that it was made for."""
+def test_credentials_are_not_used_for_other_addresses(tmp_path: Path, url: str) -> None:
+    """A password is used only for the address that it was made for."""
     env = {"XDG_STATE_HOME": str(tmp_path)}
     basic_auth.write(basic_auth.folder_of("127.0.0.1:8080", env), PAIR)
     assert basic_auth.credentials_for(url, env) is None
 
 
-def test_the_folder_is_the_users_own() -> None:
-    """Below the home where no other place for state is named."""
+def test_default_folder_is_below_the_users_home() -> None:
+    """The folder is below the home directory unless another place for state is set."""
     found = basic_auth.folder_of("127.0.0.1:8080", {})
     assert found.is_absolute()
     assert ("carpool", "gateways", "127.0.0.1_8080") == found.parts[-3:]
 
 
 @pytest.mark.parametrize("state", ["", "state", "./state", "../state"])
-def test_a_relative_folder_of_states_does_not_count(
+def test_relative_state_folder_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """It would be another one for every command, and one among a stack's own files."""
+    """A relative state folder is ignored, as it would depend on the working directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
     expected = tmp_path / ".local/state/carpool/gateways/127.0.0.1_8080"
     assert expected == basic_auth.folder_of("127.0.0.1:8080", {"XDG_STATE_HOME": state})
 
 
-def test_nowhere_to_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user without a home is told what to name; there are none to be found."""
+def test_missing_home_error_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a home directory, the error names the option to use, and no credentials are found."""
 
     def homeless() -> Path:
         message = "Could not determine home directory."

@@ -1,4 +1,4 @@
-"""Results are kept for keys that repeat, and large keys are not kept."""
+"""Results are cached for repeated keys, except large ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from carpool.caching import SmallCache
 
 
 def test_only_small_keys_are_kept() -> None:
-    """A large one is computed again each time, and takes no memory in between."""
+    """The result for a large key is computed each time, and takes no memory."""
     asked: list[bytes] = []
 
     def size(key: bytes) -> int:

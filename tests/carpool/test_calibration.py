@@ -1,4 +1,4 @@
-"""Laws of one machine, scaled to another one that was calibrated."""
+"""Laws of one machine scaled to another that was calibrated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNIT = ThreadsAndGpu(1)
 
 
 def _calibration(slower: float, threads: tuple[int, ...] = (1, 2)) -> Calibration:
-    """Of a machine whose operators take so many times as long."""
+    """Return the calibration of a machine whose operators take ``slower`` times as long."""
     rows = [
         Alone(case, Setting(batch, count), 0, slower * operator_s(case, count))
         for count in threads
@@ -48,16 +48,16 @@ def _calibration(slower: float, threads: tuple[int, ...] = (1, 2)) -> Calibratio
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """What the test processor has taught."""
+    """Database of what was learnt from the test processor."""
     return taught(tmp_path / "p.sqlite")
 
 
 @pytest.mark.parametrize("slower", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_another_machine_is_predicted_from_a_few_operators(
+def test_model_is_predicted_on_another_machine_from_few_operators(
     database: Path, slower: float, threads: int
 ) -> None:
-    """None of the model's own was ever measured there."""
+    """A model is predicted on a machine where none of its own operators was measured."""
     calibration = _calibration(slower)
     model, _ = read_model(database, NET, *HERE[:2], calibration=lambda _: calibration)
     for batch in BATCHES:
@@ -66,8 +66,8 @@ def test_another_machine_is_predicted_from_a_few_operators(
         assert pytest.approx(expected, rel=0.15) == model.predict(batch, threads, 0)
 
 
-def test_the_interval_is_narrower_than_without_and_widens_with_the_distance(database: Path) -> None:
-    """The more unlike the machines are, the less one tells of the other."""
+def test_calibration_narrows_interval_less_with_distance(database: Path) -> None:
+    """A calibration narrows the interval, but less so the more the machines differ."""
     widths = []
     for slower in (None, 1.0, 2.0, 6.0):
         calibration = None if slower is None else _calibration(slower)
@@ -80,8 +80,8 @@ def test_the_interval_is_narrower_than_without_and_widens_with_the_distance(data
     assert same < twice < six < without
 
 
-def test_one_operator_that_is_measured_does_not_widen_the_interval(database: Path) -> None:
-    """A calibration tells as much of the others as before."""
+def test_measured_operator_does_not_widen_interval(database: Path) -> None:
+    """A measured operator does not make the interval any wider."""
     calibration = {HERE: _calibration(2.0)}
     model, _ = read_model(database, NET, *HERE[:2], calibration=calibration.get)
     assert model.elsewhere is not None
@@ -93,8 +93,8 @@ def test_one_operator_that_is_measured_does_not_widen_the_interval(database: Pat
     assert narrow.high_s / narrow.low_s <= wide.high_s / wide.low_s
 
 
-def test_a_calibration_that_timed_nothing_narrows_nothing(database: Path) -> None:
-    """As where the budget was spent before the first operator."""
+def test_empty_calibration_leaves_interval_wide(database: Path) -> None:
+    """A calibration whose budget ended before the first operator leaves the interval wide."""
     nothing = replace(_calibration(2.0), rows=())
     plain, empty = (
         read_model(database, NET, *HERE[:2], calibration={HERE: each}.get)[0]
@@ -109,7 +109,7 @@ def test_a_calibration_that_timed_nothing_narrows_nothing(database: Path) -> Non
 
 
 def test_operators_measured_elsewhere_keep_their_ratio_to_the_law(database: Path) -> None:
-    """One that took three times what its law says there does so here, on a slower scale."""
+    """An operator that took three times what the law predicts elsewhere does so here too."""
     plain, _ = read_model(database, NET, *ORIGIN[:2])
     unit, slower = UNIT, 4.0
     elsewhere = {
@@ -124,8 +124,8 @@ def test_operators_measured_elsewhere_keep_their_ratio_to_the_law(database: Path
     assert pytest.approx(expected, rel=0.15) == model.predict(8, 1, 0)
 
 
-def test_what_the_processor_itself_has_taught_is_not_scaled() -> None:
-    """Its laws are of many operators, a calibration is of a few; other numbers of threads are."""
+def test_laws_learnt_on_this_processor_are_not_scaled() -> None:
+    """Laws learnt on this processor are not scaled; those for other numbers of threads are."""
     fit = learnt().on_machine({4: COST})
     found = scaled(fit, _calibration(4.0, (1, 4)), {"dense": "dense"}, [UNIT, ThreadsAndGpu(2)])
     for threads, factor in ((1, 1.0), (2, 1.0)):
@@ -135,8 +135,8 @@ def test_what_the_processor_itself_has_taught_is_not_scaled() -> None:
     assert not np.allclose(found.laws[four], fit.laws[four])
 
 
-def test_a_class_without_a_law_gets_its_familys() -> None:
-    """If a reference operator of it was timed."""
+def test_class_without_law_uses_law_of_its_family() -> None:
+    """A class without a law gets that of its family if a reference operator of it was timed."""
     fit = learnt()
     lacking = replace(fit, laws={k: law for k, law in fit.laws.items() if k[0] != "dense"})
     assert ("dense", UNIT) not in lacking.laws
@@ -147,8 +147,8 @@ def test_a_class_without_a_law_gets_its_familys() -> None:
         np.testing.assert_array_equal(found.laws[key], fit.laws[key])
 
 
-def test_other_numbers_of_threads_stay() -> None:
-    """Those of an earlier calibration on which nothing is timed now; all others are as now."""
+def test_calibration_of_other_thread_counts_is_kept() -> None:
+    """An earlier calibration is kept for numbers of threads that are not timed again."""
     earlier, now = _calibration(1.0, (1, 2)), _calibration(3.0, (1,))
     cost = Overhead(9.0, 9.0)
     both = replace(now, overheads={1: cost, 2: cost}).with_others_of(earlier)
@@ -158,8 +158,8 @@ def test_other_numbers_of_threads_stay() -> None:
     assert now == now.with_others_of(None)
 
 
-def test_bounds_widen_in_both_directions() -> None:
-    """A quicker machine is as far away as a slower one."""
+def test_faster_and_slower_machines_widen_bounds_equally() -> None:
+    """A machine that is faster by a factor widens the bounds as much as one that is slower."""
     assert 0 == scaling(np.ones(1)).item()
     low, high = scaling(np.array([0.25, 4.0])).tolist()
     assert pytest.approx(low) == high
@@ -169,7 +169,7 @@ def test_bounds_widen_in_both_directions() -> None:
 def test_a_calibration_is_kept_by_machine_and_runtime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the user's own database; what is no calibration is named, with the fix."""
+    """It is stored beside the user's database, and the error for an invalid one names the fix."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert None is read_calibration(HERE)
     calibration = _calibration(2.0)
@@ -184,8 +184,8 @@ def test_a_calibration_is_kept_by_machine_and_runtime(
     assert path == calibration_path(HERE)
 
 
-def test_roofs_are_the_most_that_was_seen() -> None:
-    """Operations of the quickest product, bytes of what fits into caches and of what does not."""
+def test_roofs_are_the_highest_measured_rates() -> None:
+    """Roofs come from the fastest product and from tensors within and beyond the caches."""
     small, large = graph([256, 256]).operators[0].at(1), graph([4096, 4096]).operators[0].at(1)
     rows = [Alone(case, Setting(1, 1), 0, 1e-3) for case in (small, large)]
     (found,) = roofs(Calibration(HERE, tuple(rows), {1: COST}))
@@ -196,8 +196,8 @@ def test_roofs_are_the_most_that_was_seen() -> None:
     assert pytest.approx(COST.per_run_s * 1e6) == found.per_run_us
 
 
-def test_the_model_is_not_quicker_than_nothing(database: Path) -> None:
-    """Whatever a calibration says, a run takes what one of no operators takes."""
+def test_prediction_is_never_below_the_overhead_of_an_empty_run(database: Path) -> None:
+    """Whatever the calibration, a run takes at least as long as one without operators."""
     calibration = _calibration(1e-6)
     model, _ = read_model(database, NET, *HERE[:2], calibration=lambda _: calibration)
     predicted_s = model.predict(1, 1, 0)

@@ -1,4 +1,4 @@
-"""The carpool command: its table, its errors, and what it costs to start."""
+"""The carpool command: its table of commands, its errors, and its start-up imports."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from carpool import __main__ as command
 from carpool import __version__, plugins, policies_command
 from carpool.errors import ConfigError, NotFound, Problem
+from tests.installed import install
 
 if TYPE_CHECKING:
     Captured = pytest.CaptureFixture[str]
@@ -56,8 +57,8 @@ def _table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
-def test_a_policy_may_be_a_file_in_this_folder(tmp_path: Path) -> None:
-    """As for `python -m`; the script `carpool`, like `-P`, does not begin with the folder."""
+def test_policy_in_working_directory_is_found(tmp_path: Path) -> None:
+    """A policy is found in the working directory, even if Python does not search it (``-P``)."""
     (tmp_path / "mine.py").write_text("class Mine:\n    def propose(self): ...\n")
     asked = [sys.executable, "-P", "-m", "carpool", "policies", "--check", "mine:Mine"]
     answered = subprocess.run(
@@ -68,14 +69,14 @@ def test_a_policy_may_be_a_file_in_this_folder(tmp_path: Path) -> None:
 
 
 def test_every_target_exists() -> None:
-    """Each command of the table names a module that is there."""
+    """Each command of the table names an existing module."""
     built_in = [target for target, *_ in command.COMMANDS.values() if "test" not in target]
     assert [] == [target for target in built_in if not find_spec(target.partition(":")[0])]
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]])
 def test_help_lists_the_commands(argv: list[str], capsys: Captured) -> None:
-    """Without a command, and when asked, all are listed in groups, with a line and an example."""
+    """Without a command or with ``--help``, all are listed in groups, with a line and example."""
     assert 0 == command.main(argv)
     printed = capsys.readouterr().out
     expected = [
@@ -91,8 +92,8 @@ def test_help_lists_the_commands(argv: list[str], capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("name", [name for group in command.GROUPS.values() for name in group])
-def test_an_example_has_flags_that_the_command_knows(name: str, capsys: Captured) -> None:
-    """A user who copies it is not told that an option is unknown."""
+def test_flags_in_command_examples_exist(name: str, capsys: Captured) -> None:
+    """The flags in a command's example are among its options."""
     example = command.COMMANDS[name][2]
     assert f"carpool {name}" in example
     if name == "sidecar":  # it is told by its environment
@@ -105,12 +106,12 @@ def test_an_example_has_flags_that_the_command_knows(name: str, capsys: Captured
 
 
 def verbs(example: str, name: str) -> list[str]:
-    """The command's own command, where it has one."""
+    """Return the subcommand in an example, if the command has subcommands."""
     return [example.split()[2]] if name == "scaler" else []
 
 
-def test_the_version_is_the_packages(capsys: Captured) -> None:
-    """``--version`` prints the one version there is."""
+def test_version_is_that_of_the_package(capsys: Captured) -> None:
+    """``--version`` prints the version of the package."""
     assert 0 == command.main(["--version"])
     assert f"carpool {__version__}\n" == capsys.readouterr().out
 
@@ -142,14 +143,14 @@ def test_an_unknown_command_names_the_nearest(capsys: Captured) -> None:
 def test_exit_codes_and_messages(
     argv: list[str], exit_code: int, printed: str, capsys: Captured
 ) -> None:
-    """A command's own code is kept; our errors become lines and their own code, no traceback."""
+    """A command's exit code is kept; a Carpool error gives lines and a code, no traceback."""
     assert exit_code == command.main(argv)
     assert printed == capsys.readouterr().err
 
 
 @pytest.mark.parametrize("package", ["yaml", "numpy", "onnx", "onnxruntime"])
-def test_the_extras_that_are_named_bring_what_is_missing(package: str) -> None:
-    """A user who does what the message says has the package that the command asked for."""
+def test_named_extras_provide_the_missing_package(package: str) -> None:
+    """Installing the extras named in the message provides the missing package."""
     about_models = {"calibrate", "predict", "profile", "register", "stages"}
     ours = set(command.COMMANDS) - set(OF_TESTS)
     lacking = {name for name in ours if not _brings(name, package)}
@@ -157,7 +158,7 @@ def test_the_extras_that_are_named_bring_what_is_missing(package: str) -> None:
 
 
 def _brings(name: str, package: str) -> bool:
-    """Whether the extras that command ``name`` names where ``package`` lacks have it."""
+    """Return whether the extras that ``name`` suggests for ``package`` contain it."""
     known = PROJECT["optional-dependencies"]
     module = command.COMMANDS[name][0].partition(":")[0]
     named = [need for extra in command.extras(module, package).split(",") for need in known[extra]]
@@ -166,13 +167,13 @@ def _brings(name: str, package: str) -> bool:
 
 
 def test_a_missing_package_is_named_with_the_fix(capsys: Captured) -> None:
-    """A command that needs an extra that is not installed says which package, and what to do."""
+    """A command whose package is not installed names the package and how to install it."""
     assert 1 == command.main(["lacking"])
     assert "package 'yaml' is not installed; run pip install 'carpool[" in capsys.readouterr().err
 
 
 def test_starting_imports_nothing_heavy() -> None:
-    """``carpool --version`` imports no part, no argparse, no asyncio."""
+    """``carpool --version`` imports no other package of the project, no argparse and no asyncio."""
     code = (
         "import sys; from carpool.__main__ import main; main(['--version']);"
         "heavy = {'argparse', 'asyncio', 'sidecar', 'faas_stack', 'numpy', 'importlib.metadata'};"
@@ -183,7 +184,7 @@ def test_starting_imports_nothing_heavy() -> None:
 
 
 def test_policies_as_json(capsys: Captured) -> None:
-    """Every built-in is listed with origin, parameters with defaults, and its first line."""
+    """Every built-in is listed with its origin, parameters, defaults and first docstring line."""
     assert 0 == policies_command.main(["--json", "--kind", "batch"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
     assert set(plugins.BUILT_IN["batch"]) == set(listed)
@@ -194,7 +195,7 @@ def test_policies_as_json(capsys: Captured) -> None:
 
 
 def test_policies_of_every_kind(capsys: Captured) -> None:
-    """Without a kind all policies there are are listed, each with its kind."""
+    """Without a kind, all policies are listed, each with its kind."""
     assert 0 == policies_command.main(["--json"])
     entries = json.loads(capsys.readouterr().out)["policies"]
     listed = {(entry["kind"], entry["name"]) for entry in entries}
@@ -222,14 +223,11 @@ def test_policies_as_text(capsys: Captured) -> None:
     assert "built-in; parameters: size=0, wait_s=0.01" in printed
 
 
-def test_a_broken_policy_hides_no_other(
+def test_broken_policy_is_listed_with_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """A package whose policy cannot be imported is listed with the reason, among the others."""
-    info = tmp_path / "broken-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[carpool.batch_policies]\nodd = no_such_module:Odd\n")
+    """A policy that cannot be imported is listed with the reason, among the others."""
+    install(tmp_path, "broken", "carpool.batch_policies", "odd = no_such_module:Odd")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert 0 == policies_command.main(["--json", "--kind", "batch"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}

@@ -1,4 +1,4 @@
-"""Durations read and written as Go does."""
+"""Durations read and written in Go's syntax."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from carpool import durations
     ],
 )
 def test_reads_go_syntax(text: str, seconds: float) -> None:
-    """What Go's ParseDuration reads is read to the same value."""
+    """Text that Go's ParseDuration accepts is read to the same value."""
     assert seconds == durations.parse(text)
 
 
@@ -46,15 +46,15 @@ def test_reads_go_syntax(text: str, seconds: float) -> None:
         *["--1s", "1s-1s", "٣s", "nan", "inf", "0x1s", "1.2.3s", "9" * 400 + "h"],
     ],
 )
-def test_refuses_the_rest(text: str) -> None:
-    """What Go refuses is refused, and the message names the text and shows the form."""
+def test_text_that_go_refuses_is_refused(text: str) -> None:
+    """Text that Go refuses is refused, and the message names it and shows the syntax."""
     with pytest.raises(durations.DurationError, match=r"is not a duration such as 300ms") as caught:
         durations.parse(text)
     assert repr(text) in str(caught.value)
 
 
-def test_refuses_what_go_cannot_hold() -> None:
-    """A duration beyond Go's int64 nanoseconds is refused, since the watchdog could not read it."""
+def test_duration_beyond_int64_nanoseconds_is_refused() -> None:
+    """A duration beyond Go's int64 nanoseconds is refused, as the watchdog could not read it."""
     with pytest.raises(durations.DurationError, match="292 years"):
         durations.parse("2562048h")
 
@@ -78,26 +78,26 @@ def test_refuses_what_go_cannot_hold() -> None:
     ],
 )
 def test_writes_the_short_form(seconds: float, text: str) -> None:
-    """The shortest form is written, and parts that are zero are left out."""
+    """The shortest form is written, without parts that are zero."""
     assert text == durations.format(seconds)
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -math.inf, 1e300])
-def test_writes_no_form_of_what_has_none(seconds: float) -> None:
-    """NaN, infinity and what is beyond Go's range have no form."""
-    with pytest.raises(durations.DurationError, match="no Go form"):
+def test_unrepresentable_durations_are_not_written(seconds: float) -> None:
+    """NaN, infinity and durations beyond Go's range are refused."""
+    with pytest.raises(durations.DurationError, match="cannot be written as a Go duration"):
         durations.format(seconds)
 
 
 @given(st.integers(-(10**16), 10**16))
-def test_what_is_written_is_read_back(total_ns: int) -> None:
-    """Every number of nanoseconds up to months survives being written and read."""
+def test_written_durations_round_trip(total_ns: int) -> None:
+    """Every number of nanoseconds up to months is the same after writing and reading."""
     seconds = total_ns / 10**9
     assert durations.parse(durations.format(seconds)) == pytest.approx(seconds, abs=1e-9, rel=0)
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text makes the reader fail in a way of its own."""
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    """Any text is either read or refused with the documented error."""
     with contextlib.suppress(durations.DurationError):
         assert math.isfinite(durations.parse(text))

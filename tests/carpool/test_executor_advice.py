@@ -1,4 +1,4 @@
-"""Which executor suits a model, by how long its batches take."""
+"""Which executor suits a model, given the duration of its batches."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SHARED, APART = (0.040, 0.005), (0.002, 0.020)  # seconds of a batch, and of eac
         pytest.param(SHARED, 1, 0.05, "graph", id="there are no batches"),
     ],
 )
-def test_stages_pay_where_joining_saves_time_and_waiting_costs_the_objective(
+def test_stages_are_advised_if_waiting_misses_the_objective(
     line: tuple[float, float], batch_max: int, slo_s: float | None, expected: str | None
 ) -> None:
-    """Else whole batches are as good, and cost less."""
+    """Stages are advised if waiting for whole batches misses the SLO and joining saves time."""
     base_s, item_s = line
     found = better_executor(lambda size: base_s + size * item_s, batch_max, slo_s)
 
     assert expected == (found.executor if found else None)
 
 
-def test_unknown_sizes_are_left_out() -> None:
-    """The largest that is known stands for the largest; without a single request, nothing does."""
+def test_unknown_batch_sizes_are_ignored() -> None:
+    """The largest known batch size is used; without a time for one request there is no advice."""
     found = better_executor({1: 0.01, 8: 0.03}.get, 32, 0.05)
 
     assert found is not None

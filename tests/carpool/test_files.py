@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole."""
+"""Atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """What others have put beside a file, or in its place, gets nothing of what is written."""
+    """Symbolic links at the path or beside it are not followed when a file is replaced."""
     folder, foreign = tmp_path / "folder", tmp_path / "foreign"
     folder.mkdir()
     foreign.write_text("as it was")
@@ -28,8 +28,8 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     assert 0o600 == stat.S_IMODE((folder / "secret").stat().st_mode)
 
 
-def test_writers_do_not_meet(tmp_path: Path) -> None:
-    """Several at once: each succeeds, one is the last, and nothing else is left."""
+def test_concurrent_writers_do_not_conflict(tmp_path: Path) -> None:
+    """Concurrent writers all succeed, one content is complete, and no other file is left."""
     texts = [bytes([65 + number]) * 100_000 for number in range(8)]
     start = threading.Barrier(len(texts))
     failed: list[OSError] = []
@@ -53,13 +53,13 @@ def test_writers_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_the_longest_name(tmp_path: Path) -> None:
-    """What the file system takes as a name can be written."""
+    """A file with the longest name that the file system permits can be replaced."""
     replace_file(tmp_path / ("n" * 255), b"x")
     assert b"x" == (tmp_path / ("n" * 255)).read_bytes()
 
 
-def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
-    """Nor is anything left beside it."""
+def test_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
+    """A failed write changes nothing and leaves no other file."""
     (tmp_path / "file").mkdir()
     with pytest.raises(OSError, match="directory"):
         replace_file(tmp_path / "file", b"x")

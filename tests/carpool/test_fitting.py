@@ -1,4 +1,4 @@
-"""Learning again after one more model: what it changes is learnt, and the rest stays."""
+"""Fitting again with one more model: what it changes is fitted, and the rest is kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY = 25  # one more than `profiles`, and no tenth more since errors were measu
 
 
 def test_one_more_model_changes_the_laws_of_its_classes() -> None:
-    """As if all had been learnt from the beginning; errors stay those that were measured."""
+    """The laws are those of a complete fit, and the measured errors are kept."""
     known = profiles(MANY - 1)
     newest = profile(graph([640, 320, 160], "newest"), 1.2)
     before = fit_profiles(known)
@@ -32,14 +32,14 @@ def test_one_more_model_changes_the_laws_of_its_classes() -> None:
 
 
 @pytest.mark.parametrize(("count", "grown"), [(9, True), (16, True), (25, False), (101, False)])
-def test_errors_are_measured_anew_for_a_tenth_more_models(count: int, *, grown: bool) -> None:
-    """While there are few, each counts."""
+def test_errors_are_measured_again_after_a_tenth_more_models(count: int, *, grown: bool) -> None:
+    """Errors are measured again for each of the first models, then for every tenth more."""
     assert grown == fitting._is_grown(count)
     assert any(fitting._is_grown(more) for more in range(count, int(count * 1.1) + 2))
 
 
-def test_a_few_models_that_are_left_out_tell_about_as_much_as_all() -> None:
-    """Of errors; the laws are those of all models in any case."""
+def test_errors_can_be_measured_by_leaving_out_few_models() -> None:
+    """Errors may be measured by leaving out a few models; the laws are always those of all."""
     known = profiles(20)
     all_of_them, some = fit_profiles(known), fit_profiles(known, most=10)
     assert set(all_of_them.errors) == set(some.errors)
@@ -47,16 +47,16 @@ def test_a_few_models_that_are_left_out_tell_about_as_much_as_all() -> None:
         np.testing.assert_allclose(law, some.laws[key])
 
 
-def test_without_anything_known_everything_is_learnt() -> None:
-    """As from eight models on."""
+def test_fit_without_earlier_fit_is_complete() -> None:
+    """Without an earlier fit, the result is that of a complete fit."""
     known = profiles(8)
     found, whole = learn(known, known[-1], None), fit_profiles(known)
     assert set(whole.laws) == set(found.laws)
     assert whole.errors == found.errors
 
 
-def test_errors_of_a_new_number_of_threads_are_learnt() -> None:
-    """However many models there are: bounds would stay guesses there."""
+def test_errors_are_measured_for_a_new_thread_count() -> None:
+    """Errors are measured for a new number of threads, however many models are known."""
     known = profiles(MANY)
     earlier = fit_profiles(known)
     lacking = {key: each for key, each in earlier.errors.items() if key[0].threads != 2}

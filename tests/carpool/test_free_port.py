@@ -1,4 +1,4 @@
-"""Free ports, whatever the system gives away by itself."""
+"""Free ports outside the system's ephemeral range."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     ("given", "lowest", "highest"),
     [("32768\t60999", 16384, 32767), ("1024\t65535", 1024, 65535), ("1\t65535", 1, 65535)],
 )
-def test_it_can_be_listened_at(
+def test_free_port_can_be_listened_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, lowest: int, highest: int
 ) -> None:
-    """Below those that the system gives away, if there are any below."""
+    """The port is free, and below the ephemeral range if there are ports below it."""
     range_file = tmp_path / "ip_local_port_range"
     range_file.write_text(given)
     monkeypatch.setattr(module, "_RANGE", range_file)
@@ -32,8 +32,8 @@ def test_it_can_be_listened_at(
         assert not is_free(port)
 
 
-def test_without_a_free_one_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not look for ever: all that it may choose from are taken."""
+def test_no_free_port_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search ends with an error if all candidate ports are taken."""
     range_file = tmp_path / "ip_local_port_range"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

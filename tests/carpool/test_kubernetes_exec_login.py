@@ -1,4 +1,4 @@
-"""Logins by a program of a kubeconfig: real scripts, called as clients call them."""
+"""Logins by a kubeconfig's exec program: real scripts, called as clients call them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 def login(folder: Path, script: str, *arguments: str) -> ExecLogin:
-    """By a shell script."""
+    """Return a login that runs a shell script."""
     program = folder / "login"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
@@ -34,7 +34,7 @@ def login(folder: Path, script: str, *arguments: str) -> ExecLogin:
 
 
 def ask(by: ExecLogin, *, waits: bool, refused: str = "") -> list[str]:
-    """What an API server is shown that refuses one token, when it is asked twice."""
+    """Send two requests to an API server that refuses one token, and return the tokens sent."""
     shown: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -57,7 +57,7 @@ def ask(by: ExecLogin, *, waits: bool, refused: str = "") -> list[str]:
 
 @contextmanager
 def stdin_that_never_ends() -> Iterator[None]:
-    """This process's own, which programs would inherit."""
+    """Replace this process's standard input, which programs would inherit, by an open pipe."""
     (reads, writes), own = os.pipe(), os.dup(0)
     os.dup2(reads, 0)
     try:
@@ -69,8 +69,8 @@ def stdin_that_never_ends() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_token_is_asked_for_once_and_when_it_is_refused(tmp_path: Path, waits: bool) -> None:  # noqa: FBT001
-    """With the arguments and variables of the kubeconfig, in its version, and no input."""
+def test_token_is_requested_once_and_again_when_refused(tmp_path: Path, waits: bool) -> None:  # noqa: FBT001
+    """The program gets the kubeconfig's arguments, variables and version, and no input."""
     script = f"""
 cat >{tmp_path}/input
 case $KUBERNETES_EXEC_INFO in *'"{V1}"'*'"interactive": false'*) ;; *) exit 4 ;; esac
@@ -84,7 +84,7 @@ echo '{{"status": {{"token": "'$OWN$1$(wc -l <{tmp_path}/runs)'"}}}}'"""
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_program_that_hangs_is_ended(tmp_path: Path, waits: bool) -> None:  # noqa: FBT001
-    """With all that it has started, which keeps its output open; the error names the program."""
+    """The program and its child processes are killed, and the error names the program."""
     script = f"echo $$ >{tmp_path}/pid; sleep {10 * HANG_S:g} & echo $! >>{tmp_path}/pid; wait"
     by = login(tmp_path, script)
     with (
@@ -98,7 +98,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, waits: bool) -> None:  # 
 
 
 def ended(pid: int) -> bool:
-    """Whether there is no such process, or only its exit status is left."""
+    """Return whether a process has ended or is a zombie."""
     try:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
             return stat.read().rpartition(") ")[2][0] == "Z"
@@ -121,6 +121,6 @@ def test_a_program_that_gives_no_token(
     message: str,
     waits: bool,  # noqa: FBT001
 ) -> None:
-    """It says what is wrong with it."""
+    """The error says why a program gave no token."""
     with pytest.raises(ConfigError, match=message):
         ask(login(tmp_path, script), waits=waits)

@@ -1,4 +1,4 @@
-"""Latency models asked in arrays: the same answers as one by one."""
+"""Latency models evaluated on arrays give the same results as one by one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLE = Table(
 
 @dataclass(frozen=True, slots=True)
 class Doubled(Coefficients):
-    """Takes twice as long as its formulas say, and twice the memory."""
+    """Coefficients model with twice the latency of its formulas."""
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
         found = Coefficients.predict(self, batch, cpu, gpu, quantile)
@@ -56,8 +56,8 @@ QUANTILES = np.array([0.001, 0.3, 0.5, 0.9, 0.99, 0.99999])
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_answer_is_that_to_one_question(model: LatencyModel) -> None:
-    """To twelve digits, at every quantile; not a number where the model does not know."""
+def test_array_predictions_equal_single_predictions(model: LatencyModel) -> None:
+    """The predictions agree to twelve digits at every quantile, and are NaN if infeasible."""
     asked = list(itertools.product(BATCHES, CORES, SHARES))
     sizes = Sizes(*np.array(asked, dtype=float).T[:, :, None])
     found = predicted(model, sizes, QUANTILES)
@@ -67,8 +67,8 @@ def test_every_answer_is_that_to_one_question(model: LatencyModel) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_configurations_and_what_they_occupy(model: LatencyModel) -> None:
-    """All of them, in order."""
+def test_all_configurations_and_their_resources_are_returned(model: LatencyModel) -> None:
+    """All configurations and their resources are returned in order."""
     expected = list(model.configurations(10))
     sizes = configurations(model, 10)
     assert expected == list(zip(*(column.tolist() for column in sizes), strict=True))
@@ -77,7 +77,7 @@ def test_configurations_and_what_they_occupy(model: LatencyModel) -> None:
 
 
 def test_a_model_without_configurations() -> None:
-    """Empty arrays."""
+    """A model without configurations gives empty arrays."""
     sizes = configurations(replace(MODEL, cpu=None), 0)
     assert [0, 0, 0] == [len(column) for column in sizes]
     assert 0 == len(predicted(MODEL, sizes, np.array([0.5])))

@@ -46,7 +46,7 @@ MODEL = Coefficients(CPU, GPU, load_s=1.5)
 
 
 def percent(slices: float) -> float:
-    """The share of a GPU that so many of 24 slices are."""
+    """Return ``slices`` of 24 as a percentage of a GPU."""
     return 100 * slices / 24
 
 
@@ -54,14 +54,14 @@ def percent(slices: float) -> float:
     ("batch", "cores", "mean_s", "max_s"), [(1, 1.6, 0.26854, 0.35300), (2, 1.5, 0.51533, 0.62247)]
 )
 def test_latency_on_cores_is_eq_1(batch: int, cores: float, mean_s: float, max_s: float) -> None:
-    """Mean and 99th percentile on a CPU are their curves."""
+    """The mean and 99th percentile on a CPU follow their curves."""
     assert pytest.approx(mean_s, abs=5e-6) == MODEL.predict(batch, cores, 0)
     assert pytest.approx(max_s, abs=5e-6) == MODEL.predict(batch, cores, 0, 0.99)
 
 
 @pytest.mark.parametrize(("slo_s", "cores"), [(0.5, 1.1727), (0.3, 1.9445)])
-def test_the_objective_gives_the_fewest_cores(slo_s: float, cores: float) -> None:
-    """VGG-19, batches of one: below so many cores the maximum exceeds the objective."""
+def test_objective_determines_minimum_cores(slo_s: float, cores: float) -> None:
+    """For VGG-19 and batches of one, the maximum exceeds the SLO below this number of cores."""
     below, above = (MODEL.predict(1, cores + d, 0, 0.99) for d in (-1e-4, 1e-4))
     assert below is not None
     assert above is not None
@@ -69,7 +69,7 @@ def test_the_objective_gives_the_fewest_cores(slo_s: float, cores: float) -> Non
 
 
 def test_latency_on_a_share_of_a_gpu() -> None:
-    """The worked numbers of 2 of 24 slices: whole GPU, exact mean, Eq. 4 with its margin."""
+    """The worked numbers for 2 of 24 slices hold: whole GPU, exact mean, Eq. 4 with its margin."""
     assert pytest.approx(0.023951, abs=5e-7) == GPU.whole_s(13)
     assert pytest.approx(0.2677, abs=5e-5) == GPU.mean_s(13, 2)
     assert pytest.approx(0.28795, abs=5e-6) == GPU.max_s(13, 2) / 1.2
@@ -80,12 +80,12 @@ def test_latency_on_a_share_of_a_gpu() -> None:
 
 
 def printed_eq_3(batch: int, slices: int) -> float:
-    """The mean as the paper prints it: the whole GPU's latency by the inverse of the share."""
+    """Return the mean as printed in the paper: whole-GPU latency divided by the share."""
     return GPU.total_slices / slices * GPU.whole_s(batch)
 
 
-def test_the_printed_mean_of_a_share_is_not_its_mean() -> None:
-    """Eq. 3 gives .2874 where the mean over all arrivals is .2677 and the maximum .2880."""
+def test_eq_3_differs_from_mean_over_all_arrivals() -> None:
+    """Eq. 3 gives .2874, but the mean over all arrivals is .2677 and the maximum .2880."""
     assert pytest.approx(0.28741, abs=5e-6) == printed_eq_3(13, 2)
     ratios = [printed_eq_3(b, m) / GPU.mean_s(b, m) for b in range(1, 33) for m in range(1, 24)]
     assert min(ratios) < 1.0
@@ -93,8 +93,8 @@ def test_the_printed_mean_of_a_share_is_not_its_mean() -> None:
 
 
 @given(work=st.integers(1, 60), turn=st.integers(1, 12), pause=st.integers(0, 12))
-def test_eq_4_and_the_mean_agree_with_taking_turns(work: int, turn: int, pause: int) -> None:
-    """Least, mean and most are what counting slices for every moment of arrival gives."""
+def test_eq_4_and_mean_agree_with_counting_slices(work: int, turn: int, pause: int) -> None:
+    """Minimum, mean and maximum equal those of counting slices for every arrival time."""
     gpu = GpuCoefficients(0.0, float(work), 1.0, turn + pause, max_margin=1.0)
     starts = range(turn + pause)
     latencies = [served(work, turn, pause, start) for start in starts]
@@ -112,7 +112,7 @@ def test_eq_4_and_the_mean_agree_with_taking_turns(work: int, turn: int, pause: 
 
 
 def served(work: float, turn: int, pause: int, arrived: float) -> float:
-    """Seconds of a batch that arrives so long after a turn began, slice by slice."""
+    """Return the seconds of a batch that arrives ``arrived`` after a turn began, slice by slice."""
     at, left = arrived, work
     while left > 1e-9:
         into = at % (turn + pause)
@@ -125,14 +125,14 @@ def served(work: float, turn: int, pause: int, arrived: float) -> float:
     return at - arrived
 
 
-def test_a_whole_gpu_needs_no_turns() -> None:
+def test_latency_on_whole_gpu_is_eq_2() -> None:
     """With every slice, mean and maximum are Eq. 2, without a margin."""
     assert pytest.approx(GPU.whole_s(8)) == MODEL.predict(8, 8, 100)
     assert pytest.approx(GPU.whole_s(8)) == MODEL.predict(8, 8, 100, 0.99)
 
 
 def test_only_whole_slices_count() -> None:
-    """Ten percent of 24 slices are two, and no share is cut short by rounding."""
+    """Ten percent of 24 slices is two slices, and no share loses a slice by rounding."""
     assert MODEL.predict(4, 1, percent(2)) == MODEL.predict(4, 1, 10)
     assert list(range(1, 25)) == [GPU.slices(percent(slices)) for slices in range(1, 25)]
 
@@ -169,21 +169,21 @@ def test_a_higher_quantile_is_never_faster(
         pytest.param(1, 1, -5, id="a negative share"),
     ],
 )
-def test_outside_the_coefficients_is_infeasible(batch: int, cpu: float, gpu: float) -> None:
-    """The formulas are used for what they were fitted for and nothing else."""
+def test_sizes_outside_fitted_range_are_infeasible(batch: int, cpu: float, gpu: float) -> None:
+    """The formulas are used only within the range for which they were fitted."""
     assert MODEL.predict(batch, cpu, gpu) is None
 
 
-def test_either_half_may_be_missing() -> None:
-    """Without coefficients for a device nothing runs on it."""
+def test_device_without_coefficients_is_infeasible() -> None:
+    """Without coefficients for a device, every size on it is infeasible."""
     assert Coefficients(None, GPU).predict(1, 1, 0) is None
     assert Coefficients(CPU, None).predict(1, 1, 50) is None
     assert {0.0} == {config.gpu for config in Coefficients(CPU, None).configurations(2)}
     assert 0.0 not in {config.gpu for config in Coefficients(None, GPU).configurations(2)}
 
 
-def test_what_an_instance_occupies() -> None:
-    """Memory grows with the batch on a CPU; a share of a GPU is so many gigabytes of it."""
+def test_instance_memory_by_device() -> None:
+    """Memory grows with the batch on a CPU; a GPU share is a fixed number of GB of its memory."""
     model: LatencyModel = MODEL
     assert pytest.approx(844.19, abs=0.005) == model.resources(1, 1.6, 0).memory_mb
     assert Resources(2 / 3, percent(2), 512, 2) == model.resources(13, 2 / 3, percent(2))
@@ -191,7 +191,7 @@ def test_what_an_instance_occupies() -> None:
 
 
 def test_the_configurations_are_the_papers_search_space() -> None:
-    """Cores in steps of .05 up to 16; whole slices, enough for the batch, with a core a 3 GB."""
+    """Cores go up to 16 in steps of .05; whole slices fit the batch, with a core per 3 GB."""
     offered = list(MODEL.configurations(32))
     assert 2 * 320 + 32 * 23 == len(offered)
     assert {Configuration(1, 0.05, 0), Configuration(2, 16, 0)} < set(offered)
@@ -202,7 +202,7 @@ def test_the_configurations_are_the_papers_search_space() -> None:
 
 
 def test_more_gpu_memory_for_larger_batches() -> None:
-    """A batch above a threshold needs one gigabyte more."""
+    """A batch above each threshold needs another gigabyte."""
     gpu = GpuCoefficients(0.001, 0.01, 0.002, 24, batch_thresholds=(4, 16))
     assert [1, 1, 2, 2, 3] == [gpu.least_slices(batch) for batch in (1, 4, 5, 16, 17)]
 
@@ -219,7 +219,7 @@ FORM: dict[str, Any] = {
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
-    """JSON, indented with tabs and with exponents, gives the coefficients it holds."""
+    """A JSON file with tabs and exponents gives its coefficients."""
     path = tmp_path / "small.json"
     path.write_text(json.dumps(FORM, indent="\t"))
     model = read_coefficients(path, load_s=4.0)
@@ -247,8 +247,10 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_reports(tmp_path: Path, old: str, new: str, expected: str) -> None:
-    """What is wrong with a file is reported with its line, value and expectation."""
+def test_file_error_has_line_value_and_expectation(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    """An error in a file is reported with its line, value and expectation."""
     path = tmp_path / "small.json"
     text = json.dumps(FORM, indent=1)
     assert old in text
@@ -257,8 +259,8 @@ def test_reports(tmp_path: Path, old: str, new: str, expected: str) -> None:
         read_coefficients(path)
 
 
-def test_a_term_below_0_is_read_where_every_latency_is_above(tmp_path: Path) -> None:
-    """A line that was fitted may begin below 0: -0.45 ms and 1 ms for each request."""
+def test_negative_base_is_accepted_if_latencies_are_positive(tmp_path: Path) -> None:
+    """A fitted base may be negative if latencies are positive: -0.45 ms and 1 ms per request."""
     path = tmp_path / "small.json"
     path.write_text(json.dumps(FORM).replace('"base_s": 0.002', '"base_s": -0.00045'))
     model = read_coefficients(path)
@@ -266,16 +268,16 @@ def test_a_term_below_0_is_read_where_every_latency_is_above(tmp_path: Path) -> 
     assert all((model.predict(*config, 0.01) or 0) > 0 for config in model.configurations(32))
 
 
-def test_neither_half_is_no_model(tmp_path: Path) -> None:
-    """A file must say something about a CPU or a GPU."""
+def test_file_without_cpu_or_gpu_coefficients_is_refused(tmp_path: Path) -> None:
+    """A file must have coefficients for a CPU or a GPU."""
     path = tmp_path / "small.json"
     path.write_text('{"model": "none"}')
     with pytest.raises(ConfigError, match="expected coefficients for cpu, gpu or both"):
         read_coefficients(path)
 
 
-def test_a_file_of_both_halves(data: Data) -> None:
-    """The published one holds the numbers above, and batches up to 4 on a CPU."""
+def test_published_file_has_cpu_and_gpu_coefficients(data: Data) -> None:
+    """The published file has the coefficients above, and batches up to 4 on a CPU."""
     model = read_coefficients(data.coefficients)
     assert model.gpu is not None
     assert model.cpu is not None

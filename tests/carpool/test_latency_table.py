@@ -36,14 +36,14 @@ ROWS = """\
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """A small table with the holes real ones have."""
+    """A small table with gaps, as measured ones have."""
     path = tmp_path / "small.csv"
     path.write_text(f"{HEADER}\n{ROWS}")
     return read_table(path, load_s=2.0, memory_mb=512)
 
 
-def test_rows_are_what_was_measured(table: Table) -> None:
-    """A measured size has the measured latency, at every quantile."""
+def test_measured_size_has_measured_latency(table: Table) -> None:
+    """A measured size has its measured latency at every quantile."""
     model: LatencyModel = table
     assert 0.22 == model.predict(4, 2, 0)
     assert 0.22 == model.predict(4, 2, 0, 0.99)
@@ -63,10 +63,10 @@ def test_rows_are_what_was_measured(table: Table) -> None:
         pytest.param(3, 2, 20, 0.07, id="between batches and GPU shares"),
     ],
 )
-def test_between_rows_is_interpolated(
+def test_latency_between_rows_is_interpolated(
     table: Table, batch: int, cpu: float, gpu: float, expected_s: float
 ) -> None:
-    """Inside the rows the latency is linear, along each axis."""
+    """The latency is interpolated linearly between rows, along each axis."""
     assert pytest.approx(expected_s) == table.predict(batch, cpu, gpu)
 
 
@@ -88,13 +88,13 @@ def test_between_rows_is_interpolated(
         pytest.param(4, float("nan"), 0, id="not a number"),
     ],
 )
-def test_beyond_rows_is_infeasible(table: Table, batch: int, cpu: float, gpu: float) -> None:
-    """Nothing is extrapolated, and a missing row is a batch that does not fit."""
+def test_sizes_beyond_rows_are_infeasible(table: Table, batch: int, cpu: float, gpu: float) -> None:
+    """Sizes beyond the rows are infeasible, and a missing row means that the batch does not fit."""
     assert table.predict(batch, cpu, gpu) is None
 
 
-def test_the_rows_are_the_configurations_to_try(table: Table) -> None:
-    """A planner is offered what was measured, up to the largest batch it may use."""
+def test_measured_sizes_are_offered(table: Table) -> None:
+    """The measured sizes are offered, up to the largest permitted batch."""
     assert 11 == len(list(table.configurations(32)))
     assert [Configuration(1, 2, gpu) for gpu in (0, 10, 30)] == list(table.configurations(3))
 
@@ -111,10 +111,10 @@ SIZES = st.builds(
     st.dictionaries(SIZES, st.floats(0.001, 10), min_size=1),
     *(st.integers(0, 10), st.floats(0, 5), st.floats(0, 60)),
 )
-def test_an_interpolation_never_leaves_its_neighbours(
+def test_interpolation_stays_between_its_neighbours(
     rows: dict[Configuration, float], batch: int, cpu: float, gpu: float
 ) -> None:
-    """Whatever the table, a latency lies within those of the rows around it."""
+    """An interpolated latency lies between those of the table's rows."""
     predicted = Table(rows).predict(batch, cpu, gpu)
     if predicted is None:
         return
@@ -127,8 +127,8 @@ def test_an_interpolation_never_leaves_its_neighbours(
 
 
 @given(st.dictionaries(SIZES, st.floats(0.001, 10), min_size=1))
-def test_rows_come_back_exactly(rows: dict[Configuration, float]) -> None:
-    """Every row of any table is predicted as it stands, and so is everything on offer."""
+def test_every_row_is_offered_and_predicted_exactly(rows: dict[Configuration, float]) -> None:
+    """Every row of a table is offered and predicted exactly."""
     table = Table(rows)
     assert rows == {row: table.predict(row.batch, row.cpu, row.gpu) for row in rows}
     assert set(rows) == set(table.configurations(8))
@@ -174,8 +174,10 @@ def test_rows_come_back_exactly(rows: dict[Configuration, float]) -> None:
         ),
     ],
 )
-def test_reports(tmp_path: Path, text: str, expected: str) -> None:
-    """What is wrong with a file is reported with its line, value and expectation."""
+def test_file_error_has_line_value_and_expectation(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    """An error in a file is reported with its line, value and expectation."""
     path = tmp_path / "small.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match=expected):
@@ -183,7 +185,7 @@ def test_reports(tmp_path: Path, text: str, expected: str) -> None:
 
 
 def test_reports_every_line_at_once(tmp_path: Path) -> None:
-    """A user can fix a file in one pass."""
+    """The errors of all lines are reported together."""
     path = tmp_path / "small.csv"
     path.write_text(f"{HEADER}\n0,0,1,5\n2,0,0,5\n2,0,1,5\n")
     with pytest.raises(ConfigError) as caught:
@@ -194,13 +196,13 @@ def test_reports_every_line_at_once(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
-    """The path is named."""
+    """The error for a missing file names its path."""
     with pytest.raises(ConfigError, match=r"none.csv': expected an existing file"):
         read_table(tmp_path / "none.csv")
 
 
-def test_a_spreadsheets_mark_and_blanks_are_no_mistake(tmp_path: Path) -> None:
-    """A byte order mark, line ends of Windows, blanks and empty lines are read over."""
+def test_byte_order_mark_and_blanks_are_ignored(tmp_path: Path) -> None:
+    """A byte order mark, Windows line ends, blanks and empty lines are ignored."""
     path = tmp_path / "small.csv"
     path.write_bytes(f"\ufeff{HEADER}\r\n 2, 0, 1, 12.5\r\n\r\n".encode())
     assert {Configuration(1, 2, 0): 0.0125} == read_table(path).rows
@@ -208,7 +210,7 @@ def test_a_spreadsheets_mark_and_blanks_are_no_mistake(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mobilenet", "resnet-50", "ssd", "textcnn-69"])
 def test_tables_of_real_models_are_read(data: Data, name: str) -> None:
-    """Every profile is read, and every row is feasible as it stands."""
+    """Every published profile is read, and each of its rows is predicted exactly."""
     table = read_table(data.table(name))
     assert all(
         table.rows[row] == table.predict(row.batch, row.cpu, row.gpu)
@@ -222,7 +224,7 @@ def test_tables_of_real_models_are_read(data: Data, name: str) -> None:
 
 
 def test_resnet(data: Data) -> None:
-    """Numbers of ResNet-50 on the hardware of INFless (ASPLOS'22), and of its stand-in."""
+    """Latencies of ResNet-50 on the hardware of INFless (ASPLOS'22), or its stand-in, are right."""
     table = read_table(data.table("resnet-50"))
     assert data.either(0.092, 0.09875) == table.predict(4, 4, 10)
     assert pytest.approx(data.either(0.088, 0.09225)) == table.predict(3, 2, 10)

@@ -1,12 +1,12 @@
-"""When a silence has lasted too long."""
+"""When a process that does not answer its probes counts as hung."""
 
 from __future__ import annotations
 
 from carpool.liveness import LIMIT_S, Silence
 
 
-def test_a_process_that_answered_and_does_not_any_more() -> None:
-    """Too long is the limit, counted from when the first missed probe was sent; and then again."""
+def test_process_that_stopped_answering_is_reported() -> None:
+    """The limit counts from when the first missed probe was sent, and again after each report."""
     silence = Silence()
     silence.answered()
     for asked in (1.0, 3.0, 5.0, 7.0):
@@ -17,8 +17,8 @@ def test_a_process_that_answered_and_does_not_any_more() -> None:
     assert not silence.too_long(LIMIT_S, 1.0 + LIMIT_S)
 
 
-def test_a_process_that_has_never_answered_may_be_loading() -> None:
-    """For as long as that takes."""
+def test_process_that_never_answered_is_not_reported() -> None:
+    """A process that has never answered is never reported."""
     silence = Silence()
     for asked in range(1000):
         silence.missed(float(asked))
@@ -26,8 +26,8 @@ def test_a_process_that_has_never_answered_may_be_loading() -> None:
     assert not silence.too_long(LIMIT_S, 1e6)
 
 
-def test_an_answer_ends_it() -> None:
-    """Whatever it says."""
+def test_any_answer_ends_the_silence() -> None:
+    """Any answer ends a silence."""
     silence = Silence()
     silence.answered()
     for asked in (1.0, 2.0, 3.0, 4.0):
@@ -38,8 +38,8 @@ def test_an_answer_ends_it() -> None:
     assert not silence.too_long(LIMIT_S, 101.0)
 
 
-def test_a_process_that_was_stopped_itself_blames_no_other() -> None:
-    """After a pause its timers are over all at once: one missed probe says nothing."""
+def test_single_missed_probe_is_not_reported() -> None:
+    """A single missed probe is not reported, as it may follow a pause of the observer itself."""
     silence = Silence()
     silence.answered()
     silence.missed(1.0)

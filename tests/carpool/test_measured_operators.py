@@ -1,4 +1,4 @@
-"""Operators measured alone: kept, composed, and honest about what was not measured."""
+"""Operators measured alone: storage, composition, and intervals where measurements are missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from carpool.predictor.graph_json import from_json, known_graph, to_json, write_
 from carpool.predictor.intervals import measured
 from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.measured_operators import read_alone, read_overheads, write_alone
-from carpool.predictor.profile import Alone, Origin, Overhead, Refused, Setting
+from carpool.predictor.profile import Alone, Origin, Overhead, RefusedOperator, Setting
 from carpool.predictor.profile_database import case_ids
 from carpool.predictor.profile_file import opened
 from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, taught
@@ -36,7 +36,7 @@ SLOW = 4.0  # how much slower the other processor is
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """What the test processor has taught."""
+    """Database of what was learnt from the test processor."""
     return taught(tmp_path / "p.sqlite")
 
 
@@ -51,13 +51,13 @@ def _alone(net: Graph, threads: int = 1) -> list[Alone]:
 
 
 def _slow_s(net: Graph, batch: int, threads: int = 1) -> float:
-    """What a run takes here: its operators are slower, what it costs besides is not."""
+    """Return the time of a run here, where operators are slower but overheads are not."""
     kernels_s = SLOW * sum(operator_s(o.at(batch), threads) for o in net.operators)
     return kernels_s + COST.per_run_s + COST.per_operator_s * len(net.operators)
 
 
-def test_what_was_measured_alone_is_read_again(database: Path) -> None:
-    """By origin; the same operator measured again replaces what was known."""
+def test_operator_measurements_round_trip(database: Path) -> None:
+    """Measurements are read by origin, and a repeated one replaces the earlier one."""
     rows, overheads = _alone(NET), {1: COST}
     write_alone(database, HERE, rows, overheads)
     write_alone(database, HERE, rows, overheads)
@@ -74,12 +74,12 @@ def test_what_was_measured_alone_is_read_again(database: Path) -> None:
         assert pytest.approx(row.seconds, abs=1e-9) == again.seconds
 
 
-def test_a_refused_operator_is_not_to_be_measured_until_its_time_is_known(database: Path) -> None:
-    """Nor does anything else follow from it."""
+def test_refusal_of_operator_ends_when_its_time_is_known(database: Path) -> None:
+    """A refusal changes no predictions, and ends when the operator's time is known."""
     case, setting = NET.operators[0].at(4), Setting(4, 1)
     plain, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     assert [0, 1, 2] == sorted(position for position, _ in plain.unmeasured([setting]))
-    write_alone(database, HERE, [Refused(case, setting)], {})
+    write_alone(database, HERE, [RefusedOperator(case, setting)], {})
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     assert [1, 2] == sorted(position for position, _ in model.unmeasured([setting]))
     assert 3 == len(model.unmeasured([Setting(8, 1)]))
@@ -90,8 +90,8 @@ def test_a_refused_operator_is_not_to_be_measured_until_its_time_is_known(databa
     assert not model.refused
 
 
-def test_a_database_of_an_earlier_version_knows_nothing_alone(database: Path) -> None:
-    """Its tables are fewer, and it is read all the same."""
+def test_database_without_newer_tables_can_be_read(database: Path) -> None:
+    """A database without the newer tables can still be read."""
     with closing(sqlite3.connect(database)) as connection, connection:
         for table in ("measured_alone", "refused_alone", "overheads", "graphs"):
             connection.execute(f"DROP TABLE {table}")
@@ -100,8 +100,8 @@ def test_a_database_of_an_earlier_version_knows_nothing_alone(database: Path) ->
     assert None is known_graph(database, database, {}, "")
 
 
-def test_another_machine_is_predicted_from_operators_measured_on_it(database: Path) -> None:
-    """The laws are of a processor four times as quick; what is measured here goes before them."""
+def test_operators_measured_here_override_laws_of_other_processor(database: Path) -> None:
+    """Operators measured here override the laws of a processor that is four times as fast."""
     plain, origin = read_model(database, NET, HERE.hardware, HERE.runtime)
     assert ORIGIN == origin
     write_alone(database, HERE, _alone(NET), {1: COST})
@@ -115,8 +115,8 @@ def test_another_machine_is_predicted_from_operators_measured_on_it(database: Pa
         assert wide.high_s / wide.low_s > 3 * narrow.high_s / narrow.low_s
 
 
-def test_an_interval_of_measured_operators_is_that_of_composition(database: Path) -> None:
-    """Where all is measured; it widens with the distance to measured batches."""
+def test_interval_of_measured_operators_widens_with_batch_distance(database: Path) -> None:
+    """If all operators are measured, the interval widens with the distance to their batches."""
     write_alone(database, HERE, _alone(NET), {1: COST})
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     middle, interval = model.predict(16, 1, 0), model.interval(16, 1, 0)
@@ -127,8 +127,8 @@ def test_an_interval_of_measured_operators_is_that_of_composition(database: Path
     assert far.high_s / far.low_s > 1.05 * interval.high_s / interval.low_s
 
 
-def test_what_was_not_measured_is_as_far_off_as_the_rest(database: Path) -> None:
-    """Half of the operators tell by how much the machine is slower; the interval knows it."""
+def test_unmeasured_operators_are_scaled_by_the_measured_slowdown(database: Path) -> None:
+    """The other operators are scaled by the slowdown of those that were measured."""
     write_alone(database, HERE, _alone(graph([100, 200, 300])), {1: COST})
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     expected = _slow_s(NET, 8)
@@ -140,15 +140,15 @@ def test_what_was_not_measured_is_as_far_off_as_the_rest(database: Path) -> None
     assert [2] == [position for position, _ in model.unmeasured([Setting(8, 1)])]
 
 
-def test_threads_that_no_profile_has_are_known_where_they_were_measured(database: Path) -> None:
-    """Four threads, with what a run costs on them."""
+def test_new_thread_count_is_predicted_from_measured_operators(database: Path) -> None:
+    """Four threads are predicted from operators and overheads measured with four threads."""
     write_alone(database, HERE, _alone(NET, 4), {4: COST})
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     assert pytest.approx(_slow_s(NET, 4, 4), rel=0.02) == model.predict(4, 4, 0)
 
 
-def test_a_time_counts_if_as_much_was_moved_as_a_run_moves() -> None:
-    """The weights of the others, and the largest results: in between, caches forget."""
+def test_times_count_only_if_enough_memory_was_moved_in_between() -> None:
+    """Times count if as much memory was moved in between as the other operators of a run move."""
     unit, alone, beside = ThreadsAndGpu(1), graph([500, 500]), graph([500, 500, 2000, 2000])
     case = alone.operators[0].at(1)
     assert [0, 16] == [Footprint(net).moved_mb(case, 1) for net in (alone, beside)]
@@ -157,8 +157,8 @@ def test_a_time_counts_if_as_much_was_moved_as_a_run_moves() -> None:
     assert {(case, unit): 17.0} == composed(beside, rows)
 
 
-def test_unknown_kinds_are_refused_by_name() -> None:
-    """Neither a law of their class nor one of their family tells their time; measured, they do."""
+def test_operator_without_law_needs_a_measurement() -> None:
+    """An operator without a law of its class or family is predicted only if it was measured."""
     odd = replace(NET.operators[0], kind="com.microsoft.Odd")
     net = Graph("odd", [odd, *NET.operators[1:]])
     model = OperatorLatencyModel(net, learnt())
@@ -170,8 +170,8 @@ def test_unknown_kinds_are_refused_by_name() -> None:
     assert pytest.approx(0.5, rel=0.1) == model.predict(4, 1, 0)
 
 
-def test_laws_of_ones_own_do_not_hide_those_of_the_package() -> None:
-    """Classes that only the package's profiles have keep their laws."""
+def test_users_laws_do_not_hide_packaged_laws() -> None:
+    """Classes that occur only in the package's profiles keep their laws."""
     own = Fit({}, learnt().per_run_s, learnt().per_operator_s, learnt().batches)
     assert None is OperatorLatencyModel(NET, own).predict(4, 1, 0)
     both = own.with_laws_of(learnt())
@@ -179,14 +179,14 @@ def test_laws_of_ones_own_do_not_hide_those_of_the_package() -> None:
     assert expected == OperatorLatencyModel(NET, both).predict(4, 1, 0)
 
 
-def test_of_two_ways_the_slower_one_is_predicted(database: Path) -> None:
-    """A run may take either: the interval begins with the quicker one's."""
+def test_slower_of_two_branches_is_predicted(database: Path) -> None:
+    """As a run may take either branch, the interval begins with that of the faster one."""
     branch = replace(NET.operators[0], kind="If", attributes='"a"', otherwise='"b"')
     net = Graph("branching", [branch, *NET.operators[1:]])
     for slower in (0, 1):
         ways = [
             Alone(way.at(4), Setting(4, 1), 0, seconds)
-            for at, way in enumerate(branch.ways)
+            for at, way in enumerate(branch.branches)
             for seconds in [0.5 if at == slower else 0.1]
         ]
         write_alone(database, HERE, [*ways, *_alone(NET)], {1: COST})
@@ -199,10 +199,10 @@ def test_of_two_ways_the_slower_one_is_predicted(database: Path) -> None:
         assert [] == model.unmeasured([Setting(4, 1)])
 
 
-def test_a_graph_is_remembered_as_long_as_its_file_is_the_same(
+def test_graph_is_cached_until_its_file_changes(
     tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By path, sizes of dimensions, runtime, processor, version, and what changes with the file."""
+    """A graph is cached by file, dimension sizes, runtime, processor and version."""
     path = tmp_path / "net.onnx"
     path.write_bytes(b"one")
     operator = Operator("a", "Relu", "{}", (("f32", ((0, 1), (7, 0)), False),), (("", (), False),))

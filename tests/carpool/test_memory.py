@@ -1,4 +1,4 @@
-"""Free memory goes back to the system after a peak, and only then."""
+"""Free memory is returned to the system after a peak, and only then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(before, among, resident_bytes())
 
 
 class Process:
-    """A process's memory as a test tells it."""
+    """A process's memory, as set by a test."""
 
     def __init__(self) -> None:
         self.mib, self.free_mib, self.trims = 100, 0, 0
@@ -38,8 +38,8 @@ class Process:
         self.free_mib = 0
 
 
-def test_a_peak_is_trimmed_once_when_it_is_over() -> None:
-    """Not while requests are held, nor for a moment between two; and what is in use is no peak."""
+def test_memory_is_trimmed_once_after_a_peak() -> None:
+    """Memory is trimmed once a peak has ended, but not while or shortly after requests are held."""
     process = Process()
     trimmer = Trimmer(process.resident, process.trim)
     process.mib, process.free_mib = 1000, 800
@@ -54,8 +54,8 @@ def test_a_peak_is_trimmed_once_when_it_is_over() -> None:
     assert 2 == process.trims
 
 
-def test_little_memory_is_left_alone() -> None:
-    """A few megabytes come and go all the time."""
+def test_small_peak_is_not_trimmed() -> None:
+    """A peak of a few megabytes is not trimmed."""
     process = Process()
     trimmer = Trimmer(process.resident, process.trim)
     process.mib = 150
@@ -65,7 +65,7 @@ def test_little_memory_is_left_alone() -> None:
 
 
 def test_the_process_gives_its_memory_back() -> None:
-    """Two hundred megabytes in blocks that the allocator keeps, with the last one still in use."""
+    """Two hundred freed megabytes are returned, although the last block of the heap is in use."""
     output = subprocess.run(
         [sys.executable, "-c", PEAK], check=True, capture_output=True, text=True
     ).stdout
@@ -75,8 +75,8 @@ def test_the_process_gives_its_memory_back() -> None:
     assert resident_bytes() > 0
 
 
-def test_the_collector_comes_rarely_and_skips_what_was_there() -> None:
-    """A process that serves calls has imported sixty thousand objects, and each call makes some."""
+def test_existing_objects_are_frozen_and_collector_runs_rarely() -> None:
+    """Existing objects are frozen, and the collector runs only after tens of thousands more."""
     text = """
 import gc
 from carpool.memory import collect_rarely

@@ -1,4 +1,4 @@
-"""How far off predictions of unknown models are, and what one measured run tells of the others."""
+"""Errors of predictions for unknown models, and what one measured run says about the other runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _nets(count: int, seed: int) -> list[Graph]:
 
 
 def _profiles(count: int, seed: int, own: float, each: float) -> list[Profile]:
-    """Models off by a factor of their own, which each run of theirs is off from again."""
+    """Return profiles with a random error per model and a further one per run."""
     draw = random.Random(seed)
     found = []
     for net in _nets(count, seed):
@@ -61,8 +61,8 @@ def _fit(own: float, each: float) -> Fit:
     return fit_profiles(_profiles(24, 5, own, each))
 
 
-def test_what_is_a_models_own_is_carried_to_its_other_runs() -> None:
-    """Models off by a factor each: one measured run tells it, and little is left open."""
+def test_errors_of_a_model_are_corrected_in_its_other_runs() -> None:
+    """If errors are those of models, one measured run corrects most of the error of the others."""
     for errors in _errors(SIGMA, SIGMA / 10).values():
         for carried in (*errors.settled, *errors.other):
             assert carried.share > 0.8
@@ -71,8 +71,8 @@ def test_what_is_a_models_own_is_carried_to_its_other_runs() -> None:
             assert high - low < 0.4 * (plain_high - plain_low)
 
 
-def test_what_is_each_runs_own_is_not_carried() -> None:
-    """Runs off by a factor each: one tells nothing of the others, whose bounds stay."""
+def test_errors_of_single_runs_do_not_narrow_other_bounds() -> None:
+    """If errors are those of single runs, one measured run does not narrow the others' bounds."""
     for errors in _errors(0.0, SIGMA).values():
         itself, *settled = errors.settled
         assert 1.0 == itself.share
@@ -84,8 +84,8 @@ def test_what_is_each_runs_own_is_not_carried() -> None:
 
 
 @pytest.mark.parametrize("known", [None, Setting(4, 1)])
-def test_intervals_hold_what_they_say(known: Setting | None) -> None:
-    """Of unmeasured models, nine tenths of the runs lie inside, calibrated or not."""
+def test_intervals_contain_nine_tenths_of_runs(known: Setting | None) -> None:
+    """Nine tenths of an unmeasured model's runs are within their intervals, calibrated or not."""
     fit = _fit(SIGMA, SIGMA / 2)
     inside = []
     for net, found in zip(_nets(24, 6), _profiles(24, 6, SIGMA, SIGMA / 2), strict=True):
@@ -100,8 +100,8 @@ def test_intervals_hold_what_they_say(known: Setting | None) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.6, 3.0])
-def test_another_machine_is_every_runs_alike(factor: float) -> None:
-    """An error beyond those of models is not the model's, so all of it is carried."""
+def test_error_of_the_machine_is_corrected_in_all_runs(factor: float) -> None:
+    """An error larger than those of models is the machine's, and is corrected in all runs."""
     fit = _fit(0.0, SIGMA)
     (net,) = _nets(1, 7)
     model = OperatorLatencyModel(net, fit, runs={Setting(4, 1): run_s(net, 4, 1, factor)})
@@ -111,8 +111,8 @@ def test_another_machine_is_every_runs_alike(factor: float) -> None:
             assert abs(math.log(predicted_s / run_s(net, batch, threads, factor))) < 2.5 * SIGMA
 
 
-def test_a_measured_run_is_told_as_it_was_measured() -> None:
-    """Whatever its other runs say, a run that was measured takes what it took."""
+def test_measured_run_is_predicted_as_measured() -> None:
+    """A measured run is predicted as it was measured, whatever the other runs."""
     fit = _fit(0.0, SIGMA)
     (net,) = _nets(1, 7)
     runs = {Setting(1, 1): run_s(net, 1, 1, 1.2), Setting(8, 1): run_s(net, 8, 1, 0.9)}
@@ -121,8 +121,8 @@ def test_a_measured_run_is_told_as_it_was_measured() -> None:
         assert pytest.approx(measured_s) == model.predict(setting.batch, setting.threads, 0)
 
 
-def test_few_models_are_told_from_those_of_all_lengths_or_not_at_all() -> None:
-    """Too few errors make no bounds; the guess stands."""
+def test_default_bounds_are_kept_with_too_few_errors() -> None:
+    """With too few errors, the default bounds are kept."""
     profiles = _profiles(1, 5, SIGMA, SIGMA)
     few = measured_errors(Samples.of(profiles), range(1), {})
     assert {} == few
@@ -132,8 +132,8 @@ def test_few_models_are_told_from_those_of_all_lengths_or_not_at_all() -> None:
         assert len(errors.settled) >= 1
 
 
-def test_unmeasured_distances_are_those_of_the_next() -> None:
-    """Batches of 1 and 8 are three doublings apart; what these tell holds for fewer and more."""
+def test_unmeasured_distance_uses_errors_of_next_measured_one() -> None:
+    """Distances without measured errors get those of the next measured distance."""
     known = [_thinned(each, (1, 8)) for each in _profiles(24, 5, SIGMA, SIGMA / 2)]
     for errors in measured_errors(Samples.of(known), range(24), {}).values():
         itself, *settled = errors.settled
@@ -152,11 +152,11 @@ def _thinned(found: Profile, batches: tuple[int, ...]) -> Profile:
 
 
 @given(st.floats(0, 12), st.booleans())
-def test_what_is_carried_lies_between_what_is_known(
+def test_errors_are_interpolated_between_distances(
     doublings: float,
     same: bool,  # noqa: FBT001
 ) -> None:
-    """Between two distances a line, beyond the last one what it says."""
+    """Values are interpolated between two distances, and constant beyond the last one."""
     known = (Carried(1.0, (-0.1, 0.1)), Carried(0.8, (-0.2, 0.3)), Carried(0.4, (-0.4, 0.5)))
     errors = Errors(settled=known, other=known)
     share, (low, high) = errors.carried(doublings, same=same)
@@ -168,5 +168,5 @@ def test_what_is_carried_lies_between_what_is_known(
 
 
 def test_regimes_are_by_length() -> None:
-    """Below a millisecond, below ten, and longer."""
+    """The regimes are below 1 ms, below 10 ms, and longer."""
     assert [0, 1, 1, 2] == [regime(seconds) for seconds in (9e-4, 1e-3, 9e-3, 1e-2)]

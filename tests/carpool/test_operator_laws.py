@@ -45,7 +45,7 @@ CASES = {
 
 @pytest.mark.parametrize("kind", CASES)
 def test_every_operator_has_a_class_and_terms(kind: str) -> None:
-    """Kernels that differ are told apart, and each has terms that are numbers of at least 0."""
+    """Kernels that differ have different classes, and each has terms of at least 0."""
     found = sized(Case.parse(*CASES[kind]))
     assert kind == found.kind
     sizes = np.array([found.sizes], float).reshape(1, -1)
@@ -57,8 +57,8 @@ def test_every_operator_has_a_class_and_terms(kind: str) -> None:
     assert (1,) == shared(found.family, sizes).shape
 
 
-def test_every_family_says_what_bounds_its_terms() -> None:
-    """Each of them is in the table above for at least one class."""
+def test_every_family_has_bounds_of_its_terms() -> None:
+    """Every family of terms has its bounds."""
     assert set(TERMS) == set(BOUNDS)
 
 
@@ -79,19 +79,19 @@ def test_every_family_says_what_bounds_its_terms() -> None:
 def test_small_operators_are_left_to_one_thread(
     family: str, sizes: Sequence[float], *, expected: bool
 ) -> None:
-    """The runtime's own thresholds: 64 Ki multiplications, some ten thousand elements."""
+    """The runtime's thresholds apply: 64 Ki multiplications, some ten thousand elements."""
     assert [expected] == shared(family, np.array([sizes], float)).tolist()
 
 
 def test_a_recurrent_layer_is_divided_by_rows() -> None:
-    """Each of two threads sees half the batch, the larger half counts; steps are not divided."""
+    """Two threads share the batch, the larger half counts, and steps are not divided."""
     sizes = np.array([[48, 5, 160, 256, 4, 1], [48, 1, 160, 256, 4, 1]], float)
     assert [[48, 3], [48, 1]] == divided("recurrent", sizes, 2)[:, :2].tolist()
     assert sizes is divided("recurrent", sizes, 1)
 
 
-def test_a_single_pixel_takes_channels_for_columns() -> None:
-    """The kernel multiplies weights by a vector: one row, and no lanes that idle."""
+def test_single_pixel_uses_channels_as_columns() -> None:
+    """For a single pixel, the kernel multiplies weights by a vector: one row, and no idle lanes."""
     found = sized(Case.parse(*CASES["conv unfolded plain vector"]))
     calls, rows, columns, depth = found.sizes[:4]
     assert (2, 1, 100, 63) == (calls, rows, columns, depth)
@@ -107,12 +107,12 @@ def test_a_single_pixel_takes_channels_for_columns() -> None:
     ids=["words", "pixels", "as they are"],
 )
 def test_unfolding_copies_rows_of_pixels(shapes: str, runs: int) -> None:
-    """Many short rows take longer than few long ones of as many numbers."""
+    """The copied rows are counted, as many short ones take longer than a few long ones."""
     assert runs == sized(Case.parse("Conv", "{}", shapes)).sizes[5]
 
 
-def test_shapes_survive_as_text() -> None:
-    """What a database keeps of a case is all of it."""
+def test_case_round_trips_as_text() -> None:
+    """A case is unchanged after being stored as text."""
     case = Case(
         "Gemm",
         '{"a":1}',
@@ -123,7 +123,7 @@ def test_shapes_survive_as_text() -> None:
 
 
 def test_an_ill_formed_shape_is_refused() -> None:
-    """A text that is no shape is an error, not another shape."""
+    """A malformed shape is an error."""
     with pytest.raises(ValueError, match="expected a tensor"):
         Case.parse("Gemm", "{}", "f32[2,x]>f32[2]")
 
@@ -140,10 +140,10 @@ def test_an_ill_formed_shape_is_refused() -> None:
         )
     )
 )
-def test_coefficients_are_never_negative_and_never_worse_than_none(
+def test_coefficients_are_not_negative_nor_worse_than_zero(
     drawn: tuple[Sequence[Sequence[float]], Sequence[float]],
 ) -> None:
-    """Whatever is measured, the fit is at least as near as predicting nothing at all."""
+    """For any measurements, the fit is at least as close as predicting zero."""
     matrix, truth = np.array(drawn[0]), np.array(drawn[1])
     target = matrix @ truth - 1.0
     found = non_negative(matrix, target)
@@ -152,8 +152,8 @@ def test_coefficients_are_never_negative_and_never_worse_than_none(
 
 
 @given(st.integers(1, 6), st.integers(0, 10_000))
-def test_where_the_search_begins_changes_nothing(columns: int, seed: int) -> None:
-    """Near coefficients make it quicker, not different."""
+def test_fit_does_not_depend_on_initial_coefficients(columns: int, seed: int) -> None:
+    """Starting from nearby coefficients does not change the result."""
     rng = np.random.default_rng(seed)
     matrix, target = rng.normal(size=(20, columns)), rng.normal(size=20)
     found = non_negative(matrix, target)
@@ -162,7 +162,7 @@ def test_where_the_search_begins_changes_nothing(columns: int, seed: int) -> Non
 
 
 def test_known_coefficients_are_found() -> None:
-    """Data without noise gives back what they were made of, zeros included."""
+    """Data without noise gives back its coefficients, zeros included."""
     rng = np.random.default_rng(1)
     matrix = rng.random((60, 5)) * [1, 10, 100, 0.1, 1]
     truth = np.array([1.0, 0.0, 0.3, 5.0, 0.0])

@@ -1,4 +1,4 @@
-"""The operators latency model: learnt from profiles, corrected by runs."""
+"""The operators latency model: learnt from profiles, corrected by measured runs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ UNSEEN = graph([333, 512, 700, 64], "unseen")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_an_unmeasured_network_is_predicted_from_its_operators(batch: int, threads: int) -> None:
-    """The sum over its operators is right where others of their classes were measured."""
+    """The sum over a network's operators is right if others of their classes were measured."""
     model: LatencyModel = OperatorLatencyModel(UNSEEN, learnt())
     assert pytest.approx(run_s(UNSEEN, batch, threads), rel=0.1) == model.predict(batch, threads, 0)
 
 
-def test_sizes_between_measured_ones_are_known_and_far_ones_are_not() -> None:
-    """Batches up to twice the largest measured one, on numbers of threads that were measured."""
+def test_batches_beyond_twice_the_measured_ones_are_unknown() -> None:
+    """Batches up to twice the largest measured one are known, for measured numbers of threads."""
     model = OperatorLatencyModel(UNSEEN, learnt())
     assert model.predict(11, 1, 0) is not None
     assert model.predict(32, 1, 0) is not None
@@ -50,8 +50,8 @@ def test_sizes_between_measured_ones_are_known_and_far_ones_are_not() -> None:
     assert model.interval(4, 3, 0) is None
 
 
-def test_part_of_a_core_stretches_a_run() -> None:
-    """Half a core takes twice as long; one and a half cores run two threads for longer."""
+def test_fractional_cores_lengthen_a_run() -> None:
+    """Half a core takes twice as long, and 1.6 cores run two threads for longer."""
     model = OperatorLatencyModel(UNSEEN, learnt())
     one_s, two_s = (model.predict(4, cpu, 0) or math.nan for cpu in (1, 2))
     assert pytest.approx(2 * one_s) == model.predict(4, 0.5, 0)
@@ -59,7 +59,7 @@ def test_part_of_a_core_stretches_a_run() -> None:
 
 
 def test_one_measured_run_corrects_every_other() -> None:
-    """A machine that is 30 % slower for this model is so at all its sizes."""
+    """A run that is 30 % slower than predicted corrects the predictions for all sizes."""
     slow = {Setting(4, 1): run_s(UNSEEN, 4, 1, 1.3)}
     model = OperatorLatencyModel(UNSEEN, learnt(), runs=slow)
     for batch in BATCHES:
@@ -70,14 +70,14 @@ def test_one_measured_run_corrects_every_other() -> None:
 
 
 def test_a_correction_is_bounded() -> None:
-    """A measurement that is a hundred times off is no measurement of this model."""
+    """A measurement that is a hundred times off changes predictions by a factor of four only."""
     plain = OperatorLatencyModel(UNSEEN, learnt()).predict(8, 1, 0) or math.nan
     model = OperatorLatencyModel(UNSEEN, learnt(), runs={Setting(4, 1): run_s(UNSEEN, 4, 1, 100.0)})
     assert pytest.approx(4 * plain) == model.predict(8, 1, 0)
 
 
-def test_measured_operators_go_before_laws() -> None:
-    """What the database knows of an operator is what it takes."""
+def test_measured_operators_take_precedence_over_laws() -> None:
+    """A measured time of an operator replaces that of its law."""
     unit = ThreadsAndGpu(1)
     known = {
         (operator.at(batch), unit): 3 * operator_s(operator.at(batch), 1)
@@ -95,7 +95,7 @@ def test_measured_operators_go_before_laws() -> None:
 
 
 def test_branches_overlap_where_the_executor_runs_them_in_parallel() -> None:
-    """The longest path, not the sum: a chain takes as long as before, two branches the longer."""
+    """With parallel execution, the longest path counts instead of the sum."""
     fit = learnt()
     chain = OperatorLatencyModel(UNSEEN, fit, parallel=True).predict(4, 1, 0)
     assert pytest.approx(OperatorLatencyModel(UNSEEN, fit).predict(4, 1, 0)) == chain
@@ -112,7 +112,7 @@ def test_branches_overlap_where_the_executor_runs_them_in_parallel() -> None:
     st.lists(st.floats(0.01, 0.999), min_size=2),
 )
 def test_higher_quantiles_are_never_quicker(batch: int, cpu: float, quantiles: list[float]) -> None:
-    """A planner that asks for a safer latency never gets a shorter one."""
+    """A higher quantile never has a shorter latency."""
     model = OperatorLatencyModel(UNSEEN, learnt())
     found = [model.predict(batch, cpu, 0, quantile) or math.nan for quantile in sorted(quantiles)]
     assert sorted(found) == found
@@ -120,7 +120,7 @@ def test_higher_quantiles_are_never_quicker(batch: int, cpu: float, quantiles: l
 
 @given(st.integers(1, 32), st.sampled_from([1.0, 2.0]))
 def test_the_interval_holds_the_prediction(batch: int, cpu: float) -> None:
-    """The bound is around the median, whatever the errors it comes from."""
+    """The bounds of an interval are positive and in order."""
     model = OperatorLatencyModel(UNSEEN, learnt())
     interval, middle_s = model.interval(batch, cpu, 0), model.predict(batch, cpu, 0)
     assert interval is not None
@@ -128,8 +128,8 @@ def test_the_interval_holds_the_prediction(batch: int, cpu: float) -> None:
     assert 0 < interval.low_s <= interval.high_s
 
 
-def test_short_runs_have_errors_of_their_own() -> None:
-    """What a run costs besides its operators counts there, and is known less well."""
+def test_short_runs_have_wider_intervals() -> None:
+    """Short runs have wider intervals, as their overhead is known less well."""
     wide, narrow = Errors(plain=(-1.0, 1.0)), Errors(plain=(-0.1, 0.1))
     errors = {
         (ThreadsAndGpu(1), 0): wide,
@@ -145,15 +145,15 @@ def test_short_runs_have_errors_of_their_own() -> None:
         assert pytest.approx(low) == interval.low_s / middle_s
 
 
-def test_a_graph_is_known_again_in_another_order() -> None:
-    """The runtime's optimiser does not order branches alike at each load."""
+def test_fingerprint_ignores_order_of_operators() -> None:
+    """A fingerprint ignores the order of operators, as the optimiser's order of branches varies."""
     turned = dataclasses.replace(UNSEEN, operators=UNSEEN.operators[::-1], model="again")
     assert UNSEEN.fingerprint == turned.fingerprint
     assert UNSEEN.fingerprint != graph([333, 512, 700, 65]).fingerprint
 
 
-def test_planners_are_offered_what_is_known() -> None:
-    """Every batch on whole cores; memory and load are those that were measured."""
+def test_known_configurations_are_offered_to_planners() -> None:
+    """Every batch is offered on whole cores, with the measured memory and load time."""
     model = OperatorLatencyModel(UNSEEN, learnt(), load_s=2.0, memory_mb=300.0)
     offered = list(model.configurations(3))
     assert [Configuration(b, c, 0.0) for c in (1.0, 2.0) for b in (1, 2, 3)] == offered
@@ -161,8 +161,8 @@ def test_planners_are_offered_what_is_known() -> None:
     assert 2.0 == model.load_s
 
 
-def test_a_model_of_one_batch_size_is_known_at_that_size() -> None:
-    """A fixed first dimension is obeyed, not divided by."""
+def test_fixed_batch_size_is_predicted_at_that_size_only() -> None:
+    """A model with a fixed batch size is predicted at that size only."""
     fixed = dataclasses.replace(UNSEEN, fixed_batch=4)
     model = OperatorLatencyModel(fixed, learnt())
     assert pytest.approx(OperatorLatencyModel(UNSEEN, learnt()).predict(4, 1, 0)) == model.predict(
@@ -171,8 +171,8 @@ def test_a_model_of_one_batch_size_is_known_at_that_size() -> None:
     assert model.predict(2, 1, 0) is None
 
 
-def test_a_fit_survives_as_text() -> None:
-    """A database keeps what was learnt, to six digits."""
+def test_fit_round_trips_as_text() -> None:
+    """A fit is stored as text to six digits."""
     again = from_json(to_json(learnt()))
     expected = OperatorLatencyModel(UNSEEN, learnt()).predict(8, 2, 0, 0.99)
     assert pytest.approx(expected, rel=1e-4) == OperatorLatencyModel(UNSEEN, again).predict(
@@ -182,21 +182,21 @@ def test_a_fit_survives_as_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"laws": 1}', "nonsense"])
-def test_a_text_that_is_no_fit_is_refused(text: str) -> None:
-    """Another program's text is an error, not a prediction."""
+def test_text_that_is_not_a_fit_is_refused(text: str) -> None:
+    """Text that is not a fit is an error."""
     with pytest.raises(ValueError, match=r".+"):
         from_json(text)
 
 
 def test_unknown_operators_are_named() -> None:
-    """An unmeasured operator is estimated from a similar one, and listed as such."""
+    """An unmeasured operator is estimated from a similar one, and listed as estimated."""
     odd = dataclasses.replace(UNSEEN.operators[0], kind="Mish")
     net = dataclasses.replace(UNSEEN, operators=[*UNSEEN.operators, odd])
     assert ["Mish"] == OperatorLatencyModel(net, learnt()).guessed()
 
 
 def test_a_pickled_model_predicts_the_same_in_another_process(tmp_path: Path) -> None:
-    """Though strings have other hashes there, measured operators are found; stand-ins need this."""
+    """Measured operators are found after unpickling, even with another string hash seed."""
     unit = ThreadsAndGpu(1)
     known = {(o.at(4), unit): 3 * operator_s(o.at(4), 1) for o in UNSEEN.operators}
     fresh = graph([333, 512, 700, 64])  # it has no cases yet that could be pickled

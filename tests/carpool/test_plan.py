@@ -1,4 +1,4 @@
-"""The plan: valid or refused with every reason, and the same after a journey as JSON."""
+"""The plan: valid or refused with every reason, and unchanged by conversion to JSON and back."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def _problems(text: str | bytes) -> list[Problem]:
     return list(caught.value.problems)
 
 
-def test_a_plan_survives_the_journey() -> None:
-    """A plan written and read is the same plan, from text and from bytes."""
+def test_plan_round_trips() -> None:
+    """A plan written and read again is equal, from text and from bytes."""
     assert PLAN == Plan.from_json(PLAN.to_json())
     assert PLAN == Plan.from_json(PLAN.to_json().encode())
 
 
 def test_the_form_has_every_documented_key() -> None:
-    """The JSON form has exactly the documented keys, present even where nothing is known."""
+    """The JSON form has exactly the documented keys, even for unknown values."""
     bare = json.loads(Plan("f", 1, "fixed", (InstanceClass("a", 1, 1, 1),)).to_json())
     keys = "function version policy classes routes prewarm_s keep_alive_s predicted explain"
     assert [*keys.split(), "variants", "term", "last_only"] == list(bare)
@@ -38,14 +38,14 @@ def test_the_form_has_every_documented_key() -> None:
     assert {"app", "weights", "max_wait_s", "accuracy"} == set(PLAN.to_dict()["routes"][0])
 
 
-def test_what_is_not_known_may_be_left_out() -> None:
-    """A plan needs its function, version, policy, classes and routes; the rest has defaults."""
+def test_optional_keys_have_defaults() -> None:
+    """Only function, version, policy, classes and routes are required; the rest has defaults."""
     text = '{"function": "f", "version": 0, "policy": "p", "classes": [], "routes": []}'
     assert Plan("f", 0, "p") == Plan.from_json(text)
 
 
 def test_a_later_term_makes_a_plan_newer() -> None:
-    """Whatever the version; within a term the version does. A plan of before terms has none."""
+    """Plans are ordered by term, then by version; an old plan without a term has none."""
     ages = [Plan("f", 9, "p"), Plan("f", 1, "p", term=4), Plan("f", 2, "p", term=4)]
     assert [(0, 9), (4, 1), (4, 2)] == [plan.full_version for plan in ages]
     assert ages == sorted(ages, key=lambda plan: plan.full_version)
@@ -64,13 +64,13 @@ def test_a_later_term_makes_a_plan_newer() -> None:
         (b"\xff\xfe\xfa", "a JSON document"),
     ],
 )
-def test_what_is_not_json_is_refused(text: str | bytes, detail: str) -> None:
-    """Text that is not strict JSON, or no object, is refused with the place or the reason."""
+def test_invalid_json_is_refused(text: str | bytes, detail: str) -> None:
+    """Text that is not strict JSON or not an object is refused with its position or the reason."""
     assert detail in " ".join(str(problem) for problem in _problems(text))
 
 
 def test_a_policy_cannot_make_an_invalid_plan() -> None:
-    """A plan made in code is held to the same form, NaN included."""
+    """A plan made in code is validated like any other, including against NaN."""
     with pytest.raises(ConfigError, match=r"classes\[0\]\.cpu = 'NaN'"):
         Plan("f", 1, "p", (InstanceClass("a", float("nan"), 1, 1),))
     with pytest.raises(ConfigError, match=r"routes\[0\]\.weights\.b"):
@@ -109,8 +109,8 @@ def _plans(draw: st.DrawFn) -> Plan:
 
 
 @given(_plans())
-def test_every_plan_survives_the_journey(plan: Plan) -> None:
-    """Whatever a policy may plan is read back as it was written."""
+def test_every_valid_plan_round_trips(plan: Plan) -> None:
+    """Every valid plan is equal after being written and read."""
     assert plan == Plan.from_json(plan.to_json())
 
 
@@ -124,8 +124,8 @@ _PLACES += ["classes/0", "classes/0/rate_low", "classes/0/name", "routes/0", "ro
 
 
 @given(st.sampled_from(_PLACES), _JSON)
-def test_anything_is_a_plan_or_a_config_error(path: str, value: object) -> None:
-    """No JSON, wherever it stands, makes reading fail in a way of its own."""
+def test_any_json_value_gives_a_plan_or_config_error(path: str, value: object) -> None:
+    """Any JSON value in any place gives a plan or a `ConfigError`."""
     with contextlib.suppress(ConfigError):
         plan = Plan.from_json(json.dumps(edited(path, value)).replace("Infinity", "1"))
         assert plan == Plan.from_json(plan.to_json())

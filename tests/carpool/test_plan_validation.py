@@ -1,4 +1,4 @@
-"""The form of a plan: each fault is named where it is, and all of them at once."""
+"""Validation of plans: every fault is reported with its path, and all of them at once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _problems(data: object) -> list[Problem]:
     return list(caught.value.problems)
 
 
-def test_a_sound_form_comes_back() -> None:
-    """Where nothing is wrong, the form itself is the answer."""
+def test_valid_form_is_returned_unchanged() -> None:
+    """A valid form is returned unchanged."""
     assert PLAN.to_dict() == plan_validation.check(PLAN.to_dict())
 
 
@@ -58,31 +58,31 @@ def test_a_sound_form_comes_back() -> None:
         ("predicted/latency_s/p99", -1, "predicted.latency_s.p99", "at least 0"),
         ("predicted/latency_s/p999", 1, "predicted.latency_s.p999", "p99"),
         ("explain", "why", "explain", "a list"),
-        ("explain/0", 1, "explain[0]", "a text"),
+        ("explain/0", 1, "explain[0]", "text"),
         ("clases", [], "clases", "did you mean 'classes'?"),
         ("routes/0/accuracy", 1.5, "routes[0].accuracy", "0 to 1"),
         ("variants/0/latency_s", 0, "variants[0].latency_s", "above 0"),
     ],
 )
-def test_one_fault_is_one_problem_with_its_path(
+def test_each_fault_gives_one_problem_with_its_path(
     path: str, value: object, name: str, detail: str
 ) -> None:
-    """Each fault is reported where it is, with what was expected, and nothing else is."""
+    """Each fault gives exactly one problem, with its path and what was expected."""
     (problem,) = _problems(edited(path, value))
     assert name == problem.name
     assert detail in str(problem)
 
 
-def test_a_class_has_its_name_alone() -> None:
-    """Two classes of one name are refused: each is a deployment of its own."""
+def test_duplicate_class_names_are_refused() -> None:
+    """Two classes with the same name are refused, as each is a separate deployment."""
     data = {**FORM, "classes": [FORM["classes"][0]] * 2, "routes": []}
     (problem,) = _problems(data)
     assert ("classes[1].name", "small") == (problem.name, problem.value)
     assert "another name than classes[0]" == problem.expected
 
 
-def test_everything_wrong_is_reported_at_once() -> None:
-    """All problems of a plan come in one error."""
+def test_all_problems_are_reported_at_once() -> None:
+    """All problems of a plan are in one error."""
     data = {**FORM, "version": -1, "extra": 1, "policy": ""}
     data["classes"] = [{**FORM["classes"][0], "cpu": 0, "variant": 3}]
     names = {problem.name for problem in _problems(data)}

@@ -1,4 +1,4 @@
-"""Policies are found by name, from three places, and made with checked parameters."""
+"""Policies are found by name in three places, and created with checked parameters."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ import pytest
 from carpool import plugins
 from carpool.errors import ConfigError
 from sidecar.policies.fixed import FixedWindow
-from tests.carpool.plugin_samples import Formless, Patient, Typeless
+from tests.carpool.plugin_samples import Formless, Leaving, Mistyped, Patient, Typeless
+from tests.installed import install
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HERE = "tests.carpool.plugin_samples"
-
-
-def _install(folder: Path, distribution: str, entries: str, group: str = "batch_policies") -> None:
-    """What pip leaves behind for a package with entry points."""
-    info = folder / f"{distribution}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[carpool.{group}]\n{entries}\n")
 
 
 @pytest.fixture
@@ -36,27 +29,36 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", plugins.BUILT_IN["batch"])
 def test_every_built_in_name_leads_to_a_policy(name: str) -> None:
-    """Each built-in can be imported and made with its defaults."""
+    """Each built-in can be imported and created with its defaults."""
     assert plugins.build(plugins.resolve("batch", name), {}) is not None
 
 
-def test_a_dotted_path_leads_to_a_local_class() -> None:
+def test_dotted_path_finds_a_local_class() -> None:
     """A policy in a local file needs no packaging."""
     assert Patient is plugins.resolve("batch", f"{HERE}:Patient")
 
 
-def test_an_installed_package_brings_names(site: Path) -> None:
-    """An entry point adds a name, for its own kind of policy alone."""
-    _install(site, "patience", f"patient = {HERE}:Patient")
-    _install(site, "planner", f"grand = {HERE}:Patient", group="scale_policies")
-    assert Patient is plugins.resolve("batch", "patient")
-    assert Patient is plugins.resolve("scale", "grand")
-    assert [*plugins.BUILT_IN["batch"], "patient"] == [f.name for f in plugins.listed("batch")]
-    assert "patience" == plugins.listed("batch")[-1].origin
+@pytest.mark.parametrize(
+    ("kind", "group"),
+    [
+        ("batch", "carpool.batch_policies"),
+        ("scale", "carpool.scale_policies"),
+        ("prewarm", "carpool.prewarm_policies"),
+        ("backend", "carpool.provider_backends"),
+    ],
+)
+def test_entry_point_adds_a_name_for_its_kind(site: Path, kind: plugins.Kind, group: str) -> None:
+    """An entry point adds a name, but only for its own kind of extension."""
+    install(site, "patience", group, f"patient = {HERE}:Patient")
+    assert Patient is plugins.resolve(kind, "patient")
+    assert [*plugins.BUILT_IN[kind], "patient"] == [found.name for found in plugins.listed(kind)]
+    assert "patience" == plugins.listed(kind)[-1].origin
+    for other in plugins.GROUPS.keys() - {kind}:
+        assert "patient" not in [found.name for found in plugins.listed(other)]
 
 
 def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
-    """A misspelt policy is an error with the fix."""
+    """The error for a misspelt policy lists the known names and the nearest one."""
     with pytest.raises(ConfigError, match="did you mean 'deadline'") as caught:
         plugins.resolve("batch", "dedline")
     (problem,) = caught.value.problems
@@ -66,10 +68,10 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", ["fixed", "shared"])
-def test_two_owners_of_a_name_are_both_named(site: Path, name: str) -> None:
-    """No package takes over a name silently, neither a built-in's nor another package's."""
-    _install(site, "left", f"{name} = {HERE}:Patient")
-    _install(site, "right", f"{name} = {HERE}:Formless")
+def test_conflicting_owners_of_a_name_are_both_reported(site: Path, name: str) -> None:
+    """A package cannot silently take the name of a built-in or of another package's policy."""
+    install(site, "left", "carpool.batch_policies", f"{name} = {HERE}:Patient")
+    install(site, "right", "carpool.batch_policies", f"{name} = {HERE}:Formless")
     with pytest.raises(ConfigError, match=r"left .*Patient.* and right .*Formless") as caught:
         plugins.resolve("batch", name)
     assert ("built-in" in str(caught.value)) == (name == "fixed")
@@ -84,17 +86,18 @@ def test_two_owners_of_a_name_are_both_named(site: Path, name: str) -> None:
         (f"{HERE}:", "no attribute ''"),
         (":Policy", "Empty module name"),
         ("..:Policy", "pkg.module:Class"),
+        ("unittest.__main__:Policy", "SystemExit"),
     ],
 )
-def test_a_path_that_leads_nowhere_says_why(target: str, detail: str) -> None:
-    """A dotted path that cannot be imported is an error with Python's reason."""
+def test_import_error_of_dotted_path_has_the_reason(target: str, detail: str) -> None:
+    """The error for a dotted path that cannot be imported has Python's reason."""
     with pytest.raises(ConfigError) as caught:
         plugins.resolve("batch", target)
     assert detail in str(caught.value)
 
 
 def test_finding_one_policy_does_not_import_the_others() -> None:
-    """Choosing a policy imports its own file and no other policy's."""
+    """Choosing a policy imports no other policy's module."""
     code = (
         "import sys; from carpool import plugins; plugins.resolve('batch', 'none');"
         "sys.exit('sidecar.policies.fixed' in sys.modules)"
@@ -103,7 +106,7 @@ def test_finding_one_policy_does_not_import_the_others() -> None:
 
 
 def test_parameters_reach_the_policy() -> None:
-    """Given parameters and the defaults of the others fill Params."""
+    """The given parameters and the defaults of the others are in Params."""
     policy = plugins.build(Patient, {"goal": 1, "mode": "hard", "cap": None})
     assert Patient.Params(goal=1, mode="hard") == policy.params
 
@@ -127,32 +130,44 @@ def test_parameters_reach_the_policy() -> None:
 def test_wrong_parameters_are_reported_together(
     params: dict[str, Any], names: list[str], detail: str
 ) -> None:
-    """Unknown, missing, ill-typed and refused parameters are errors before any request comes."""
+    """Unknown, missing, ill-typed and refused parameters are errors at start-up."""
     with pytest.raises(ConfigError) as caught:
         plugins.build(Patient, params)
     assert names == [problem.name for problem in caught.value.problems]
     assert detail in str(caught.value)
 
 
-def test_a_policys_own_report_comes_through() -> None:
-    """A policy that reports problems in our form is quoted as it is."""
+def test_config_error_of_a_policy_is_passed_on() -> None:
+    """A `ConfigError` raised by a policy is passed on unchanged."""
     with pytest.raises(ConfigError, match=r"^size = '-1'"):
         plugins.build(FixedWindow, {"size": -1})
 
 
-def test_a_policy_without_parameters_says_so() -> None:
-    """A parameter for a policy that has none is refused as such."""
+def test_parameter_error_says_if_the_policy_has_none() -> None:
+    """The error for a parameter says if the policy has none."""
     with pytest.raises(ConfigError, match="the policy has no parameters"):
         plugins.build(plugins.resolve("batch", "none"), {"size": 3})
 
 
 def test_a_class_without_params_is_not_a_policy() -> None:
-    """The contract's nested Params is missed by name."""
+    """The error for a class without the nested Params dataclass names what is missing."""
     with pytest.raises(ConfigError, match="nested dataclass Params"):
         plugins.build(Formless, {})
 
 
-def test_a_type_that_only_a_checker_sees_is_told() -> None:
-    """Parameters cannot be checked against a type that is not imported; the fix is named."""
+def test_type_imported_only_for_checking_is_reported() -> None:
+    """The error for a parameter whose type is imported only for type checking names the fix."""
     with pytest.raises(ConfigError, match=r"'Mapping' is not defined: import it outside"):
         plugins.build(Typeless, {"shares": {}})
+
+
+def test_invalid_annotation_of_parameter_is_reported() -> None:
+    """The error for a parameter whose annotation cannot be evaluated has Python's reason."""
+    with pytest.raises(ConfigError, match="AttributeError: hard"):
+        plugins.build(Mistyped, {"share": 1})
+
+
+def test_policy_that_exits_when_created_is_reported() -> None:
+    """A policy that ends the process when it is created is an error in its name."""
+    with pytest.raises(ConfigError, match="SystemExit"):
+        plugins.build(Leaving, {})

@@ -1,4 +1,4 @@
-"""The processor's name, by which profiles of machines are told apart."""
+"""The processor's name, which identifies the machine of a profile."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ model name\t: another one
     ],
     ids=["with its numbers", "by name alone", "not told"],
 )
-def test_the_name_is_as_precise_as_the_system_tells_it(
+def test_processor_name_is_as_precise_as_known(
     text: str | None, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the first processor, with family, model and stepping; at least the architecture."""
+    """The name has family, model and stepping if known, and is the architecture if nothing is."""
 
     def read(path: Path, encoding: str) -> str:
         assert ("/proc/cpuinfo", "utf-8") == (str(path), encoding)
@@ -49,5 +49,5 @@ def test_the_name_is_as_precise_as_the_system_tells_it(
 
 
 def test_the_runtime_is_known_without_loading_it() -> None:
-    """By the version that is installed."""
+    """The runtime is identified by its installed version."""
     assert f"onnxruntime {metadata.version('onnxruntime')}" == runtime()

@@ -1,4 +1,4 @@
-"""The profile database: what goes in comes out, once for all batch sizes, exactly for others."""
+"""The profile database: profiles are read as written, operators stored once for all batches."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ operators = st.builds(
 )
 
 
-def test_profiles_come_back_to_the_nanosecond(tmp_path: Path) -> None:
-    """Runs, operators, their numbers and names."""
+def test_profiles_round_trip_to_the_nanosecond(tmp_path: Path) -> None:
+    """Runs and operators are read with their names, settings and times as written."""
     path, written = tmp_path / "profiles.sqlite", profile(NET)
     write_profile(path, written)
     (found,) = read_profiles(path)
@@ -73,7 +73,7 @@ def test_profiles_come_back_to_the_nanosecond(tmp_path: Path) -> None:
 
 
 def test_an_operator_is_kept_once_for_all_batch_sizes(tmp_path: Path) -> None:
-    """Three layers at five batch sizes on two numbers of threads are three cases."""
+    """Three layers at five batch sizes with two numbers of threads are stored as three cases."""
     path = tmp_path / "profiles.sqlite"
     write_profile(path, profile(NET))
     with opened(path) as connection:
@@ -83,8 +83,8 @@ def test_an_operator_is_kept_once_for_all_batch_sizes(tmp_path: Path) -> None:
 
 
 @given(found=st.lists(st.tuples(cases, st.sampled_from(BATCHES)), max_size=6, unique=True))
-def test_whatever_shapes_there_are_come_back(found: list[tuple[Case, int]]) -> None:
-    """First sizes that are multiples of the batch by chance, zeros, scalars, constants."""
+def test_any_shape_round_trips(found: list[tuple[Case, int]]) -> None:
+    """Any shape is read as written: chance multiples of the batch, zeros, scalars, constants."""
     rows = tuple(OperatorRow(case, Setting(batch, 1), 1, 1e-6, 0.0) for case, batch in found)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "profiles.sqlite"
@@ -96,7 +96,7 @@ def test_whatever_shapes_there_are_come_back(found: list[tuple[Case, int]]) -> N
 
 @given(drawn=st.lists(operators, max_size=4, unique_by=lambda each: each.key))
 def test_operators_are_found_at_every_batch_size(drawn: list[Operator]) -> None:
-    """Also where a first size does not grow with the batch, or another one does."""
+    """Operators are found at every batch size, whichever dimensions grow with the batch."""
     rows = {
         (operator.at(batch), Setting(batch, 1)): OperatorRow(
             operator.at(batch), Setting(batch, 1), 1, 1e-6, 0.0
@@ -116,8 +116,8 @@ def test_operators_are_found_at_every_batch_size(drawn: list[Operator]) -> None:
     assert one_by_one == found
 
 
-def test_a_model_that_is_measured_again_replaces_itself(tmp_path: Path) -> None:
-    """The same name on the same hardware and runtime; on others it stands beside it."""
+def test_new_profile_replaces_that_of_the_same_model(tmp_path: Path) -> None:
+    """A profile replaces that of the same model on the same hardware and runtime only."""
     path = tmp_path / "profiles.sqlite"
     write_profile(path, profile(NET))
     write_profile(path, profile(NET, 2.0))
@@ -129,7 +129,7 @@ def test_a_model_that_is_measured_again_replaces_itself(tmp_path: Path) -> None:
 
 
 def test_measured_operators_are_found_for_another_model(tmp_path: Path) -> None:
-    """Layers of the same sizes in another network, at every batch size and number of threads."""
+    """Layers of the same sizes in another network count as measured in all settings."""
     path = tmp_path / "profiles.sqlite"
     known = [profile(NET), *profiles(10)]
     for each in known:
@@ -141,8 +141,8 @@ def test_measured_operators_are_found_for_another_model(tmp_path: Path) -> None:
     assert 2 * 2 * len(BATCHES) == len(model.known)
 
 
-def test_a_models_runs_here_correct_it_and_those_elsewhere_do_not(tmp_path: Path) -> None:
-    """Too few models for a predictor of this machine's own; only runs here tell of runs here."""
+def test_only_runs_on_this_machine_correct_a_model(tmp_path: Path) -> None:
+    """Only runs on this machine correct a model whose laws come from another machine."""
     path = tmp_path / "profiles.sqlite"
     known = profiles(10)
     for each in [profile(NET), *known]:
@@ -159,8 +159,8 @@ def test_a_models_runs_here_correct_it_and_those_elsewhere_do_not(tmp_path: Path
     assert 1.5 == model.load_s
 
 
-def test_what_another_version_has_learnt_is_refused_with_the_mend(tmp_path: Path) -> None:
-    """Its coefficients are those of other laws; the rows are still valid."""
+def test_fit_of_another_version_is_refused_with_the_fix(tmp_path: Path) -> None:
+    """A fit of another version is refused with the fix, as its coefficients are of other laws."""
     path = tmp_path / "profiles.sqlite"
     known = profiles(10)
     for each in known:
@@ -177,7 +177,7 @@ def test_what_another_version_has_learnt_is_refused_with_the_mend(tmp_path: Path
 
 @pytest.mark.parametrize("version", [1, 99])
 def test_another_version_is_refused(tmp_path: Path, version: int) -> None:
-    """A database of an earlier or later release is named, not misread."""
+    """A database of an earlier or later version is refused with its version."""
     path = tmp_path / "profiles.sqlite"
     write_profile(path, profile(NET))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -186,8 +186,8 @@ def test_another_version_is_refused(tmp_path: Path, version: int) -> None:
         read_profiles(path)
 
 
-def test_the_packages_own_database_is_small_and_whole() -> None:
-    """It ships with every installation: at most 2 MB, and enough models to learn from."""
+def test_packaged_database_is_small_and_complete() -> None:
+    """The packaged database is below 2 MB and has enough complete profiles to learn from."""
     assert default_database().stat().st_size < 2_000_000
     found = read_profiles(default_database())
     assert 100 <= len(found)

@@ -1,4 +1,4 @@
-"""The file of a profile database: begun whole or not at all, refused with why."""
+"""The file of a profile database: created atomically, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _models(path: Path) -> int:
 
 
 @pytest.mark.parametrize("before", [None, b""], ids=["missing", "empty"])
-def test_it_begins_as_a_copy_of_the_packages(tmp_path: Path, before: bytes | None) -> None:
-    """In a folder that is made; nothing else is left there."""
+def test_database_starts_as_copy_of_the_packaged_one(tmp_path: Path, before: bytes | None) -> None:
+    """The folder is created, and contains only the copy."""
     path = tmp_path / "new" / "p.sqlite"
     if before is not None:
         path.parent.mkdir()
@@ -54,8 +54,8 @@ def test_it_begins_as_a_copy_of_the_packages(tmp_path: Path, before: bytes | Non
     assert [path] == list(path.parent.iterdir())
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
-    """Whatever it holds."""
+def test_existing_database_is_kept(tmp_path: Path) -> None:
+    """An existing database is kept, even if it is empty."""
     path = tmp_path / "p.sqlite"
     begin_database(path)
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -64,8 +64,8 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert [] == read_profiles(path)
 
 
-def test_many_may_begin_it_at_once(tmp_path: Path) -> None:
-    """No reader sees half of it, and none fails."""
+def test_concurrent_creation_succeeds(tmp_path: Path) -> None:
+    """Several processes may create the database at once without errors."""
     path = tmp_path / "p.sqlite"
     command = [sys.executable, "-c", BEGIN, str(path)]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
@@ -74,8 +74,8 @@ def test_many_may_begin_it_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copies", [1, 3, 6])
-def test_who_is_killed_leaves_it_whole_or_away(tmp_path: Path, copies: int) -> None:
-    """SIGKILL, whenever it comes; the next one goes on."""
+def test_killed_creation_leaves_file_complete_or_absent(tmp_path: Path, copies: int) -> None:
+    """After SIGKILL at any time, the file is complete or absent, and can be created again."""
     path = tmp_path / "p.sqlite"
     command = [sys.executable, "-c", BEGIN_AGAIN_AND_AGAIN, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
@@ -120,10 +120,10 @@ def _below_a_file(path: Path) -> None:
         (_below_a_file, "name one that can be written to"),
     ],
 )
-def test_what_cannot_be_used_is_refused(
+def test_unusable_file_is_refused_with_the_fix(
     tmp_path: Path, spoil: Callable[[Path], None], expected: str
 ) -> None:
-    """With the file, what is wrong with it, and the fix."""
+    """The error has the file, what is wrong with it, and the fix."""
     path = tmp_path / "folder" / "p.sqlite"
     if spoil is not _below_a_file:
         path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Function settings: strict, complete reports, one name rule, one table."""
+"""Function settings: strict validation, complete reports, one naming rule, one table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _problems(labels: Mapping[str, str], annotations: Mapping[str, str] = {}) ->
 
 
 def test_nothing_given_means_the_defaults() -> None:
-    """A deployment without our labels, and an environment without our variables, is the default."""
+    """Without Carpool labels or variables, all settings have their defaults."""
     assert DEFAULT == FunctionSettings.from_labels(None)
     assert DEFAULT == FunctionSettings.from_labels({"app": "web"}, {"com.example.slo": "x"})
     assert DEFAULT == FunctionSettings.from_env({"PATH": "/bin", "exec_timeout": "soon"})
@@ -57,7 +57,7 @@ def test_the_defaults() -> None:
 
 
 def test_every_setting_is_read_from_labels_and_annotations() -> None:
-    """Each setting has its label; JSON values come as annotations."""
+    """Each setting has a label; JSON values are annotations."""
     labels = {
         "slo": "200ms",
         "slo.percentile": "0.95",
@@ -127,21 +127,21 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         ("http://[::1]:3000", "http://[::1]:3000"),
     ],
 )
-def test_origins_are_read_as_browsers_send_them(written: str, sent: str) -> None:
-    """Compared letter by letter later, so written otherwise they would match no page."""
+def test_origins_are_normalised(written: str, sent: str) -> None:
+    """Origins are normalised, as they are compared literally with those of browsers."""
     read = FunctionSettings.from_labels({}, {"com.carpool.cors.origins": written})
     assert (sent,) == read.cors_origins
 
 
 @pytest.mark.parametrize("written", ["app.example.com", "https://a/", "http://a:70000", "null"])
-def test_what_no_browser_sends_is_no_origin(written: str) -> None:
-    """Refused with its name, rather than never matched."""
+def test_invalid_origin_is_refused(written: str) -> None:
+    """An origin that no browser could send is refused."""
     with pytest.raises(ConfigError, match="origins such as"):
         FunctionSettings.from_labels({}, {"com.carpool.cors.origins": written})
 
 
-def test_the_older_name_of_a_choice_is_read() -> None:
-    """A stack file with ``shed: dark`` means the same as before."""
+def test_former_name_of_choice_is_accepted() -> None:
+    """``shed: dark`` in a stack file is read as ``observe``."""
     assert "observe" == FunctionSettings.from_labels({"com.carpool.shed": "dark"}).shed
 
 
@@ -182,10 +182,8 @@ def test_a_long_value_may_be_an_annotation() -> None:
         ("wire", "grpc", "carpool or v1"),
     ],
 )
-def test_an_ill_formed_value_is_named_with_what_was_expected(
-    key: str, text: str, expected: str
-) -> None:
-    """The report has the label, the value as given and the expected form."""
+def test_malformed_value_is_reported_with_expectation(key: str, text: str, expected: str) -> None:
+    """The report has the label, the given value and the expected form."""
     (problem,) = _problems({key: text})
     assert (f"com.carpool.{key}", text) == (problem.name, problem.value)
     assert expected in problem.expected
@@ -199,7 +197,7 @@ def test_an_ill_formed_value_is_named_with_what_was_expected(
     ],
 )
 def test_memory_is_read_in_the_units_people_use(text: str, size_mb: float) -> None:
-    """Kubernetes' units and plain ones are read; a bare number is bytes."""
+    """Kubernetes units and plain ones are read; a bare number is bytes."""
     read = FunctionSettings.from_env({"carpool_memory": text})
     assert size_mb == read.memory_mb
     assert read == FunctionSettings.from_env(read.to_env())
@@ -223,22 +221,22 @@ def test_memory_is_read_in_the_units_people_use(text: str, size_mb: float) -> No
         ("[" * 100_000, "com.carpool.apps", "nested too deeply"),
     ],
 )
-def test_ill_formed_apps_are_named_by_their_path(text: str, name: str, detail: str) -> None:
-    """The report points inside the JSON."""
+def test_malformed_apps_are_reported_by_path(text: str, name: str, detail: str) -> None:
+    """The report names the path inside the JSON."""
     problems = _problems({}, {"apps": text})
     assert [name] == [problem.name for problem in problems]
     assert detail in str(problems[0])
 
 
 def test_batch_params_are_a_json_object() -> None:
-    """A list or a bare word is refused; what the object holds is the policy's to judge."""
+    """A list or a bare word is refused; the content of an object is left to the policy."""
     for text in ("[1]", "fast", '{"a": Infinity}'):
         (problem,) = _problems({}, {"batch.params": text})
         assert "a JSON object" in problem.expected
 
 
-def test_an_unknown_name_comes_with_the_nearest_known() -> None:
-    """A misspelt label, annotation or variable is an error that names the one probably meant."""
+def test_unknown_name_error_suggests_the_nearest() -> None:
+    """The error for a misspelt label, annotation or variable names the nearest known one."""
     (problem,) = _problems({"batch.maks": "8"})
     assert "did you mean 'com.carpool.batch.max'?" in str(problem)
     (problem,) = _problems({}, {"aps": "[]"})
@@ -253,8 +251,8 @@ def test_json_settings_belong_in_annotations() -> None:
     assert "move it from labels to annotations" in str(problem)
 
 
-def test_two_answers_to_one_question_are_refused() -> None:
-    """A label and an annotation of one name must agree."""
+def test_label_and_annotation_must_agree() -> None:
+    """A label and an annotation of the same name must agree."""
     (problem,) = _problems({"batch.max": "8"}, {"batch.max": "16"})
     assert ("com.carpool.batch.max", "8") == (problem.name, problem.value)
     assert "'16'" in problem.expected
@@ -268,7 +266,7 @@ def test_two_answers_to_one_question_are_refused() -> None:
     ],
 )
 def test_contradictions_are_found(labels: dict[str, str], name: str, expected: str) -> None:
-    """Two well-formed values that cannot both be meant are reported, by label and by variable."""
+    """Two valid values that contradict each other are reported, by label and by variable."""
     (problem,) = _problems(labels)
     assert (f"com.carpool.{name}", expected) == (problem.name, problem.expected)
     env = {"carpool_" + key.replace(".", "_"): text for key, text in labels.items()}
@@ -276,15 +274,15 @@ def test_contradictions_are_found(labels: dict[str, str], name: str, expected: s
         FunctionSettings.from_env(env)
 
 
-def test_the_wait_is_held_against_every_application() -> None:
-    """A window that is as long as one application's objective is refused."""
+def test_batching_window_must_be_below_every_objective() -> None:
+    """A batching window as long as the objective of any application is refused."""
     apps = json.dumps([{"name": "web", "slo": "1s"}, {"name": "vr", "slo": "20ms"}])
     (problem,) = _problems({"batch.wait": "20ms"}, {"apps": apps})
     assert "less than apps[vr].slo, which is 20ms" == problem.expected
 
 
-def test_everything_wrong_is_reported_at_once() -> None:
-    """A user can fix a deployment in one pass: unknown, ill-formed and contradicting together."""
+def test_all_problems_are_reported_at_once() -> None:
+    """Unknown, malformed and contradictory settings are reported together."""
     labels = {"slo": "fast", "batch.maks": "8", "scale.min": "3", "scale.max": "2", "gpu": "200"}
     problems = _problems(labels, {"apps": '[{"name": ""}]'})
     names = [problem.name.removeprefix("com.carpool.") for problem in problems]
@@ -294,14 +292,14 @@ def test_everything_wrong_is_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("values", [{"batch_max": 0}, {"percentile": 1.5}, {"slo_s": 0.0}])
-def test_settings_made_in_code_are_as_strict(values: dict[str, float]) -> None:
-    """No instance is invalid, whichever way it was made."""
+def test_settings_created_in_code_are_validated(values: dict[str, float]) -> None:
+    """Settings created in code are validated as strictly as those that are read."""
     with pytest.raises(ConfigError):
         FunctionSettings(**values)  # type: ignore[arg-type]  # the values differ in type
 
 
-def test_unset_differs_from_none_where_a_value_is_required() -> None:
-    """Only settings that may be left out can be ``None``."""
+def test_only_optional_settings_can_be_none() -> None:
+    """Only optional settings can be ``None``."""
     with pytest.raises((ConfigError, TypeError)):
         FunctionSettings(batch_max=None)  # type: ignore[arg-type]  # the point of the test
 
@@ -322,6 +320,6 @@ def test_unset_differs_from_none_where_a_value_is_required() -> None:
         executor=st.sampled_from(["graph", "lazy"]),
     )
 )
-def test_the_environment_carries_settings_unchanged(given_: FunctionSettings) -> None:
-    """What a provider writes into a sidecar's environment is what the sidecar reads."""
+def test_settings_round_trip_through_the_environment(given_: FunctionSettings) -> None:
+    """A sidecar reads from its environment the settings that a provider wrote."""
     assert given_ == FunctionSettings.from_env(given_.to_env())

@@ -1,4 +1,4 @@
-"""Tasks that are not awaited."""
+"""Background tasks that are not awaited individually."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from carpool.task_set import TaskSet
 
 
-def test_what_is_started_is_kept_until_its_end() -> None:
-    """The event loop itself has weak references only."""
+def test_started_tasks_are_referenced_until_they_end() -> None:
+    """Started tasks are referenced until they end, as the event loop has only weak references."""
 
     async def story() -> list[int]:
         tasks, ended = TaskSet(), list[int]()
@@ -29,8 +29,8 @@ def test_what_is_started_is_kept_until_its_end() -> None:
     assert [0, 1, 2] == asyncio.run(story())
 
 
-def test_joining_waits_for_what_is_started_meanwhile() -> None:
-    """As a replica that is drained may be the reason for another one to go."""
+def test_join_waits_for_tasks_started_meanwhile() -> None:
+    """``join`` also waits for tasks started by the tasks that it waits for."""
 
     async def story() -> bool:
         tasks, done = TaskSet(), asyncio.Event()
@@ -49,8 +49,8 @@ def test_joining_waits_for_what_is_started_meanwhile() -> None:
     assert asyncio.run(story())
 
 
-def test_what_runs_can_be_cancelled_and_joined() -> None:
-    """Neither a cancellation nor a failure reaches a caller of ``join``."""
+def test_cancelled_or_failed_tasks_can_be_joined() -> None:
+    """``join`` raises neither a task's cancellation nor its failure."""
 
     async def story() -> asyncio.Task[None]:
         tasks = TaskSet()

@@ -1,4 +1,4 @@
-"""ONNX Runtime in our processes: it keeps nothing on disk and sends nothing."""
+"""ONNX Runtime in Carpool's processes stores nothing on disk and sends nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ os._exit(0)
 
 
 def ran(folder: Path, code: str, **environment: str) -> dict[str, object]:
-    """What a process knows of itself after ``code``; ``folder`` is its home and all else."""
+    """Run ``code`` with its home in ``folder``, and return its thread count and its sockets."""
     home, temporary = folder / "home", folder / "tmp"
     home.mkdir()
     temporary.mkdir()
@@ -56,19 +56,19 @@ def ran(folder: Path, code: str, **environment: str) -> dict[str, object]:
 
 
 def files(folder: Path) -> list[str]:
-    """Every file that a process left in its home or its folder for temporary files."""
+    """Return all files that a process left in its home or temporary folder."""
     return [str(path) for name in ("home", "tmp") for path in (folder / name).rglob("*")]
 
 
 @pytest.mark.parametrize("session", SESSIONS)
-def test_nothing_is_kept_and_nothing_is_there_to_send(tmp_path: Path, session: str) -> None:
-    """No file, no socket, and no thread but our own: what uploads would be another."""
+def test_telemetry_leaves_no_files_sockets_or_threads(tmp_path: Path, session: str) -> None:
+    """There are no files, no sockets and no further thread, which an upload would need."""
     assert {"threads": 1, "sockets": []} == ran(tmp_path, SESSIONS[session])
     assert [] == files(tmp_path)
 
 
-def test_what_is_switched_off_is_there(tmp_path: Path) -> None:
-    """Switched on again, it keeps a device's identifier and starts a thread: this would be seen."""
+def test_enabled_telemetry_is_detected(tmp_path: Path) -> None:
+    """With telemetry enabled, a device identifier and a thread are found, as a counter-check."""
     found = ran(tmp_path, SESSIONS["import alone"], ORT_DISABLE_TELEMETRY="0")
     if not files(tmp_path):
         pytest.skip("this build of ONNX Runtime has no telemetry")
@@ -76,8 +76,8 @@ def test_what_is_switched_off_is_there(tmp_path: Path) -> None:
     assert 1 != found["threads"]
 
 
-def test_an_author_who_imports_it_first_sends_nothing_either(tmp_path: Path) -> None:
-    """In a real handler whose home is fresh, after an answer."""
+def test_handler_importing_onnxruntime_first_sends_no_telemetry(tmp_path: Path) -> None:
+    """A real handler that imports ONNX Runtime first leaves no files in its home."""
     function = tmp_path / "function"
     home = tmp_path / "home"
     home.mkdir()

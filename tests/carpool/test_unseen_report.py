@@ -1,4 +1,4 @@
-"""What the benchmark of composed operators reports, and the interval that is taken from it."""
+"""The report of the benchmark of composed operators, and the interval taken from it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from carpool.predictor.profile import Origin, Setting
 _REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "operators_unseen.md"
 
 
-def test_the_interval_is_that_of_the_models_it_was_chosen_by() -> None:
-    """On one thread and on two, as the committed report has it."""
+def test_intervals_match_the_committed_report() -> None:
+    """The intervals for one and two threads are those of the committed report."""
     found = re.search(r"chosen by: (\S+) to (\S+) on 1; (\S+) to (\S+) on 2\.", _REPORT.read_text())
     assert found
     one_low, one_high, two_low, two_high = map(float, found.groups())
@@ -22,7 +22,7 @@ def test_the_interval_is_that_of_the_models_it_was_chosen_by() -> None:
 
 
 def test_models_that_were_not_measured_are_named() -> None:
-    """Beside the claim that every point is shown."""
+    """The report names the models that were not measured."""
     first, *others = LISTS["chosen by"]
     times_s = (1.0, 1.1, 0.9, 1.3, 1.05)
     models = [first, *LISTS["left out"]]

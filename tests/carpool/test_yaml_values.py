@@ -1,4 +1,4 @@
-"""YAML and JSON as plain values with lines."""
+"""YAML and JSON as plain values with line numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def load(folder: Path, text: str, name: str = "a.yaml") -> yaml_values.Document:
-    """Read ``text`` as a file."""
+    """Write ``text`` to a file and load it."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return yaml_values.load(path)
@@ -51,7 +51,7 @@ def load(folder: Path, text: str, name: str = "a.yaml") -> yaml_values.Document:
     ],
 )
 def test_scalars(tmp_path: Path, text: str, expected: object) -> None:
-    """A plain scalar is a number, a truth value, nothing or text; a quoted one is text."""
+    """A plain scalar is a number, a boolean, null or text; a quoted one is text."""
     data = load(tmp_path, f"a: {text}\n").data
     assert {"a": expected} == data
     assert isinstance(data, dict)
@@ -59,7 +59,7 @@ def test_scalars(tmp_path: Path, text: str, expected: object) -> None:
 
 
 def test_every_value_has_its_line(tmp_path: Path) -> None:
-    """A problem is placed at its value, or where the missing one should be."""
+    """A problem has the line of its value, or of where a missing one should be."""
     document = load(tmp_path, "a:\n  - b: 1\n  - b: 2\n    c.d: 3\ne:\n")
     assert {"a": [{"b": 1}, {"b": 2, "c.d": 3}], "e": None} == document.data
     paths = ("a[0].b", "a[1].c.d", "a[1].missing", "a[7]", "nowhere", "")
@@ -67,8 +67,8 @@ def test_every_value_has_its_line(tmp_path: Path) -> None:
     assert ["2", "4", "3", "2", "1", "1"] == lines
 
 
-def test_a_rule_reports_with_lines(tmp_path: Path) -> None:
-    """What a rule finds is preceded by file and line."""
+def test_rule_problem_has_file_and_line(tmp_path: Path) -> None:
+    """A problem found by a rule has its file and line."""
     document = load(tmp_path, "a: 1\nb: x\n")
     rule = rules.record({"b": rules.number("a number", lambda _: True)}, frozenset({"b"}))
     with pytest.raises(ConfigError) as caught:
@@ -78,7 +78,7 @@ def test_a_rule_reports_with_lines(tmp_path: Path) -> None:
 
 
 def test_merges_and_aliases(tmp_path: Path) -> None:
-    """Anchors, aliases and merge keys mean what they mean in YAML."""
+    """Anchors, aliases and merge keys work as in YAML."""
     document = load(tmp_path, "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: *a\n")
     assert {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}} == document.data
 
@@ -94,7 +94,7 @@ def test_merges_and_aliases(tmp_path: Path) -> None:
     ],
 )
 def test_broken_files(tmp_path: Path, text: str, expected: str | None) -> None:
-    """What is not YAML is an error; tags never construct anything."""
+    """Invalid YAML is an error, and tags never construct objects."""
     if expected is None:
         assert {"a": "x"} == load(tmp_path, text).data
         return
@@ -103,7 +103,7 @@ def test_broken_files(tmp_path: Path, text: str, expected: str | None) -> None:
 
 
 def bomb(levels: int, data: str) -> str:
-    """A few lines that stand for nine times more values with each level."""
+    """Return a few lines of YAML that represent nine times more values with each level."""
     lines = ["a0: &a0 {x: 1, y: 2}"]
     lines += [f"a{n}: &a{n} " + data.format(*[f"*a{n - 1}"] * 9) for n in range(1, levels)]
     return "\n".join(lines) + "\n"
@@ -113,15 +113,15 @@ def bomb(levels: int, data: str) -> str:
     "data", ["[{}, {}, {}, {}, {}, {}, {}, {}, {}]", "{{<<: [{}, {}, {}, {}, {}, {}, {}, {}, {}]}}"]
 )
 @pytest.mark.parametrize("levels", [6, 12, 400])
-def test_aliases_of_aliases(tmp_path: Path, data: str, levels: int) -> None:
-    """A kilobyte that stands for billions of values is refused, before they are made."""
+def test_exponential_aliases_are_refused(tmp_path: Path, data: str, levels: int) -> None:
+    """A kilobyte that represents billions of values is refused before they are created."""
     with pytest.raises(ConfigError, match=r"aliases refer to aliases|levels of nesting"):
         load(tmp_path, bomb(levels, data))
     assert load(tmp_path, bomb(3, data)).data
 
 
 def test_depth(tmp_path: Path) -> None:
-    """A hundred levels are read, more are refused, however deep."""
+    """Nesting is read up to a hundred levels, and refused beyond that."""
     assert load(tmp_path, "[" * 100 + "]" * 100).data
     for depth in (101, 100 + scaled(1400)):
         with pytest.raises(ConfigError, match=r"nesting|valid YAML"):
@@ -129,7 +129,7 @@ def test_depth(tmp_path: Path) -> None:
 
 
 def test_a_large_file_without_aliases(tmp_path: Path) -> None:
-    """Its size is its author's business."""
+    """A large file without aliases is accepted."""
     (name, values), *_ = load(tmp_path, f"a: [{'1, ' * 10_000}1]\n").data.items()  # type: ignore[attr-defined]
     assert ("a", 10_001) == (name, len(values))
 
@@ -149,8 +149,10 @@ JSON = st.recursive(
 
 
 @given(value=JSON)
-def test_json_means_the_same(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
-    """A JSON file gives what a JSON reader gives, however it is indented."""
+def test_json_is_read_like_a_json_parser(
+    tmp_path_factory: pytest.TempPathFactory, value: object
+) -> None:
+    """A JSON file gives the same values as a JSON parser, however it is indented."""
     folder = tmp_path_factory.getbasetemp()
     assert {"value": value} == load(
         folder, json.dumps({"value": value}, indent="\t"), "a.json"

@@ -63,7 +63,7 @@ def test_every_choice_renders_to_restricted_pods(helm: str, settings: list[str])
     assert all([] == violations(spec) for _, spec in pods(found))
 
 
-def test_prometheus_may_read_what_it_is_told_to(helm: str) -> None:
+def test_monitored_ports_accept_metrics_clients(helm: str) -> None:
     """Ports of the monitors accept what `metricsFrom` names, also if the gateway is restricted."""
     settings = [
         "serviceMonitor.create=true",
@@ -80,7 +80,7 @@ def test_prometheus_may_read_what_it_is_told_to(helm: str) -> None:
         assert any(prometheus in rule["from"] for rule in let_in), name
 
 
-def test_callers_may_reach_functions_past_the_gateway(helm: str) -> None:
+def test_functions_accept_ingress_callers(helm: str) -> None:
     """Functions accept callers that `functionIngress` names, such as by gRPC, and required ones."""
     caller = "networkPolicy.functionIngress[0]"
     settings = [f"{caller}.ports[0].port=9000", f"{caller}.from[0].podSelector.matchLabels.app=web"]
@@ -96,7 +96,7 @@ def test_callers_may_reach_functions_past_the_gateway(helm: str) -> None:
         assert allowed == others
 
 
-def test_the_api_server_may_have_addresses(helm: str) -> None:
+def test_api_server_addresses_restrict_its_ports(helm: str) -> None:
     """With addresses, nothing else can be reached on the API server's ports."""
     setting = "networkPolicy.apiServerCidrs={10.0.0.1/32,10.0.0.2/32}"
     found = objects(rendered(helm, [setting], None))
@@ -107,14 +107,14 @@ def test_the_api_server_may_have_addresses(helm: str) -> None:
         assert blocks == rule["to"]
 
 
-def test_without_a_scaler_there_is_nothing_of_one(helm: str) -> None:
+def test_no_scaler_objects_if_autoscaler_is_disabled(helm: str) -> None:
     """There is no account for it, and no token that a provider would ask for."""
     found = objects(rendered(helm, ["autoscaler.enabled=false"], None))
     assert ["gateway"] == [name for name, _ in pods(found)]
     assert not [each for each in found if "carpool-scaler" in str(each)]
 
 
-def test_credentials_are_made_where_there_are_none(helm: str) -> None:
+def test_missing_credentials_are_generated(helm: str) -> None:
     """The secret has OpenFaaS's names, and a new password each time."""
     found = [objects(rendered(helm, [], None)) for _ in range(2)]
     first, second = (of_kind(each, "Secret", "basic-auth")[0]["data"] for each in found)
@@ -123,7 +123,7 @@ def test_credentials_are_made_where_there_are_none(helm: str) -> None:
     assert first["basic-auth-password"] != second["basic-auth-password"]
 
 
-def test_rights_that_are_asked_for(helm: str) -> None:
+def test_optional_rights_match_provider_table(helm: str) -> None:
     """Rights for optional features are those in the provider's own table."""
     settings = ["functions.prepull=true", "gateway.manageNamespaces=true"]
     found = objects(rendered(helm, settings, None))
@@ -134,7 +134,7 @@ def test_rights_that_are_asked_for(helm: str) -> None:
     assert [*own, *rules.NAMESPACE_ADMIN_RULES] == wide["rules"]
 
 
-def test_namespaces_are_not_managed_without_a_right_to(helm: str) -> None:
+def test_managing_namespaces_without_rights_is_refused(helm: str) -> None:
     """The network is not opened for namespaces that the provider cannot create."""
     settings = ["gateway.manageNamespaces=true", "clusterRole=false"]
     with pytest.raises(subprocess.CalledProcessError):

@@ -60,7 +60,7 @@ def test_every_value_is_documented(path: str) -> None:
     assert f"`{path}`" in PAGE
 
 
-def test_every_documented_value_is_one() -> None:
+def test_every_documented_value_exists() -> None:
     """Each row of the table is a value that the chart knows."""
     rows = [
         line.split("|")[1]
@@ -71,7 +71,7 @@ def test_every_documented_value_is_one() -> None:
     assert told == set(leaves(VALUES))
 
 
-def test_objects_are_in_namespaces_that_there_are() -> None:
+def test_objects_are_in_existing_namespaces() -> None:
     """Every namespaced object is in a namespace of the manifests, and no name occurs twice."""
     known = {each["metadata"]["name"] for each in NAMESPACES}
     places = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in FOUND]
@@ -106,7 +106,7 @@ def test_pods_have_probes_and_requests() -> None:
         assert "memory" in found["resources"]["limits"]
 
 
-def test_a_service_and_a_budget_choose_pods_that_there_are() -> None:
+def test_services_and_budgets_select_existing_pods() -> None:
     """Their selectors match labels of pods, and their ports are ports of containers."""
     labels = {
         each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
@@ -123,7 +123,7 @@ def test_a_service_and_a_budget_choose_pods_that_there_are() -> None:
     }
 
 
-def test_images_are_built_here() -> None:
+def test_images_are_dockerfile_targets() -> None:
     """Each image is a target of docker/Dockerfile, in this version."""
     text = (ROOT / "docker/Dockerfile").read_text()
     targets = set(re.findall(r"^FROM .* AS (\S+)$", text, re.MULTILINE))
@@ -133,7 +133,7 @@ def test_images_are_built_here() -> None:
         assert image.removeprefix("carpool/") in targets
 
 
-def test_the_scaler_takes_its_options() -> None:
+def test_scaler_command_accepts_its_options() -> None:
     """`carpool scaler run` accepts what the chart passes."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     run_command.add_flags(parser)
@@ -142,7 +142,7 @@ def test_the_scaler_takes_its_options() -> None:
     assert ("10.0.0.1:8090", "openfaas/carpool-scaler") == (args.advertise, args.lease)
 
 
-def test_a_start_may_take_long_and_an_end_is_no_surprise() -> None:
+def test_start_may_be_slow_and_ending_container_still_serves() -> None:
     """A slow start causes no restart, and a container that ends serves until that is known."""
     for name, _ in pods(FOUND):
         found = container(name)
@@ -152,7 +152,7 @@ def test_a_start_may_take_long_and_an_end_is_no_surprise() -> None:
         assert {"preStop": {"sleep": {"seconds": 5}}} == found["lifecycle"]
 
 
-def test_names_are_looked_up_at_the_clusters_dns_alone() -> None:
+def test_dns_port_is_open_only_to_cluster_dns() -> None:
     """Port 53 is open only to the cluster's DNS, as any other host would be a way out."""
     for policy in of_kind(FOUND, "NetworkPolicy", "carpool-dns"):
         (rule,) = policy["spec"]["egress"]
@@ -161,7 +161,7 @@ def test_names_are_looked_up_at_the_clusters_dns_alone() -> None:
         assert "kube-system" in str(to["namespaceSelector"])
 
 
-def test_what_no_policy_names_cannot_be_reached() -> None:
+def test_traffic_is_denied_by_default() -> None:
     """Both namespaces deny all traffic that no other policy allows."""
     policies = of_kind(FOUND, "NetworkPolicy")
     denied = [
@@ -186,19 +186,19 @@ def rules(kind: str, name: str) -> list[Object]:
     return list(role["rules"])
 
 
-def test_the_provider_may_do_what_it_does() -> None:
+def test_provider_rights_equal_its_table() -> None:
     """Its rights are exactly those in the provider's own table."""
     assert list(provider.NAMESPACE_RULES) == rules("Role", "gateway")
     assert list(provider.CLUSTER_RULES) == rules("ClusterRole", "carpool-gateway")
 
 
-def test_the_scaler_may_do_what_it_does() -> None:
+def test_scaler_rights_equal_its_table() -> None:
     """Its rights are exactly those in the scaler's own table."""
     assert list(scaler.NAMESPACE_RULES) == rules("Role", "carpool-scaler")
     assert list(scaler.CLUSTER_RULES) == rules("ClusterRole", "carpool-scaler")
 
 
-def test_the_provider_takes_its_options() -> None:
+def test_provider_command_accepts_its_options() -> None:
     """`carpool provider kubernetes` accepts what the chart passes."""
     found = container("gateway")
     assert ["carpool", "provider", "kubernetes"] == found["command"]
@@ -207,7 +207,7 @@ def test_the_provider_takes_its_options() -> None:
     assert "carpool-scaler.openfaas.svc.cluster.local:8091" == args.scaler
 
 
-def test_accounts_may_do_nothing_at_large() -> None:
+def test_accounts_have_no_broad_rights() -> None:
     """There is no wildcard, no cluster role but for lists, and no account that no pod uses."""
     for each in [*of_kind(FOUND, "Role"), *of_kind(FOUND, "ClusterRole")]:
         for rule in each["rules"]:

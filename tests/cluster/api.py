@@ -1,4 +1,4 @@
-"""Calls of a Kubernetes API server as a kubeconfig says, in plain JSON."""
+"""Client for a Kubernetes API server given by a kubeconfig, in plain JSON."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _POLL_S = 0.05  # the API server shares the cores with what it is asked about
 
 
 class Refused(AssertionError):
-    """An answer that is not of the 2xx.
+    """Raised for a response whose status is not 2xx.
 
     Attributes:
-        status: of HTTP.
+        status: HTTP status.
     """
 
     def __init__(self, answer: requests.Response) -> None:
@@ -42,11 +42,11 @@ class Refused(AssertionError):
 
 
 class Api:
-    """The API server of a kubeconfig's current context.
+    """Client for the API server of a kubeconfig's current context.
 
     Args:
-        kubeconfig: the file; its user has a token, or a certificate.
-        explain: fails with the reason why the API server does not answer, if it is known.
+        kubeconfig: the file; its user has a token, or a certificate and key.
+        explain: called if the API server does not respond; raises with the reason if it is known.
     """
 
     def __init__(self, kubeconfig: Path, explain: Callable[[], object] = lambda: None) -> None:
@@ -68,10 +68,10 @@ class Api:
         self._sign_in(user)
 
     def call(self, method: str, path: str, body: object = None, **params: object) -> Document:
-        """The document that answers a call.
+        """Call the API server and return the document of its response.
 
         Raises:
-            Refused: the answer is not of the 2xx.
+            Refused: the status is not 2xx.
         """
         kind = "merge-patch+json" if method == "PATCH" else "json"
         answer = self._answer(
@@ -84,27 +84,27 @@ class Api:
         return dict(answer.json()) if "json" in answer.headers["content-type"] else {}
 
     def get(self, path: str, **params: object) -> Document:
-        """As `call`."""
+        """Call with GET, as `call` does."""
         return self.call("GET", path, **params)
 
     def post(self, path: str, body: object) -> Document:
-        """As `call`."""
+        """Call with POST, as `call` does."""
         return self.call("POST", path, body)
 
     def patch(self, path: str, body: object) -> Document:
-        """As `call`, with a merge patch."""
+        """Call with PATCH and a merge patch, as `call` does."""
         return self.call("PATCH", path, body)
 
     def delete(self, path: str, **params: object) -> Document:
-        """As `call`."""
+        """Call with DELETE, as `call` does."""
         return self.call("DELETE", path, **params)
 
     def text(self, path: str) -> str:
-        """What is no JSON: logs, metrics, health."""
+        """Return the text at ``path``, which is not JSON: logs, metrics, health."""
         return self._answer("GET", path).text
 
     def exists(self, path: str) -> bool:
-        """Whether there is something at ``path``, and an API server that says so."""
+        """Return whether the API server responds and has an object at ``path``."""
         try:
             self.get(path)
         except (Refused, requests.RequestException):
@@ -112,7 +112,7 @@ class Api:
         return True
 
     def watch(self, path: str, version: str) -> Iterator[Document]:
-        """Events after a version, until the API server ends the watch."""
+        """Yield the events after ``version`` until the API server ends the watch."""
         params = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "1"}
         url = self.server + path
         with self._session.get(url, params=params, stream=True, timeout=_TIMEOUT_S) as answer:
@@ -120,7 +120,7 @@ class Api:
                 yield json.loads(line)
 
     def wait(self, path: str, holds: Callable[[Document], object], what: str) -> Document:
-        """The document at ``path``, once something holds of it."""
+        """Wait until ``holds`` is true of the document at ``path``, and return the document."""
         seen: list[Document] = []
         pause = threading.Event()
 
@@ -161,7 +161,7 @@ class Api:
         self._session.cert = (certificate, key)
 
     def _file(self, settings: Mapping[str, Any], name: str) -> str | None:
-        """The path of what stands in a kubeconfig, or in a file that it names."""
+        """Return the path of a file named in the kubeconfig, or written from its embedded data."""
         if data := settings.get(f"{name}-data"):
             path = self._files / name
             path.write_bytes(base64.b64decode(data))
@@ -171,7 +171,7 @@ class Api:
 
 
 def is_true(document: Document, condition: str) -> bool:
-    """Whether an object's status has a condition that is true."""
+    """Return whether a condition in an object's status is true."""
     conditions = document.get("status", {}).get("conditions", [])
     return any(c["type"] == condition and c["status"] == "True" for c in conditions)
 

@@ -1,4 +1,4 @@
-"""What a Service does: each connection goes to one of the addresses that take part, in turns."""
+"""Substitute for a Service: connections go to the current backends in turn."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PIECE = 65536
 
 
 class Balancer:
-    """Passes connections on, byte by byte.
+    """TCP balancer.
 
     Args:
-        host: where it listens, on a port that the system gives.
+        host: host to listen on, at a port chosen by the system.
 
     Attributes:
-        backends: the addresses that take part. Another list may take its place at any time;
-            connections that are open stay where they are, as they do behind a Service.
-        address: of its own.
+        backends: addresses of the current backends. The list may be replaced at any time;
+            open connections stay where they are, as they do behind a Service.
+        address: address of the balancer.
     """
 
     def __init__(self, host: str) -> None:
@@ -64,7 +64,7 @@ class Balancer:
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Copy both ways until either side has ended."""
+        """Copy both ways until either side has closed."""
         try:
             there = await self._connected()
             copies = [_copied(reader, there[1]), _copied(there[0], writer)]
@@ -81,7 +81,7 @@ class Balancer:
             writer.close()
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the next backend that takes one."""
+        """Return a connection to the next backend that accepts one."""
         backends, turn = self.backends, next(self._turns)
         for number in range(len(backends)):
             host, _, port = backends[(turn + number) % len(backends)].rpartition(":")

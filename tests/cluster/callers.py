@@ -1,4 +1,4 @@
-"""Callers of a function that go on until they are told to stop, and note what they got."""
+"""Callers of a function that run until they are stopped, and record their results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["Callers"]
 
 
 class Callers:
-    """Threads that call ``classify``, each with rows of its own, one call after the other.
+    """Threads that call ``classify`` one call after another, each with its own row.
 
     Args:
-        url: of the function.
-        headers: of each call.
-        pause_s: from an answer to the next call.
+        url: URL of the function.
+        headers: headers of each call.
+        pause_s: seconds between a response and the next call.
 
     Attributes:
-        count: how many there are.
-        good: how many calls have had the model's answer to their own row.
-        bad: what else came.
+        count: number of threads.
+        good: number of calls answered with the model's result for their row.
+        bad: all other results.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Callers:
             thread.join(HANG_S)
 
     def go_on(self, calls: int = 50, despite: int = 0) -> None:
-        """Wait for that many answers more, or for more than so many that are something else."""
+        """Wait for ``calls`` more good results, or for more than ``despite`` bad ones in all."""
         wanted = self.good + calls
         wait_until(lambda: self.good >= wanted or len(self.bad) > despite, what=f"{calls} answers")
 

@@ -1,4 +1,4 @@
-"""The chart's manifests in namespaces of a test's own, and its accounts."""
+"""The chart's manifests in namespaces of a single test, and its service accounts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 @dataclass
 class Account:
-    """An account of the chart's, and what it may do."""
+    """A service account of the chart, and its permissions."""
 
     api: Api
     kubeconfig: Path
 
     def may(self, group: str, resource: str, verb: str, namespace: str, name: str = "") -> bool:
-        """Whether the API server lets it."""
+        """Return whether the API server permits the action."""
         kind, _, sub = resource.partition("/")
         asked = {"group": group, "resource": kind, "subresource": sub, "verb": verb}
         review = {"spec": {"resourceAttributes": {**asked, "namespace": namespace, "name": name}}}
@@ -42,17 +42,17 @@ class Account:
 
 
 class Installed:
-    """The manifests with the names of namespaces that nothing else has.
+    """The manifests with unique names of namespaces.
 
     Args:
-        cluster: where they are.
-        folder: for kubeconfigs.
+        cluster: cluster that they are in.
+        folder: folder for kubeconfigs.
 
     Attributes:
-        cluster: where they are.
-        home: the namespace of Carpool itself.
-        functions: that of functions.
-        objects: all of them.
+        cluster: cluster that they are in.
+        home: namespace of Carpool itself.
+        functions: namespace of functions.
+        objects: all objects of the manifests.
     """
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
@@ -67,23 +67,23 @@ class Installed:
             cluster.make("/api/v1/namespaces", each)
 
     def try_out(self, document: Object) -> None:
-        """Have the API server say what it would, and keep nothing.
+        """Have the API server validate a document without storing it.
 
         Raises:
-            Refused: it would not take it.
+            Refused: the document is not accepted.
         """
         strict = {"dryRun": "All", "fieldValidation": "Strict"}
         self.cluster.api.call("POST", _collection_of(document), document, **strict)
 
     def apply_access(self) -> None:
-        """Make the accounts and their roles."""
+        """Create the service accounts and their roles."""
         for kind in _ACCESS:
             for each in self.objects:
                 if each["kind"] == kind:
                     self.cluster.make(_collection_of(each), each)
 
     def as_account(self, name: str) -> Account:
-        """One that calls as this account."""
+        """Return an `Account` that authenticates as this service account."""
         path = f"/api/v1/namespaces/{self.home}/serviceaccounts/{name}/token"
         token = self.cluster.api.post(path, {"spec": {}})["status"]["token"]
         config = yaml.safe_load(self.cluster.kubeconfig.read_text())
@@ -98,7 +98,7 @@ class Installed:
         return text.replace("openfaas-fn", self.functions).replace("openfaas", self.home)
 
     def _unique(self, each: Object, suffix: str) -> Object:
-        """What belongs to no namespace has a name of its own, as have references to it."""
+        """Give cluster-scoped roles and the references to them unique names."""
         if each["kind"].startswith("ClusterRole"):
             each["metadata"]["name"] += f"-{suffix}"
             if "roleRef" in each:
@@ -107,7 +107,7 @@ class Installed:
 
 
 def _collection_of(document: Object) -> str:
-    """The path that a document is created at."""
+    """Return the path at which a document is created."""
     group, kind = document["apiVersion"], document["kind"]
     root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
     plural = _PLURALS.get(kind, f"{kind.lower()}s")

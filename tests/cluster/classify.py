@@ -1,4 +1,4 @@
-"""The function of the README: an ONNX model that gives four numbers one of three classes."""
+"""The README's example function: an ONNX model that classifies four numbers into three classes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ functions:
 
 
 def archive(folder: Path) -> Path:
-    """Its image, written to a new folder."""
+    """Build the function's image in a new folder, and return its archive."""
     write_stack(folder)
     return build_archive(folder, IMAGE)
 
 
 def write_stack(folder: Path) -> None:
-    """Its stack file and what that names, in a new folder, as the README says."""
+    """Write the function's stack file, template and handler to a new folder, as in the README."""
     shutil.copytree(_TEMPLATE.parent, folder / "template")
     shutil.copytree(_TEMPLATE / "function", folder / "classify")
     (folder / "classify" / "example.onnx").rename(folder / "classify" / "model.onnx")
@@ -43,13 +43,13 @@ def write_stack(folder: Path) -> None:
 
 
 def request(row: Sequence[float]) -> dict[str, object]:
-    """What asks for the classes of a row."""
+    """Return the request for the classes of a row."""
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(row)], "data": list(row)}
     return {"inputs": [tensor]}
 
 
 def answer(url: str, row: Sequence[float] = ROW, timeout_s: float = 10) -> list[float] | None:
-    """The probabilities that a function at ``url`` gives; None while it cannot be reached."""
+    """Return the probabilities from a function at ``url``; None if it does not answer."""
     try:
         got = requests.post(f"{url}/{INFER}", json=request(row), timeout=timeout_s)
     except requests.RequestException:
@@ -61,7 +61,7 @@ def answer(url: str, row: Sequence[float] = ROW, timeout_s: float = 10) -> list[
 
 
 def expected(row: Sequence[float]) -> list[float]:
-    """What the model gives here."""
+    """Return the model's result, computed locally."""
     path = _TEMPLATE / "function" / "example.onnx"
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     given: list[float] = session.run(None, {"x": np.array([row], np.float32)})[0][0].tolist()

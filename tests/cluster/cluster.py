@@ -1,6 +1,6 @@
-"""A Kubernetes for tests: one of their own, or the one of CARPOOL_TEST_KUBECONFIG.
+"""Kubernetes clusters for tests: one that the tests start, or that of CARPOOL_TEST_KUBECONFIG.
 
-The variable is the tests' own: KUBECONFIG is set in many a shell, for clusters that others use.
+The tests have their own variable, as many shells set KUBECONFIG for clusters that others use.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ LABEL = {"app.kubernetes.io/created-by": "carpool-tests"}
 
 
 class Cluster:
-    """An API server, and what is behind it.
+    """An API server, with or without nodes behind it.
 
     Args:
-        kubeconfig: of a user that may do everything.
-        plane: what the tests have started; None for a cluster that is not theirs.
-        node: a real node of the tests' own.
-        host: the address under which pods reach this machine.
-        alone: whether there is an API server and nothing else.
+        kubeconfig: kubeconfig of a user that may do everything.
+        plane: control plane started by the tests; None for a foreign cluster.
+        node: real node started by the tests.
+        host: address under which pods reach this machine.
+        alone: whether there is only an API server.
 
     Attributes:
-        api: calls of its API server.
+        api: client for the API server.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Cluster:
         self._made: list[str] = []
 
     def make(self, path: str, document: Document) -> Document:
-        """Post what is in no namespace of the tests' own, such as one; it goes with the cluster."""
+        """Create an object outside the tests' namespaces; it is removed with the cluster."""
         made = self.api.post(path, document)
         self._made.append(f"{path}/{made['metadata']['name']}")
         return made
 
     def namespace(self) -> str:
-        """A new namespace, which pods can be made in; it goes with the cluster."""
+        """Create a namespace ready for pods, removed with the cluster; return its name."""
         name = f"carpool-test-{secrets.token_hex(4)}"
         document = {"metadata": {"name": name, "labels": LABEL}}
         self.make("/api/v1/namespaces", document)
@@ -82,14 +82,14 @@ class Cluster:
         return name
 
     def load_image(self, archive: Path) -> None:
-        """Have the images of an archive on the real node."""
+        """Load the images of an archive into the real node."""
         if self._node is None:
             pytest.skip("there is no node of the tests' own to load images into")
         self._node.load_image(archive)
 
     @contextmanager
     def services(self) -> Iterator[None]:
-        """Have pods reach Services, by their names and addresses, and the API server by its own."""
+        """Let pods reach Services by name and address, and the API server by its own Service."""
         if self._node is None or self._plane is None:
             yield  # a cluster that is not the tests' own has all that
             return
@@ -99,19 +99,19 @@ class Cluster:
             yield
 
     def allow_registry(self, address: str) -> None:
-        """Have the real node pull images from a registry that speaks plain HTTP."""
+        """Let the real node pull images from a registry over plain HTTP."""
         if self._node is None:
             pytest.skip("there is no node of the tests' own that could pull from a registry here")
         self._node.allow_registry(address)
 
     def fake_nodes(self, count: int, size: dict[str, str] = SIZE) -> list[str]:
-        """The names of that many nodes more, ready, that kwok plays."""
+        """Add ``count`` nodes simulated by kwok, and return their names once they are ready."""
         if self._fake_nodes is None:
             pytest.skip("CARPOOL_TEST_KUBECONFIG names a cluster that gets no nodes from tests")
         return self._fake_nodes.add(count, size)
 
     def restart(self, part: str) -> None:
-        """End a part without a warning, and start it again; the API server is ready after that.
+        """Kill a part and start it again, then wait for the API server.
 
         Args:
             part: ``etcd``, ``kube-apiserver``, ``kube-controller-manager``, ``kube-scheduler``,
@@ -124,14 +124,14 @@ class Cluster:
 
     @contextmanager
     def stopped(self, part: str) -> Iterator[None]:
-        """Have a part, as `restart` knows them, do nothing meanwhile."""
+        """Suspend a part, named as for `restart`, during the context."""
         if self._plane is None:
             pytest.skip("CARPOOL_TEST_KUBECONFIG names a cluster whose parts tests do not stop")
         with self._plane.workspace.stopped(part):
             yield
 
     def close(self) -> None:
-        """End all that tests have started, and remove what they have made in a foreign cluster."""
+        """Stop all that the tests started, or remove what they created in a foreign cluster."""
         if self._plane:
             self._plane.workspace.close()
             return
@@ -148,23 +148,23 @@ class Cluster:
 
 
 def foreign() -> Cluster | None:
-    """The cluster of CARPOOL_TEST_KUBECONFIG, if that is set."""
+    """Return the cluster of CARPOOL_TEST_KUBECONFIG; None if the variable is not set."""
     path = os.environ.get("CARPOOL_TEST_KUBECONFIG")
     return Cluster(Path(path)) if path else None
 
 
 def with_api_server() -> Cluster:
-    """An API server alone: it keeps objects, and nothing is done about them."""
+    """Start only an API server, which stores objects without acting on them."""
     return _on_loopback(alone=True)
 
 
 def with_controllers() -> Cluster:
-    """A whole control plane without a node."""
+    """Start a complete control plane without a node."""
     return _on_loopback(alone=False)
 
 
 def with_node() -> Cluster:
-    """A whole control plane with a real node. Needs root."""
+    """Start a complete control plane with a real node. Needs root."""
     require_node_tools()
     namespaces = Namespaces()
     try:

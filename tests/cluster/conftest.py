@@ -1,4 +1,4 @@
-"""Clusters of the tests' own, each started when a test first asks for it; see docs/testing.md."""
+"""Clusters for tests, each started when a test first asks for it; see docs/testing.md."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _FIGURE = "cluster-figure"  # of a test's report
 
 @pytest.fixture(scope="session")
 def api_server() -> Iterator[Cluster]:
-    """An API server alone: it keeps objects, and nothing is done about them."""
+    """An API server alone, which stores objects without acting on them."""
     yield from _opened(with_api_server)
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Cluster]:
-    """A whole control plane, for nodes that kwok plays (`Cluster.fake_nodes`)."""
+    """A complete control plane, for nodes simulated by kwok (`Cluster.fake_nodes`)."""
     yield from _opened(with_controllers)
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A whole control plane with a real node."""
+    """A complete control plane with a real node."""
     yield from _opened(with_node)
 
 
 @pytest.fixture(scope="session")
 def classify_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The README's function is an image that the real node has (`classify.IMAGE`)."""
+    """Load the image of the README's function into the real node (`classify.IMAGE`)."""
     cluster.load_image(classify.archive(tmp_path_factory.mktemp("classify")))
 
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Have something measured printed at the end of the run; nothing depends on it."""
+    """A function that has a measured figure printed at the end of the run, for information only."""
     return lambda text: record_property(_FIGURE, text)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Print what was measured; figures travel with the reports, whichever process ran the tests."""
+    """Print the measured figures, which are in the test reports of all processes."""
     reports = [
         each for name in ("passed", "failed") for each in terminalreporter.stats.get(name, [])
     ]

@@ -1,7 +1,7 @@
 """A control plane: etcd, the API server, the controllers and the scheduler, as processes.
 
-They listen on the node's address where there is a node, else on loopback, on ports that nobody
-else has; so any number of them run on one machine, and without a node nobody need be root.
+They listen on the node's address if there is a node, else on loopback, on ports that no other
+process uses. So any number of them can run on one machine, and only a node needs root.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SERVICES = "10.96.0.0/16"
 
 
 def require_program(name: str) -> str:
-    """The path of a program of ours; the test is skipped, with the reason, if it is not built."""
+    """Return the path of a program built for tests, or skip the test if it is not built."""
     path = build.program(name)
     if path.exists():
         return str(path)
@@ -40,16 +40,16 @@ def require_program(name: str) -> str:
 
 
 class ControlPlane:
-    """etcd and an API server, and what else of a control plane is asked for.
+    """etcd and an API server, and the other parts of a control plane on request.
 
     Args:
-        workspace: where it runs.
-        address: where all of it listens.
-        lost_after_s: a node that is silent for so long is lost, and its pods are not ready.
+        workspace: workspace in which it runs.
+        address: address on which all parts listen.
+        lost_after_s: seconds of silence after which a node is lost and its pods are not ready.
 
     Attributes:
-        folder: certificates, tokens and kubeconfigs: ``admin.conf`` is the one for tests.
-        address: where all of it listens.
+        folder: certificates, tokens and kubeconfigs; tests use ``admin.conf``.
+        address: address on which all parts listen.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class ControlPlane:
 
     @property
     def kubeconfig(self) -> Path:
-        """Of an administrator."""
+        """Kubeconfig of an administrator."""
         return self.folder / "admin.conf"
 
     def start_api_server(self, *, alone: bool) -> None:
-        """Start the API server and its store; it answers when this returns.
+        """Start the API server and its store, and wait until they are ready.
 
         Args:
-            alone: there is no controller that makes the service accounts that pods are asked for.
+            alone: whether there is no controller to create the service accounts that pods need.
         """
         self._start_etcd()
         files = {
@@ -114,7 +114,7 @@ class ControlPlane:
         self._wait(lambda: self.api.exists("/readyz"), "the API server")
 
     def publish(self) -> None:
-        """Say where the API server is, as the endpoint of its own Service."""
+        """Publish the API server's address as the endpoint of its own Service."""
         host, port = self._api.split(":")
         slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
         self.api.post(
@@ -131,7 +131,7 @@ class ControlPlane:
         )
 
     def start_controllers(self) -> None:
-        """Start the controllers and the scheduler; pods can be made when this returns."""
+        """Start the controllers and the scheduler, and wait until pods can be created."""
         self._start(
             "kube-controller-manager",
             f"--kubeconfig={self.folder / 'controllers.conf'}",
@@ -185,7 +185,7 @@ class ControlPlane:
 
 
 def _packing() -> Document:
-    """A profile under which the node that is fullest already is the best for a pod."""
+    """Return a scheduler profile that prefers the fullest node."""
     resources = [{"name": "cpu", "weight": 1}]
     strategy = {"type": "MostAllocated", "resources": resources}
     fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}

@@ -44,7 +44,7 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 def make(folder: Path, addresses: Iterable[str]) -> None:
-    """Write to ``folder`` what a control plane at ``addresses`` needs.
+    """Write the credentials of a control plane at ``addresses`` to ``folder``.
 
     ``ca``, ``apiserver`` and ``client`` (of the API server, for kubelets) as ``.crt`` and ``.key``,
     ``sa.key`` for service accounts, ``tokens.csv``.
@@ -63,7 +63,7 @@ def make(folder: Path, addresses: Iterable[str]) -> None:
 
 
 def write_kubeconfigs(folder: Path, server: str) -> None:
-    """Write ``NAME.conf`` for every user, to call ``server`` with its token."""
+    """Write ``NAME.conf`` for every user, with which it calls ``server`` by its token."""
     authority = base64.b64encode((folder / "ca.crt").read_bytes()).decode()
     for line in (folder / "tokens.csv").read_text().splitlines():
         token, _, name, *_ = line.split(",")

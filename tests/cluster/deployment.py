@@ -1,4 +1,4 @@
-"""Deployments that tests make themselves, without a provider."""
+"""Deployments that tests create themselves, without a provider."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["deployment", "ready_pods"]
 
 
 def deployment(name: str, image: str, *, replicas: int = 1, **env: str) -> Document:
-    """One of a Carpool function's image, as restricted as pods can be."""
+    """Return a Deployment of a Carpool function's image, with the strictest pod security."""
     container = {
         "name": "function",
         "image": image,
@@ -52,6 +52,6 @@ def deployment(name: str, image: str, *, replicas: int = 1, **env: str) -> Docum
 
 
 def ready_pods(cluster: Cluster, namespace: str) -> list[Document]:
-    """The pods of a namespace that are ready."""
+    """Return the ready pods of a namespace."""
     pods = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
     return [pod for pod in pods if is_true(pod, "Ready")]

@@ -1,7 +1,7 @@
-"""The names of Services, as a cluster's DNS has them: in place of CoreDNS, which is no Go command.
+"""DNS server for the names of Services, in place of CoreDNS, which is not a Go command.
 
-What it knows it asks the API server for. It answers questions for addresses (A) over UDP and has no
-other names, as nothing of a test's cluster leads anywhere else.
+It asks the API server for addresses, and answers address queries (A) over UDP. It knows no other
+names, as nothing outside is reachable from a test's cluster.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TTL_S = 5
 
 
 def reply(query: bytes, addresses: Callable[[str], list[str] | None]) -> bytes:
-    """The answer to a question.
+    """Return the DNS response to a query.
 
     Args:
-        query: with one question.
-        addresses: those of a name; None: there is no such name.
+        query: DNS message with one question.
+        addresses: returns the addresses of a name, or None if there is no such name.
     """
     labels, at = list[str](), _HEAD
     while size := query[at]:
@@ -51,7 +51,10 @@ def reply(query: bytes, addresses: Callable[[str], list[str] | None]) -> bytes:
 
 
 def service_addresses(api: Api, name: str) -> list[str] | None:
-    """Of ``SERVICE.NAMESPACE.svc.cluster.local``: its own, or those of its pods if it has none."""
+    """Return the cluster IP of ``SERVICE.NAMESPACE.svc.cluster.local``, or its pods' IPs.
+
+    None if there is no such Service.
+    """
     service, _, rest = name.partition(".")
     namespace, _, domain = rest.partition(".")
     if domain != DOMAIN:
@@ -69,11 +72,11 @@ def service_addresses(api: Api, name: str) -> list[str] | None:
 
 
 class Dns:
-    """Answers at an address, until it is left.
+    """DNS server that runs during its context.
 
     Args:
-        api: of the cluster.
-        host: where it listens, on the port of DNS.
+        api: client for the cluster's API server.
+        host: host to listen on, at the DNS port.
     """
 
     def __init__(self, api: Api, host: str) -> None:

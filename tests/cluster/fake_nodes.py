@@ -1,4 +1,4 @@
-"""Nodes that kwok plays: pods on them become ready at once, and nothing runs."""
+"""Nodes simulated by kwok: pods on them become ready at once, and run nothing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _INFO = (
 
 
 class FakeNodes:
-    """The nodes of a control plane that kwok plays.
+    """The nodes of a control plane that are simulated by kwok.
 
     Args:
-        tainted: whether pods have to tolerate them, as beside a real node.
+        tainted: whether pods need a toleration for them, as beside a real node.
     """
 
     def __init__(self, plane: ControlPlane, *, tainted: bool) -> None:
@@ -42,7 +42,7 @@ class FakeNodes:
         self._count = 0
 
     def add(self, count: int, size: dict[str, str]) -> list[str]:
-        """The names of that many more nodes of a size, all ready."""
+        """Add ``count`` nodes of a size, and return their names once all are ready."""
         if not self._count:
             self._start_kwok()
         names = [f"fake-{self._count + number:04}" for number in range(count)]

@@ -1,8 +1,8 @@
-"""Images of functions as ``faas-cli build`` makes them, and of Carpool's parts, without an engine.
+"""Images of functions as built by ``faas-cli build``, and of Carpool's parts, without an engine.
 
-What `docker/Dockerfile` and a template's Dockerfile do is done in folders: a Debian with its
+The steps of `docker/Dockerfile` and a template's Dockerfile are done in folders: a Debian with its
 Python (`scripts/base_images.py`), then the locked packages, then this source tree and the function.
-The first two are kept between runs. How a container starts is read from the Dockerfiles.
+The first two are kept between runs. The entry point and environment are read from the Dockerfiles.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ exec chroot "$4" sh -ec "$5"
 
 
 def build_archive(folder: Path, name: str) -> Path:
-    """The archive of a function's image.
+    """Build a function's image, and return its archive.
 
     Args:
-        folder: with a ``stack.yaml`` of one function; the archive is written there.
-        name: of the image, with its tag.
+        folder: folder with a ``stack.yaml`` of one function; the archive is written there.
+        name: name of the image, with its tag.
     """
     stack = stack_file.load(folder / "stack.yaml")
     context = assemble(stack, stack.functions[0]).folder
@@ -87,12 +87,12 @@ def build_archive(folder: Path, name: str) -> Path:
 
 
 def build_part(folder: Path, part: str, name: str) -> Path:
-    """The archive of the image of a part of Carpool.
+    """Build the image of a part of Carpool, and return its archive.
 
     Args:
-        folder: that the archive is written to.
+        folder: folder to which the archive is written.
         part: ``provider`` or ``scaler``.
-        name: of the image, with its tag.
+        name: name of the image, with its tag.
     """
     files = {f"{part}.txt": ROOT / f"docker/requirements/{part}.txt"}
     opt = f"/opt/{part}"
@@ -108,12 +108,12 @@ def build_part(folder: Path, part: str, name: str) -> Path:
 
 
 def config_of(dockerfile: Path) -> Config:
-    """How a container starts, as the function's base and a template's Dockerfile say together."""
+    """Return the container configuration from the function base and a template's Dockerfile."""
     return _config(tuple(zip((ROOT / "docker/Dockerfile", dockerfile), _STAGES, strict=True)))
 
 
 def _config(stages: Sequence[tuple[Path, Sequence[str]]]) -> Config:
-    """How a container starts, as stages of Dockerfiles say, one upon the other."""
+    """Return the container configuration from consecutive stages of Dockerfiles."""
     lines = [
         line
         for file, names in stages
@@ -148,7 +148,7 @@ def _instructions(dockerfile: str, stage: str) -> list[tuple[str, str]]:
 
 
 def _debian() -> Path:
-    """The files of the image that Dockerfiles start from."""
+    """Return the files of the base image of the Dockerfiles."""
     require_tool("debootstrap")
     key = hashlib.sha256(base_images.PACKAGES.encode()).hexdigest()[:16]
     with _kept(f"debian-{key}") as (folder, part):
@@ -158,7 +158,7 @@ def _debian() -> Path:
 
 
 def _packages(template_requirements: Path) -> Path:
-    """What is installed of others for a function."""
+    """Return the folder with the third-party packages installed for a function."""
     files = {
         "sidecar.txt": ROOT / "docker/requirements/sidecar.txt",
         "template.txt": template_requirements,
@@ -167,7 +167,7 @@ def _packages(template_requirements: Path) -> Path:
 
 
 def _installed(files: Mapping[str, Path], script: str) -> Path:
-    """What a script installs of the requirements in files, laid over Debian's files."""
+    """Return the layer over Debian in which a script has installed the given requirements."""
     debian = _debian()
     digest = hashlib.sha256(debian.name.encode() + script.encode())
     for path in files.values():
@@ -183,13 +183,13 @@ def _installed(files: Mapping[str, Path], script: str) -> Path:
 
 
 def _add_wheel(folder: Path) -> None:
-    """This source tree as a wheel, to be installed."""
+    """Build a wheel of this source tree in the folder."""
     wheel = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d")
     subprocess.run((*wheel, str(folder / "wheels")), cwd=ROOT, check=True, capture_output=True)
 
 
 def _add_watchdog(folder: Path) -> None:
-    """Where the function's environment has it."""
+    """Install the watchdog in the function's environment."""
     _, watchdog = base_images.inside(base_images.WATCHDOG)
     assert watchdog is not None  # there is the stand-in
     target = folder / "opt/function/bin/fwatchdog"
@@ -201,7 +201,7 @@ def _add_watchdog(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _kept(name: str) -> Iterator[tuple[Path, Path | None]]:
-    """A folder that is kept between runs, and the one to fill in its place if it is not there."""
+    """Yield a folder that is kept between runs, and one to fill in its place; None if it exists."""
     folder, part = build.cache() / name, build.cache() / f"{name}.part"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with part.with_suffix(".lock").open("w") as lock:
@@ -217,7 +217,7 @@ def _kept(name: str) -> Iterator[tuple[Path, Path | None]]:
 
 @contextlib.contextmanager
 def _working(upper: Path) -> Iterator[tuple[Path, Path]]:
-    """Two empty folders on the disk of a third, for an overlay."""
+    """Yield two empty folders on the same disk as ``upper``, for an overlay."""
     folders = upper.with_name(f"{upper.name}.work"), upper.with_name(f"{upper.name}.merged")
     for folder in folders:
         folder.mkdir(exist_ok=True)
@@ -229,7 +229,7 @@ def _working(upper: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _in_chroot(lower: Sequence[Path], upper: Path, work: Path, merged: Path, script: str) -> None:
-    """Run a script that sees ``upper`` over the ``lower`` ones, and writes to it alone."""
+    """Run a script in an overlay of ``upper`` over ``lower``; it writes to ``upper`` only."""
     paths = (":".join(map(str, lower)), *map(str, (upper, work, merged)))
     command = ("unshare", "--mount", "sh", "-c", _CHROOT, "-", *paths, script)
     env = {**base_images.PYTHON_ENV, "HOME": "/root"}

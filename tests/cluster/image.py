@@ -1,4 +1,4 @@
-"""Image archives, of Docker's form, made of folders: neither an engine nor a registry is needed."""
+"""Docker image archives made of folders, without an engine or a registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAR = ("tar", "--numeric-owner", "--sort=name", "--exclude=./proc/*", "--exclud
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How a container of an image starts."""
+    """Configuration of an image's containers."""
 
     entrypoint: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -34,10 +34,10 @@ def write_archive(target: Path, name: str, layers: Sequence[Path], config: Confi
     """Write the image ``name`` to ``target``.
 
     Args:
-        target: a new file, which ``docker load`` and ``ctr images import`` read.
-        name: with its tag.
+        target: a new file, which ``docker load`` and ``ctr images import`` can read.
+        name: name of the image, with its tag.
         layers: folders, each laid over those before.
-        config: how it starts.
+        config: configuration of its containers.
     """
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         tars = [Path(folder, f"layer-{number}.tar") for number in range(len(layers))]

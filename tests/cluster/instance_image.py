@@ -1,4 +1,4 @@
-"""The scripted instance of the provider's stories as an image, made without an engine."""
+"""The scripted instance of the provider's stories as an image, built without an engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEMPLATE = ROOT / "templates" / "python3-onnx-batch" / "requirements.txt"
 
 
 def archive(folder: Path) -> Path:
-    """Write it to an empty folder: this source tree over the packages that a function has."""
+    """Write the image to an empty folder: this source tree over the packages of a function."""
     own = folder / "own" / _HOME
     skipped = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "carpool", own / "carpool", ignore=skipped)

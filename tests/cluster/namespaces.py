@@ -1,12 +1,12 @@
-"""Namespaces for a node: a network of its own, and mounts that no other process sees.
+"""Namespaces for a node: its own network, and mounts that no other process sees.
 
-Two suites on one machine each have a number of their own, held by a lock for as long as anything
-of the suite runs; the network's addresses follow from it. A bridge is the network of the pods, and
-this machine is plugged into it too, so tests reach pods and the API server, and pods reach tests.
-Nothing leads from there to anywhere else.
+Each suite on a machine has a unique number, held by a lock for as long as anything of the suite
+runs; the network's addresses follow from it. A bridge is the network of the pods, and this machine
+is connected to it too, so tests reach pods and the API server, and pods reach tests. Nothing else
+can be reached from there.
 
-A kubelet sets some settings of the kernel, which are the whole machine's. Here it finds files with
-the values that it wants in their place.
+A kubelet sets some kernel settings, which apply to the whole machine. Here it finds files with the
+expected values in their place.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ exec sleep infinity
 
 
 class Namespaces:
-    """A workspace whose processes run in namespaces of its own. Needs root.
+    """A workspace whose processes run in their own namespaces. Needs root.
 
     Attributes:
-        address: of the node, on which its control plane listens too.
-        host: the address of this machine in that network.
-        pods: where the addresses of pods begin, and their network.
+        address: address of the node, on which its control plane listens too.
+        host: address of this machine in that network.
+        pods: first address for pods, and their network.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Namespaces:
 
 
 def _number() -> tuple[int, int]:
-    """A number that no other suite on this machine has, and the descriptor of its lock."""
+    """Return a number that no other suite on this machine uses, and the descriptor of its lock."""
     folder = Path(tempfile.gettempdir(), f"{PREFIX}networks")
     folder.mkdir(exist_ok=True)
     for number in random.sample(range(_MOST), _MOST):

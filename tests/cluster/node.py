@@ -1,4 +1,4 @@
-"""A real node: containerd and a kubelet, in namespaces of its own."""
+"""A real node: containerd and a kubelet, in their own namespaces."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ oom_score = -1
 
 
 def require_node_tools() -> None:
-    """The test is skipped, with the reason, where no node can be started."""
+    """Skip the test, with the reason, if no node can be started."""
     for name in ("kube", "pause"):
         require_program(name)
     for tool in ("containerd", "ctr", "runc", "ip", "mount", "nsenter", "unshare"):
@@ -66,7 +66,7 @@ def require_node_tools() -> None:
 
 
 class Node:
-    """The node of a control plane."""
+    """The real node of a control plane."""
 
     def __init__(self, namespaces: Namespaces, plane: ControlPlane) -> None:
         self._namespaces = namespaces
@@ -75,7 +75,7 @@ class Node:
         self._socket = self._work.folder / "containerd.sock"
 
     def start(self) -> None:
-        """Start it; it is ready for pods when this returns."""
+        """Start the node, and wait until it is ready for pods."""
         self._start_containerd()
         self.load_image(self._pause_image())
         self._start_kubelet()
@@ -88,17 +88,17 @@ class Node:
         wait_until(ready, what="the node")
 
     def load_image(self, archive: Path) -> None:
-        """Have the images of an archive, which no registry needs to have."""
+        """Import the images of an archive, so that no registry is needed for them."""
         self._ctr("images", "import", str(archive))
 
     def allow_registry(self, address: str) -> None:
-        """Have images pulled from a registry that speaks plain HTTP."""
+        """Let images be pulled from a registry over plain HTTP."""
         folder = self._work.folder / "registries" / address
         folder.mkdir(parents=True)
         (folder / "hosts.toml").write_text(f'[host."http://{address}"]\n')
 
     def start_services(self) -> None:
-        """Have the addresses of Services lead to their pods, the API server's to it."""
+        """Route the addresses of Services to their pods, and the API server's Service to it."""
         folder, plane = self._work.folder, self._plane
         config = {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",

@@ -1,8 +1,8 @@
 """A scenario in simulated time whose instances are pods of a real cluster.
 
-The callers, the sidecars and the scaler's rounds are the simulator's. Time goes on as the wall
-clock's, the provider is asked over HTTP for what it lists and told what to change, and an instance
-has loaded when a pod of its class is shown ready.
+The callers, the sidecars and the scaler's rounds are simulated. Time passes at the pace of the wall
+clock, the provider is queried and changed over HTTP, and an instance has loaded when a pod of its
+class is reported as ready.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scaler.control.class_function import Status
     from scaler.openfaas_client import GatewayClient
     from scaler.scenarios.scenario import Scenario
-    from simulator.capacity import Capacity
+    from simulator.capacity import ClusterCapacity
     from simulator.instance import Instance
     from simulator.settings import Settings
 
@@ -36,10 +36,10 @@ _LOOKS = 5  # ticks from one look at what is ready to the next
 
 
 class _PodQueue(EventQueue):
-    """Calls to come; that an instance has loaded comes when a pod is ready, not after a time.
+    """Event queue in which instances have loaded when pods are ready, not after a fixed time.
 
     Attributes:
-        loading: the instances of a class that load, in the order of their start.
+        loading: the loading instances of a class, in the order of their start.
     """
 
     __slots__ = ("loading",)
@@ -49,7 +49,7 @@ class _PodQueue(EventQueue):
         self.loading: defaultdict[Replicas, list[Instance]] = defaultdict(list)
 
     def at(self, when_s: float, call: Callable[..., None], *arguments: Any) -> None:
-        """As `EventQueue.at`."""
+        """Schedule a call, as `EventQueue.at` does."""
         replicas = getattr(call, "__self__", None)
         if isinstance(replicas, Replicas) and call == replicas.loaded:
             self.loading[replicas].extend(arguments)
@@ -57,7 +57,7 @@ class _PodQueue(EventQueue):
             super().at(when_s, call, *arguments)
 
     def pods_ready(self, replicas: Replicas, count: int) -> None:
-        """So many pods of a class are ready: as many of its instances have loaded."""
+        """Mark as many instances of a class as loaded as it has ready pods."""
         waiting = [each for each in self.loading[replicas] if each.phase is Phase.LOADING]
         more = max(0, count - replicas.status().available)
         for instance in waiting[:more]:
@@ -66,17 +66,17 @@ class _PodQueue(EventQueue):
 
 
 class _ClusterProvider(SimulatedProvider):
-    """Has a provider carry out what is asked for.
+    """Simulated provider that passes all actions on to a real one.
 
     Args:
-        events: as a simulation's.
-        capacity: likewise.
-        client: of the provider.
-        image: of functions.
+        events: events of the simulation.
+        capacity: capacity of the simulation.
+        client: client for the real provider.
+        image: image of functions.
     """
 
     def __init__(
-        self, events: _PodQueue, capacity: Capacity, client: GatewayClient, image: str
+        self, events: _PodQueue, capacity: ClusterCapacity, client: GatewayClient, image: str
     ) -> None:
         super().__init__(events, capacity)
         self._client = client
@@ -84,21 +84,21 @@ class _ClusterProvider(SimulatedProvider):
         self._image = image
 
     def declare(self, function: Status) -> None:
-        """A user has deployed ``function``."""
+        """Record that a user has deployed ``function``."""
         document = {**function.document, "image": self._image}
         super().declare(dataclasses.replace(function, document=document))
 
     def functions(self) -> dict[str, Status]:
-        """The functions of the scenario, and what the provider lists."""
+        """Return the functions of the scenario, and those that the provider lists."""
         return {**self._called, **self._client.functions()}
 
     def carry_out(self, action: Action) -> None:
-        """Have it done, and expect what comes of it."""
+        """Carry out an action, both in the cluster and in the simulation."""
         self._client.carry_out(action)
         super().carry_out(action)
 
     def look(self) -> int:
-        """Let instances be loaded whose pods are shown ready; how many pods are."""
+        """Mark the instances of ready pods as loaded, and return the number of ready pods."""
         listed = self._client.functions()
         for name, replicas in self._classes.items():
             if name in listed:
@@ -107,17 +107,17 @@ class _ClusterProvider(SimulatedProvider):
 
 
 class PacedSimulation(Simulation):
-    """One run, as long as the scenario's horizon.
+    """A single run over the scenario's horizon.
 
     Args:
-        scenario, planner, settings: as of a simulation.
-        client: of a provider that has no functions yet.
-        image: of functions.
-        looked: told the time of each look.
+        scenario, planner, settings: as for a simulation.
+        client: client for a provider that has no functions yet.
+        image: image of functions.
+        looked: called with the time of each look at the provider.
 
     Attributes:
-        ready: how many pods were shown ready, by the time of the look.
-        late_s: how far it was behind the wall clock at most.
+        ready: number of pods reported as ready, by time.
+        late_s: maximum delay behind the wall clock, in seconds.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class PacedSimulation(Simulation):
         self._tick(0.0, 0)
 
     def _tick(self, now: float, number: int) -> None:
-        """Let the wall clock catch up; nothing after this moment has happened yet."""
+        """Wait until the wall clock reaches ``now``, and look at the provider if it is due."""
         ahead_s = now - (time.monotonic() - self._began_s)
         self.late_s = max(self.late_s, -ahead_s)
         threading.Event().wait(max(0.0, ahead_s))

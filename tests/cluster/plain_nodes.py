@@ -1,4 +1,4 @@
-"""Nodes and pods as objects alone: no kubelet and no kwok plays them."""
+"""Nodes and pods that exist only as objects, without a kubelet or kwok."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["make_node", "make_pod"]
 
 
 def make_node(cluster: Cluster, name: str, gpus: str) -> None:
-    """A node of four cores and 8 GiB that is ready, with so many GPUs or shares of them."""
+    """Create a ready node of four cores and 8 GiB, with ``gpus`` GPUs or shares of them."""
     cluster.make("/api/v1/nodes", {"metadata": {"name": name}})
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": gpus}
     ready = [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]
@@ -29,7 +29,7 @@ def make_pod(
     labels: dict[str, Any],
     phase: str = "Pending",
 ) -> None:
-    """A pod on a node, which nothing runs."""
+    """Create a pod on a node; nothing runs it."""
     resources = {"requests": {"cpu": cpu}}
     containers = [{"name": "c", "image": "i", "resources": resources}]
     metadata = {"generateName": "pod-", "labels": labels}

@@ -1,4 +1,4 @@
-"""The sidecars of pods that kwok plays: they say to a scaler what real ones would."""
+"""The sidecars of pods simulated by kwok, which report to a scaler like real ones."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NOT_YET = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class PlayedSidecars:
-    """A front that is called at a rate, and an instance in each pod of a class that is ready.
+    """A front that is called at a rate, and an instance in each ready pod of a class.
 
     Args:
-        cluster: with the pods.
-        space: their namespace.
-        function: whose they are.
-        scaler: to which they speak.
-        rate_rps: of the calls.
+        cluster: cluster with the pods.
+        space: namespace of the pods.
+        function: name of the function.
+        scaler: scaler to which they report.
+        rate_rps: arrival rate of the calls.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class PlayedSidecars:
     def _post(
         self, session: requests.Session, said: Announcement | FrontReport
     ) -> SyncAnswer | None:
-        """Say it; None: the scaler has not heard of the function yet, so it is said again later."""
+        """Post a message; return None if the scaler does not know the function yet."""
         got = session.post(self._url, data=said.to_json(), timeout=HANG_S)
         if got.status_code in _NOT_YET:
             return None

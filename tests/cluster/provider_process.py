@@ -1,4 +1,4 @@
-"""``carpool provider kubernetes`` as a process on this machine, over a cluster."""
+"""``carpool provider kubernetes`` as a local process that manages a cluster."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ __all__ = ["ProviderProcess", "provider_process"]
 
 @dataclass(frozen=True, slots=True)
 class ProviderProcess:
-    """One that serves.
+    """A running provider.
 
     Attributes:
-        url: of its API.
+        url: URL of its API.
     """
 
     url: str
     pid: int
 
     def memory_mib(self) -> float:
-        """The most it has had."""
+        """Return the peak memory of the process."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
         return int(peak) / 1024
 
     def cpu_s(self) -> float:
-        """What it has used."""
+        """Return the CPU time used by the process."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def provider_process(cluster: Cluster, namespace: str, *options: str) -> Iterator[ProviderProcess]:
-    """One for the functions of a namespace; they go on when it ends."""
+    """Run a provider for the functions of a namespace, which stay when it ends."""
     where = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace, "--port", "0")
     own = ("provider", "kubernetes", *where, "--no-auth", *options)
     command = (sys.executable, "-m", "carpool", *own)

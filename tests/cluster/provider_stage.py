@@ -1,4 +1,4 @@
-"""Where the provider's stories are told of a real cluster's pods."""
+"""Stage for the provider's stories in which instances are pods of a real cluster."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _KINDS = ("apps/v1/deployments", "v1/secrets")
 
 
 class KubernetesStage:
-    """Instances as pods; what a story has made is removed when it ends.
+    """Stage whose instances are pods; the objects of a story are removed when it ends.
 
     Args:
-        cluster: with a node that has the stories' image.
+        cluster: cluster with a node that has the stories' image.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -53,7 +53,7 @@ class KubernetesStage:
         grace_s: float,  # noqa: ARG002 - Kubernetes has its own
         **options: Any,
     ) -> KubernetesOrchestrator:
-        """All functions over the cluster."""
+        """Return an orchestrator for all functions of the cluster."""
         return KubernetesOrchestrator(
             backend, KubernetesOptions(image_pull_policy="IfNotPresent", **options)
         )

@@ -1,4 +1,4 @@
-"""What a provider says there is, and what the API server has, in the same form."""
+"""The state of functions as reported by a provider and by the API server, in the same form."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class View(NamedTuple):
     """The functions of one namespace.
 
     Attributes:
-        replicas: how many each is to have.
-        ready: function and pod, of all that can be sent calls.
+        replicas: desired replicas by function.
+        ready: function and pod for every pod that can receive calls.
     """
 
     replicas: dict[str, int]
@@ -30,7 +30,7 @@ class View(NamedTuple):
 
 
 def of_provider(url: str) -> View:
-    """As its API says."""
+    """Return the view of a provider's API."""
     functions = requests.get(f"{url}/system/functions", timeout=HANG_S).json()
     targets = requests.get(f"{url}/metrics/targets", timeout=HANG_S).json()
     labels = (each["labels"] for each in targets)
@@ -41,7 +41,7 @@ def of_provider(url: str) -> View:
 
 
 def of_cluster(cluster: Cluster, space: str) -> View:
-    """As its API server lists."""
+    """Return the view of the API server."""
     chosen = {"labelSelector": SELECTOR}
     path = f"/apis/apps/v1/namespaces/{space}/deployments"
     deployments = cluster.api.get(path, **chosen)["items"]

@@ -1,4 +1,4 @@
-"""A provider over a cluster, called over HTTP."""
+"""A provider that manages a cluster, called over HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.kubernetes.api_server import ApiServer
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
@@ -22,10 +22,10 @@ __all__ = ["play", "provider"]
 
 @asynccontextmanager
 async def provider(kubeconfig: Path, **options: Any) -> AsyncIterator[Rig]:
-    """One that listens, and is taken down again; its functions stay."""
+    """Run a provider that listens, and drain it at the end; its functions stay."""
     api = ApiServer.connect(kubeconfig)
     orchestrator = KubernetesOrchestrator(api, KubernetesOptions(**options))
-    made = Provider(orchestrator, Options(listen="127.0.0.1:0"))
+    made = Provider(orchestrator, ProviderOptions(listen="127.0.0.1:0"))
     await made.listen()
     rig = Rig(made, orchestrator, orchestrator, kubeconfig.parent)
     try:

@@ -1,4 +1,4 @@
-"""A registry of images with one image, which asks for a user and a password: plain HTTP."""
+"""A registry with one image over plain HTTP, which requires a user and a password."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TYPE = "application/vnd.oci.image"
 
 
 class Registry:
-    """What it has.
+    """Content of the registry.
 
     Attributes:
-        address: where it listens.
-        image: the name by which nodes pull its image.
-        pulled: how often the image was requested with credentials.
+        address: address on which it listens.
+        image: name by which nodes pull its image.
+        pulled: number of requests for the image with credentials.
     """
 
     def __init__(self, address: str, program: Path) -> None:
@@ -54,7 +54,7 @@ class Registry:
         self._contents = {_digest(each): each for each in (described, layer, self._manifest)}
 
     def content(self, path: str) -> bytes | None:
-        """What is at a path; None: nothing."""
+        """Return the content at a path; None if there is none."""
         last = path.rpartition("/")[2]
         if path == "/v2/program/manifests/1":
             self.pulled += 1
@@ -62,13 +62,13 @@ class Registry:
         return b"{}" if path == "/v2/" else self._contents.get(last)
 
     def kind(self, path: str) -> str:
-        """The type of that."""
+        """Return the media type of the content at a path."""
         return f"{_TYPE}.manifest.v1+json" if "/manifests/" in path else "application/octet-stream"
 
 
 @contextmanager
 def registry(host: str, program: Path) -> Iterator[Registry]:
-    """One that listens on an address of this machine, with an image of a program alone."""
+    """Run a registry on an address of this machine, with an image of a single program."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""A way to the API server that can be cut, as a network is: without a word to either side."""
+"""A relay to the API server that can be cut like a network, without notice to either side."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _RESET = struct.pack("ii", 1, 0)  # closing drops what was not sent yet, and say
 
 
 class Relay:
-    """Passes TCP connections on to the server of a kubeconfig.
+    """TCP relay to the server of a kubeconfig.
 
     Args:
-        kubeconfig: of the cluster.
-        folder: for the kubeconfig that leads through here.
+        kubeconfig: kubeconfig of the cluster.
+        folder: folder for the kubeconfig that uses the relay.
 
     Attributes:
-        kubeconfig: with the relay as server.
+        kubeconfig: kubeconfig with the relay as its server.
         shut: whether new connections are closed at once.
     """
 
@@ -56,7 +56,7 @@ class Relay:
         self.cut()
 
     def cut(self) -> int:
-        """End all connections; how many there were."""
+        """Close all connections, and return their number."""
         with self._lock:
             ended = list(self._open)
         for each in ended:

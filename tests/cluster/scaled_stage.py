@@ -1,7 +1,7 @@
-"""A function that is scaled on a real node, by two scalers and through two providers.
+"""A function scaled on a real node, by two scalers and through two providers.
 
-Providers and scalers are processes on this machine. A balancer before either pair is what a
-Service is in a cluster: callers and sidecars know its address alone.
+Providers and scalers are local processes. A balancer in front of each pair stands for the Service
+in a cluster: callers and sidecars know only its address.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ _SCENARIO = {
 
 
 class Stage:
-    """What runs.
+    """The function, its providers and its scalers.
 
     Args:
-        cluster: with a node that has the function's image.
-        folder: for what scalers write.
-        gateway: before the providers.
-        syncs: before the scalers, for sidecars.
-        exits: ends what is started here.
+        cluster: cluster with a node that has the function's image.
+        folder: folder for the files of scalers.
+        gateway: balancer of the providers.
+        syncs: balancer of the scalers, for sidecars.
+        exits: stops everything that is started here.
 
     Attributes:
-        space: the namespace of the function.
-        providers, scalers: those that take part.
+        space: namespace of the function.
+        providers, scalers: the current processes.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Stage:
 
     @property
     def url(self) -> str:
-        """Of the function, by whichever provider."""
+        """URL of the function, through any provider."""
         return f"http://{self._gateway.address}/function/{NAME}"
 
     def start_provider(self) -> ProviderProcess:
-        """One more, which takes part."""
+        """Start another provider and add it to the balancer."""
         scaler = ("--scaler", self._syncs.address)
         token = ("--scaler-token-file", str(self._folder / "token"))
         making = provider_process(self.cluster, self.space, *scaler, *token)
@@ -99,7 +99,10 @@ class Stage:
         return made
 
     def retire_provider(self, provider: ProviderProcess, number: signal.Signals) -> None:
-        """Have one take part no more, and end it by a signal; connections to it stay till then."""
+        """Remove a provider from the balancer, and end it by a signal.
+
+        Its connections stay open until then.
+        """
         self.providers.remove(provider)
         self._take_part()
         os.kill(provider.pid, number)
@@ -108,7 +111,7 @@ class Stage:
         self._gateway.backends = [each.url.removeprefix("http://") for each in self.providers]
 
     def start_scaler(self) -> None:
-        """One more, which takes part."""
+        """Start another scaler and add it to the balancer."""
         syncs = f"{self.cluster.host}:{free_port()}"
         made = ScalerProcess(
             self._folder / f"scaler-{next(self._numbers)}",
@@ -122,18 +125,18 @@ class Stage:
         self._syncs.backends = [*self._syncs.backends, syncs]
 
     def leader(self) -> ScalerProcess:
-        """The scaler that the Lease names."""
+        """Return the scaler named in the Lease."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self.space}/leases/carpool-scaler"
         address = self.cluster.api.get(path)["metadata"]["annotations"]["carpool/address"]
         (found,) = [each for each in self.scalers if each.url == f"http://{address}"]
         return found
 
     def deploy(self, version: int = 1, least: int = 1) -> None:
-        """A version of the function, which takes the place of the last.
+        """Deploy a version of the function, which replaces the previous one.
 
         Args:
-            version: a variable of its environment; 1 is the first.
-            least: so many instances there are.
+            version: value of an environment variable; 1 is the first.
+            least: minimum number of instances.
         """
         apps = [{"name": name, "slo": slo} for name, slo in APPS.items()]
         document = {
@@ -157,35 +160,35 @@ class Stage:
         self.system("POST" if version == 1 else "PUT", "/system/functions", document)
 
     def system(self, method: str, path: str, document: object = None) -> requests.Response:
-        """What a provider answers; a refusal is a failure."""
+        """Return a provider's response, which must not be an error."""
         url = f"http://{self._gateway.address}{path}"
         answer = requests.request(method, url, json=document, timeout=HANG_S)
         assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer
 
     def functions(self) -> list[str]:
-        """The names of what is deployed: the front and its classes."""
+        """Return the names of the deployed functions: the front and its classes."""
         return [each["name"] for each in self.system("GET", "/system/functions").json()]
 
     def explain(self) -> dict[str, Any]:
-        """What the scalers say of the function."""
+        """Return the scalers' explanation of the function."""
         found = (each.explain(NAME) for each in self.scalers if each.running.poll() is None)
         return next(filter(None, found), {})
 
     def classes(self) -> dict[str, int]:
-        """The instances that are planned, by class; empty before the policy's first plan."""
+        """Return the planned instances by class; empty before the policy's first plan."""
         plan = self.explain().get("plan") or {}
         if plan.get("policy") != "harmonybatch":
             return {}
         return {each["name"]: each["replicas"] for each in plan["classes"]}
 
     def ready(self) -> dict[str, int]:
-        """The instances that take batches, by class."""
+        """Return the number of instances that accept batches, by class."""
         instances = self.explain().get("instances") or {}
         return {name: len(where) for name, where in instances.items() if where}
 
     def settle(self) -> dict[str, int]:
-        """Wait until all that is planned, three classes, is there; what that is."""
+        """Wait until the planned instances of three classes are ready; return their numbers."""
 
         def settled() -> bool:
             wanted = self.classes()
@@ -195,7 +198,7 @@ class Stage:
         return self.ready()
 
     def pods(self, function: str = "") -> list[Document]:
-        """Those that are ready and stay, of a function; by default of all, the front's too."""
+        """Return the ready pods of a function, or of all, that are not being deleted."""
         return [
             pod
             for pod in ready_pods(self.cluster, self.space)
@@ -204,17 +207,20 @@ class Stage:
         ]
 
     def instance(self, name: str) -> Document:
-        """A pod of a class, once one is ready: its sidecar says so sooner than its object."""
+        """Return a pod of a class once one is ready.
+
+        Its sidecar reports that it is ready before its object does.
+        """
         wait_until(lambda: self.pods(f"{NAME}--{name}"), LONG_S, what=f"a pod of {name}")
         return self.pods(f"{NAME}--{name}")[0]
 
     def kill(self, pod: Document) -> None:
-        """End a pod without a warning."""
+        """Delete a pod without a grace period."""
         path = f"/api/v1/namespaces/{self.space}/pods/{pod['metadata']['name']}"
         self.cluster.api.delete(path, gracePeriodSeconds=0)
 
     def plans(self) -> dict[str, Document]:
-        """The plan that each front follows, by its pod; those that cannot be asked are left out."""
+        """Return the plan that each front follows, by pod, without fronts that do not respond."""
         headers = {"authorization": f"Bearer {TOKEN}"}
         found = {}
         for pod in self.pods(NAME):
@@ -229,10 +235,10 @@ class Load:
     """Callers of each application of the function.
 
     Args:
-        callers: by application.
+        callers: callers by application.
 
     Attributes:
-        count: how many there are.
+        count: number of callers.
     """
 
     def __init__(self, callers: Mapping[str, Callers]) -> None:
@@ -241,23 +247,23 @@ class Load:
 
     @property
     def bad(self) -> list[str]:
-        """What came that was not the right answer."""
+        """Results other than the right response."""
         return [each for callers in self._callers.values() for each in callers.bad]
 
     @property
     def good(self) -> int:
-        """How many right answers there were."""
+        """Number of right responses."""
         return sum(callers.good for callers in self._callers.values())
 
     def go_on(self, calls: int = 20, despite: int = 0) -> None:
-        """Wait until each application has had so many answers more, as `Callers.go_on` does."""
+        """Wait for ``calls`` more responses for each application, as `Callers.go_on` does."""
         for callers in self._callers.values():
             callers.go_on(calls, despite)
 
 
 @contextmanager
 def load(url: str, each: int = 2) -> Iterator[Load]:
-    """So many callers of each application, whose requests have no deadline."""
+    """Run ``each`` callers of each application, whose requests have no deadline."""
     with ExitStack() as calling:
         yield Load(
             {
@@ -268,13 +274,13 @@ def load(url: str, each: int = 2) -> Iterator[Load]:
 
 
 def headers_of(app: str) -> dict[str, str]:
-    """Of a call by an application, without a deadline."""
+    """Return the headers of a call by an application, without a deadline."""
     return {"x-carpool-app": app, "x-carpool-class": "batch"}
 
 
 @contextmanager
 def stage(cluster: Cluster, folder: Path) -> Iterator[Stage]:
-    """Two providers, two scalers and the function, whose front is there."""
+    """Run two providers, two scalers and the function, once its front is deployed."""
     with ExitStack() as exits, Balancer("127.0.0.1") as gateway, Balancer(cluster.host) as syncs:
         made = Stage(cluster, folder, gateway, syncs, exits)
         for _ in range(2):

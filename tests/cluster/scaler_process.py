@@ -1,4 +1,4 @@
-"""``carpool scaler run --kubernetes`` as a process on this machine, over a cluster."""
+"""``carpool scaler run --kubernetes`` as a local process that manages a cluster."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _OK = 200
 
 
 class ScalerProcess:
-    """One of several that take part in an election.
+    """A scaler that takes part in a leader election.
 
     Args:
-        folder: for what it writes; new.
-        kubeconfig: by which it reaches the cluster.
-        lease: that it competes for, ``NAMESPACE/NAME``.
-        options: more of the command's.
+        folder: new folder for its files.
+        kubeconfig: kubeconfig by which it reaches the cluster.
+        lease: Lease that it competes for, as ``NAMESPACE/NAME``.
+        options: further options of the command.
     """
 
     def __init__(self, folder: Path, kubeconfig: Path, lease: str, *options: str) -> None:
@@ -48,34 +48,34 @@ class ScalerProcess:
             self.running = subprocess.Popen(command, cwd=folder, stderr=log, env=env)
 
     def log(self) -> str:
-        """What it has printed."""
+        """Return the output of the process."""
         return self._log.read_text()
 
     def ask(self, path: str) -> requests.Response | None:
-        """What it answers, itself or by the one that leads; None: nothing listens."""
+        """Return its response, which may be the leader's; None if it cannot be reached."""
         headers = {"authorization": f"Bearer {TOKEN}"}
         with suppress(requests.RequestException):
             return requests.get(self.url + path, headers=headers, timeout=30)
         return None
 
     def status(self) -> int:
-        """Of a request that a leader answers; 0: nothing listens."""
+        """Return the status of a request that only a leader answers; 0 if it cannot be reached."""
         answer = self.ask("/v1/functions")
         return 0 if answer is None else answer.status_code
 
     def explain(self, function: str) -> dict[str, Any]:
-        """What is said of a function; empty while there is nothing, or no scaler, to ask."""
+        """Return the explanation of a function; empty if there is none or no scaler responds."""
         answer = self.ask(f"/v1/functions/{function}")
         found: dict[str, Any] = answer.json() if answer is not None and answer.ok else {}
         return found
 
     @property
     def terms(self) -> int:
-        """How often it has begun to lead."""
+        """Number of times that it has become the leader."""
         return len(re.findall("leading: holds the Lease", self.log()))
 
     def wait(self) -> None:
-        """Wait until it answers, as the one that leads or for it."""
+        """Wait until it responds, as the leader or on its behalf."""
 
         def answers() -> bool:
             assert self.running.poll() is None, self.log()
@@ -84,6 +84,6 @@ class ScalerProcess:
         wait_until(answers, what="a scaler that answers")
 
     def end(self) -> None:
-        """End it in good order."""
+        """Terminate it gracefully."""
         self.running.terminate()
         self.running.wait(HANG_S)

@@ -1,4 +1,4 @@
-"""The provider as a process with the chart's account: everything that the OpenFaaS API does."""
+"""The provider as a process with the chart's account: every action of the OpenFaaS API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def installed(api_server: Cluster, tmp_path: Path) -> Installed:
 
 @pytest.fixture
 def url(installed: Installed, tmp_path: Path) -> Iterator[str]:
-    """A provider that calls the cluster as the chart's account, with a scaler's token to give."""
+    """URL of a provider that uses the chart's account and distributes a scaler's token."""
     token, port = tmp_path / "token", free_port()
     token.write_text("t0ken")
     account = installed.as_account("gateway")
@@ -60,7 +60,7 @@ def url(installed: Installed, tmp_path: Path) -> Iterator[str]:
 
 
 def call(url: str, method: str, path: str, document: object = None) -> Any:
-    """What the OpenFaaS API answers; a refusal is a failure."""
+    """Return the response of the OpenFaaS API, which must not be an error."""
     body = None if document is None else json.dumps(document)
     headers = {"content-type": "application/json"}
     answer = requests.request(method, f"{url}{path}", data=body, headers=headers, timeout=60)
@@ -69,7 +69,7 @@ def call(url: str, method: str, path: str, document: object = None) -> Any:
 
 
 def test_everything_that_the_api_does_is_allowed(installed: Installed, url: str) -> None:
-    """Secrets, functions with and without a scaler, updates, scaling, logs and their end."""
+    """The account may manage secrets and functions with and without a scaler, and read logs."""
     secret = {"name": "key", "value": "one"}
     call(url, "POST", "/system/secrets", secret)
     call(url, "PUT", "/system/secrets", {**secret, "value": "two"})
@@ -91,8 +91,8 @@ def test_everything_that_the_api_does_is_allowed(installed: Installed, url: str)
     assert [] == call(url, "GET", "/system/functions")
 
 
-def test_functions_are_in_no_other_namespace(installed: Installed, url: str) -> None:
-    """The account has no role in it, whatever its label says."""
+def test_deployment_to_another_namespace_is_refused(installed: Installed, url: str) -> None:
+    """A deployment to another labelled namespace is refused, as the account has no role there."""
     document = {"metadata": {"name": f"other-{installed.home}", "labels": {"openfaas": "1"}}}
     installed.cluster.make("/api/v1/namespaces", document)
     name = document["metadata"]["name"]

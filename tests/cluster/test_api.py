@@ -1,4 +1,4 @@
-"""What the tests' own calls of an API server take from a kubeconfig."""
+"""What the tests' API client reads from a kubeconfig."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def kubeconfig(folder: Path, cluster: Mapping[str, object], user: Mapping[str, object]) -> Path:
-    """A file whose current context is the second of two."""
+    """Write a kubeconfig whose current context is the second of two."""
     document = {
         "current-context": "second",
         "contexts": [
@@ -31,8 +31,8 @@ def kubeconfig(folder: Path, cluster: Mapping[str, object], user: Mapping[str, o
     return path
 
 
-def test_the_current_context_says_where_and_as_whom(tmp_path: Path) -> None:
-    """A token goes with every call, and what is given as data is trusted as a file."""
+def test_current_context_gives_server_and_token(tmp_path: Path) -> None:
+    """The token is sent with every call, and embedded certificate data is trusted."""
     authority = base64.b64encode(b"a certificate").decode()
     cluster = {"server": "https://127.0.0.1:6443/", "certificate-authority-data": authority}
     api = Api(kubeconfig(tmp_path, cluster, {"token": "secret"}))
@@ -41,8 +41,8 @@ def test_the_current_context_says_where_and_as_whom(tmp_path: Path) -> None:
     assert b"a certificate" == Path(str(api._session.verify)).read_bytes()
 
 
-def test_a_user_may_have_a_certificate(tmp_path: Path) -> None:
-    """As kind and k3s write it."""
+def test_client_certificate_is_used(tmp_path: Path) -> None:
+    """A client certificate is used, as written by kind and k3s."""
     data = {
         f"client-{name}-data": base64.b64encode(b"x").decode() for name in ("certificate", "key")
     }
@@ -52,14 +52,14 @@ def test_a_user_may_have_a_certificate(tmp_path: Path) -> None:
     assert b"x" == Path(certificate).read_bytes() == Path(key).read_bytes()
 
 
-def test_a_user_that_needs_a_program_skips(tmp_path: Path) -> None:
-    """The reason says what is expected instead."""
+def test_user_with_exec_login_skips(tmp_path: Path) -> None:
+    """The test is skipped, and the reason names the supported credentials."""
     with pytest.raises(pytest.skip.Exception, match="a token, or a certificate and a key"):
         Api(kubeconfig(tmp_path, {"server": "https://c"}, {"exec": {"command": "aws"}}))
 
 
 @pytest.mark.parametrize(("status", "expected"), [("True", True), ("False", False), (None, False)])
-def test_a_condition_is_true_or_not(status: str | None, *, expected: bool) -> None:
-    """Without a status there is none."""
+def test_condition_without_status_is_false(status: str | None, *, expected: bool) -> None:
+    """A condition is false if the object has no status."""
     document = {"status": {"conditions": [{"type": "Ready", "status": status}]}} if status else {}
     assert expected is is_true(document, "Ready")

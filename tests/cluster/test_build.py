@@ -1,4 +1,4 @@
-"""How the build of the tests' Kubernetes ends: CI tells a failure from a machine without Go."""
+"""Exit statuses of the build of the tests' Kubernetes, by which CI detects machines without Go."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = "package main\n\nfunc main() {}\n"
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the one program that there is, and no proxy for modules."""
+    """The folder of the only program, with the module proxy switched off."""
     folder = tmp_path / "sources" / "any"
     folder.mkdir(parents=True)
     (folder / "go.mod").write_text(MODULE)
@@ -41,8 +41,8 @@ def _go() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_go")
-def test_what_builds_is_built_once(module: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The second time it is there, and Go need not be."""
+def test_program_is_built_once(module: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A second run finds the program and builds nothing."""
     assert 0 == build.main()
     assert os.access(build.program(module.name), os.X_OK)
     assert "being built" in capfd.readouterr().out
@@ -53,7 +53,7 @@ def test_what_builds_is_built_once(module: Path, capfd: pytest.CaptureFixture[st
 @pytest.mark.slow
 @pytest.mark.usefixtures("_go")
 def test_a_program_that_does_not_compile_is_a_failure(module: Path) -> None:
-    """CI has to fail."""
+    """A compile error is reported as a failure."""
     (module / "main.go").write_text(PROGRAM.replace("{}", "{ nothing() }"))
     assert build.FAILED == build.main()
 
@@ -61,8 +61,8 @@ def test_a_program_that_does_not_compile_is_a_failure(module: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_go")
 @pytest.mark.parametrize("text", ["require carpool.test/other v1.0.0\n", "toolchain go99.0\n"])
-def test_a_module_that_cannot_be_had_is_none(module: Path, text: str) -> None:
-    """Nor is a Go that is older than the module asks for."""
+def test_missing_module_or_outdated_go_is_not_a_failure(module: Path, text: str) -> None:
+    """A missing module or an outdated Go is reported as "cannot be built", not as a failure."""
     version = "go 99.0" if "toolchain" in text else "go 1.21"
     (module / "go.mod").write_text(MODULE.replace("go 1.21", version) + text)
     (module / "main.go").write_text(PROGRAM.replace("func", 'import _ "carpool.test/other"\nfunc'))
@@ -71,7 +71,7 @@ def test_a_module_that_cannot_be_had_is_none(module: Path, text: str) -> None:
 
 @pytest.mark.usefixtures("module")
 def test_without_go_nothing_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, and CI goes on without."""
+    """Without Go, the exit status says that nothing can be built, which CI accepts."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(build, "_GO", tmp_path / "none")
     assert shutil.which("go") is None

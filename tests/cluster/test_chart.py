@@ -1,4 +1,4 @@
-"""The chart's manifests at a real API server: admitted, and its accounts may do what they do."""
+"""The chart's manifests are admitted by a real API server, and its accounts have their rights."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 @pytest.fixture
 def installed(api_server: Cluster, tmp_path: Path) -> Installed:
-    """The manifests in two namespaces of their own, which enforce restricted pods."""
+    """The manifests in two new namespaces, which enforce restricted pods."""
     return Installed(api_server, tmp_path)
 
 
 def test_every_object_is_admitted(installed: Installed) -> None:
-    """As a dry run, with strict field validation: no field that the API server does not know."""
+    """Every object passes a dry run with strict field validation."""
     found = installed.objects
     assert len(objects(MANIFESTS.read_text())) == len(found)
     for each in found:
         installed.try_out(each)
 
 
-def test_the_pods_of_ours_are_admitted(installed: Installed) -> None:
-    """The namespaces enforce the standard on pods, so pods are what is tried."""
+def test_pods_are_admitted_by_security_standard(installed: Installed) -> None:
+    """The pods pass the namespaces' security standard, which is enforced on pods only."""
     for name, spec in pods(installed.objects):
         installed.try_out(_pod(name, spec, installed.home))
 
 
 def test_a_pod_that_is_not_restricted_is_refused(installed: Installed) -> None:
-    """The namespaces do enforce it."""
+    """The namespaces refuse a pod that is not restricted."""
     spec = {"containers": [{"name": "c", "image": "i"}]}
     for namespace in (installed.home, installed.functions):
         with pytest.raises(Refused, match="violates PodSecurity"):
@@ -58,10 +58,10 @@ def test_a_pod_that_is_not_restricted_is_refused(installed: Installed) -> None:
         ("carpool-scaler", scaler_rules.NAMESPACE_RULES, (), scaler_rules.CLUSTER_RULES),
     ],
 )
-def test_an_account_may_do_what_is_listed_and_nothing_else(
+def test_account_may_do_only_what_is_listed(
     installed: Installed, account: str, home: Any, functions: Any, cluster: Any
 ) -> None:
-    """All verbs of all resources are tried, in both namespaces and a third one, as the account."""
+    """Of all verbs on all resources, an account may do only those listed, in any namespace."""
     installed.apply_access()
     ask = installed.as_account(account)
     for namespace, rules in (
@@ -77,8 +77,8 @@ def test_an_account_may_do_what_is_listed_and_nothing_else(
         }
 
 
-def test_what_is_refused_is_refused_by_the_calls_themselves(installed: Installed) -> None:
-    """Not only where the API server is asked: reading a Secret, and changing a Deployment."""
+def test_calls_without_permission_are_refused(installed: Installed) -> None:
+    """Calls without permission are actually refused, as the access reviews say."""
     installed.apply_access()
     scaler, provider = installed.as_account("carpool-scaler"), installed.as_account("gateway")
     for api, path in (
@@ -93,8 +93,8 @@ def test_what_is_refused_is_refused_by_the_calls_themselves(installed: Installed
     assert "items" in scaler.api.get("/api/v1/nodes")
 
 
-def test_network_policies_name_pods_that_there_are(installed: Installed) -> None:
-    """A policy whose selector fits nothing would let nothing pass, without an error."""
+def test_network_policies_select_existing_pods(installed: Installed) -> None:
+    """Every network policy selects the pods of a Deployment, as a mismatch would raise no error."""
     labels = [
         each["spec"]["template"]["metadata"]["labels"]
         for each in of_kind(installed.objects, "Deployment")
@@ -110,7 +110,7 @@ def _pod(name: str, spec: dict[str, Any], namespace: str) -> dict[str, Any]:
 
 
 def _rights(rules: Any) -> Iterator[tuple[str, str, str]]:
-    """Group, resource and verb of all that rules allow, and what every account may."""
+    """Yield group, resource and verb of everything that the rules or default roles allow."""
     for rule in rules:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -121,7 +121,7 @@ def _rights(rules: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _all_rights(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
-    """Group, resource and verb of all that the API server has."""
+    """Yield group, resource and verb of everything that the API server has."""
     groups = {"": "/api/v1"}
     for group in cluster.api.get("/apis")["groups"]:
         groups[group["name"]] = f"/apis/{group['preferredVersion']['groupVersion']}"

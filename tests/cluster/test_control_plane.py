@@ -1,4 +1,4 @@
-"""The control plane that tests start, and the nodes that kwok plays for it."""
+"""The control plane that tests start, and its nodes simulated by kwok."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NODES, REPLICAS = 200, 400
 
 
 def test_the_api_server_is_the_one_that_was_built(api_server: Cluster) -> None:
-    """It answers with its version, which clients depend on."""
+    """The API server reports the version that was built, on which clients depend."""
     if "CARPOOL_TEST_KUBECONFIG" in os.environ:
         pytest.skip("CARPOOL_TEST_KUBECONFIG names another")
     assert build.version() == api_server.api.get("/version")["gitVersion"]
 
 
-def test_the_api_server_keeps_objects_and_refuses_what_is_none(api_server: Cluster) -> None:
-    """A namespace holds what was put there; a Deployment without a selector is refused."""
+def test_api_server_stores_valid_objects_and_refuses_invalid_ones(api_server: Cluster) -> None:
+    """A Deployment is stored, and one without a selector is refused."""
     path = f"/apis/apps/v1/namespaces/{api_server.namespace()}/deployments"
     made = api_server.api.post(path, deployment("some", "carpool.test/some:1"))
     assert made["metadata"]["uid"] == api_server.api.get(f"{path}/some")["metadata"]["uid"]
@@ -42,7 +42,7 @@ def test_the_api_server_keeps_objects_and_refuses_what_is_none(api_server: Clust
 
 
 def test_fake_nodes_take_pods(control_plane: Cluster, figure: Callable[[str], None]) -> None:
-    """Two hundred nodes come up, and a Deployment's pods become ready on them, and go again."""
+    """Two hundred nodes become ready, and a Deployment's pods come and go on them."""
     began = now()
     control_plane.fake_nodes(NODES)
     nodes_s, began = now() - began, now()
@@ -61,8 +61,8 @@ def test_fake_nodes_take_pods(control_plane: Cluster, figure: Callable[[str], No
     )
 
 
-def test_what_was_kept_is_there_after_a_restart(api_server: Cluster) -> None:
-    """The API server and its store end without a warning, and go on with what they had."""
+def test_objects_survive_a_restart(api_server: Cluster) -> None:
+    """Objects are still there after the API server and its store were killed and restarted."""
     space = api_server.namespace()
     for part in ("etcd", "kube-apiserver"):
         api_server.restart(part)

@@ -1,4 +1,4 @@
-"""What DNS of a test's cluster answers, byte by byte."""
+"""DNS responses in a test's cluster, byte by byte."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ NAME = "one.ns.svc.cluster.local"
         (1, None, 0x8583, b""),
     ],
 )
-def test_a_question(kind: int, known: list[str] | None, flags: int, records: bytes) -> None:
-    """Addresses of version 4; a name without any is one all the same, and another is not."""
+def test_ipv4_addresses_and_unknown_names(
+    kind: int, known: list[str] | None, flags: int, records: bytes
+) -> None:
+    """IPv4 addresses are returned, and a name without any is told from an unknown name."""
     asked = QUESTION + kind.to_bytes(2) + b"\x00\x01"
     head = b"\x12\x34" + b"\x01\x00" + b"\x00\x01" + bytes(6)
     told = reply(head + asked, {NAME: known}.__getitem__)

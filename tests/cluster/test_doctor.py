@@ -1,4 +1,4 @@
-"""``carpool doctor --kubernetes`` at a real API server: each trap is found, and nothing else is."""
+"""``carpool doctor --kubernetes`` with a real API server: each trap is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY, _, VALUE = NAMESPACE_SELECTOR.partition("=")
 def installed(
     api_server: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Installed]:
-    """The chart's accounts, a namespace of functions, and a node with four cores and two GPUs."""
+    """The chart's accounts, a namespace for functions, and a node with four cores and two GPUs."""
     monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
     found = Installed(api_server, tmp_path)
     found.apply_access()
@@ -42,19 +42,19 @@ def installed(
 
 @pytest.fixture
 def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
-    """Examines stack files."""
+    """A doctor for stack files."""
     return Doctor(tmp_path, capsys)
 
 
 def found(doctor: Doctor, installed: Installed, **function: Any) -> list[dict[str, str]]:
-    """What the checks of clusters find about one function."""
+    """Return the findings of the cluster checks for one function."""
     of = {"namespace": installed.functions, **function}
     said = doctor.says(of, "--kubernetes", installed.home)
     return [each for each in said if each["check"].startswith(("cluster", "reachable"))]
 
 
-def test_nothing_is_found_where_all_is_well(doctor: Doctor, installed: Installed) -> None:
-    """For a function with limits, and for one that is scaled."""
+def test_no_findings_for_a_sound_function(doctor: Doctor, installed: Installed) -> None:
+    """There are no findings for a scaled function with limits."""
     assert [] == found(doctor, installed, limits={"cpu": "1", "memory": "256Mi"}, labels=SCALED)
 
 
@@ -62,10 +62,10 @@ def test_nothing_is_found_where_all_is_well(doctor: Doctor, installed: Installed
     ("name", "labels", "expected"),
     [("nowhere", None, "does not exist"), ("plain", {}, f"has no label {NAMESPACE_SELECTOR}")],
 )
-def test_a_namespace_that_is_none_of_functions(
+def test_missing_or_unwatched_namespace_is_found(
     doctor: Doctor, installed: Installed, name: str, labels: Any, expected: str
 ) -> None:
-    """It is missing, or no provider looks at it."""
+    """A namespace that is missing, or that no provider watches, is found with the fix."""
     namespace = f"{name}-{installed.home}"
     if labels is not None:
         document = {"metadata": {"name": namespace, "labels": labels}}
@@ -77,7 +77,7 @@ def test_a_namespace_that_is_none_of_functions(
 
 
 def test_an_autoscaler_of_the_same_deployment(doctor: Doctor, installed: Installed) -> None:
-    """Of a class as well as of the function; of another function's it is fine."""
+    """An autoscaler of the function or of one of its classes is found, but not that of another."""
     path = f"/apis/autoscaling/v2/namespaces/{installed.functions}/horizontalpodautoscalers"
     for target in ("fn", "fn--b4-c1", "other"):
         spec = {
@@ -92,7 +92,7 @@ def test_an_autoscaler_of_the_same_deployment(doctor: Doctor, installed: Install
 
 
 def test_keda_of_the_same_deployment(doctor: Doctor, installed: Installed) -> None:
-    """Of its kind the API server knows what is found; of any other target nothing is said."""
+    """A KEDA ScaledObject of the function's Deployment is found, but not one of another target."""
     api, group = installed.cluster.api, "keda.sh"
     path = f"/apis/{group}/v1alpha1/namespaces/{installed.functions}/scaledobjects"
     if not api.exists(path):
@@ -125,7 +125,7 @@ def test_keda_of_the_same_deployment(doctor: Doctor, installed: Installed) -> No
 
 
 def test_a_pod_that_is_not_admitted(doctor: Doctor, installed: Installed) -> None:
-    """The reason is the API server's: here a limit range."""
+    """The finding has the API server's reason, here a limit range."""
     limits = [{"type": "Container", "max": {"cpu": "500m"}}]
     installed.cluster.api.post(
         f"/api/v1/namespaces/{installed.functions}/limitranges",
@@ -136,8 +136,8 @@ def test_a_pod_that_is_not_admitted(doctor: Doctor, installed: Installed) -> Non
     assert "maximum cpu usage per Container is 500m" in finding["value"]
 
 
-def test_more_than_the_nodes_have(doctor: Doctor, installed: Installed) -> None:
-    """Five cores on a node of four, and three GPUs on one of two."""
+def test_request_exceeding_the_nodes_is_found(doctor: Doctor, installed: Installed) -> None:
+    """Five cores on a node of four, and three GPUs on one of two, are found."""
     (finding,) = found(doctor, installed, limits={"cpu": "5"})
     assert ("cluster-capacity", "1 x 5 cores, 0 MB") == (finding["check"], finding["value"])
     labels = {"com.carpool.gpu": "100", "com.carpool.scale.min": "3"}
@@ -148,7 +148,7 @@ def test_more_than_the_nodes_have(doctor: Doctor, installed: Installed) -> None:
 
 
 def test_rights_that_the_provider_lacks(doctor: Doctor, installed: Installed) -> None:
-    """One verb is taken from its role."""
+    """A rule missing from the provider's role is found."""
     path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{installed.functions}/roles/gateway"
     rules = installed.cluster.api.get(path)["rules"]
     without = [each for each in rules if each["resources"] != ["deployments/scale"]]
@@ -161,7 +161,7 @@ def test_rights_that_the_provider_lacks(doctor: Doctor, installed: Installed) ->
 def test_a_cluster_that_does_not_answer(
     doctor: Doctor, installed: Installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is said, and nothing of the cluster is."""
+    """An unreachable cluster is the only finding."""
     text = installed.cluster.kubeconfig.read_text()
     server = installed.cluster.api.server
     (tmp_path / "gone.conf").write_text(text.replace(server, "https://127.0.0.1:1"))
@@ -170,10 +170,10 @@ def test_a_cluster_that_does_not_answer(
     assert "reachable" == finding["check"]
 
 
-def test_what_only_a_cluster_with_a_node_knows(
+def test_exceeded_quota_and_missing_cpu_manager_are_found(
     cluster: Cluster, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quota that its controller has counted, and a kubelet without the static CPU manager."""
+    """An exceeded quota is found, and a kubelet without the static CPU manager."""
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     space = cluster.namespace()
     cluster.api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"labels": {KEY: VALUE}}})

@@ -1,4 +1,4 @@
-"""Nodes that are drained, with the real controllers: how many pods of a function go at once."""
+"""Node drains with the real controllers: how many pods of a function are evicted at once."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TOO_MANY_REQUESTS = 429
 
 
 def staying(cluster: Cluster, space: str) -> list[str]:
-    """The paths of pods that are ready and were not told to end."""
+    """Return the paths of ready pods that are not being deleted."""
     pods = [each["metadata"] for each in ready_pods(cluster, space)]
     root = f"/api/v1/namespaces/{space}/pods"
     return [f"{root}/{each['name']}" for each in pods if "deletionTimestamp" not in each]
 
 
 def allowed(cluster: Cluster, space: str) -> int:
-    """How many pods may be evicted now."""
+    """Return the number of pods that may be evicted now."""
     path = f"/apis/policy/v1/namespaces/{space}/poddisruptionbudgets/fn"
     found = cluster.api.get(path)
     observed = found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"]
@@ -38,7 +38,7 @@ def allowed(cluster: Cluster, space: str) -> int:
 
 
 def evict(cluster: Cluster, path: str) -> int:
-    """Ask for it as ``kubectl drain`` does; the status."""
+    """Request an eviction as ``kubectl drain`` does, and return the error status, or 0."""
     name = path.rpartition("/")[2]
     try:
         cluster.api.post(f"{path}/eviction", {"metadata": {"name": name}})
@@ -47,8 +47,8 @@ def evict(cluster: Cluster, path: str) -> int:
     return 0
 
 
-def test_a_drain_takes_one_pod_after_the_other(control_plane: Cluster) -> None:
-    """The next when the last one's successor is ready, elsewhere; a single one goes at once."""
+def test_drain_evicts_one_pod_at_a_time(control_plane: Cluster) -> None:
+    """A pod is evicted once the last one's successor is ready; a single pod is evicted at once."""
     (node,) = control_plane.fake_nodes(1, {**SIZE, SLOT: "4"})
     space = control_plane.namespace()
 

@@ -1,4 +1,4 @@
-"""A cluster that is not the tests' own: it is used if its variable says so, and left as it was."""
+"""A foreign cluster is used if the tests' own variable is set, and left as it was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterrole"
 def test_a_kubeconfig_of_the_shell_is_left_alone(
     api_server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the tests' own variable names a cluster that tests may make things in."""
+    """Only the tests' own variable names a cluster in which tests may create objects."""
     monkeypatch.delenv("CARPOOL_TEST_KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
     assert foreign() is None
@@ -31,14 +31,14 @@ def test_a_kubeconfig_of_the_shell_is_left_alone(
 
 
 def _there(cluster: Cluster) -> set[str]:
-    """What is in no namespace, and not being deleted."""
+    """Return the names of cluster-scoped objects that are not being deleted."""
     paths = ("/api/v1/namespaces", "/api/v1/nodes", f"{ROLES}s", f"{ROLES}bindings")
     found = [each["metadata"] for path in paths for each in cluster.api.get(path)["items"]]
     return {each["name"] for each in found if "deletionTimestamp" not in each}
 
 
-def test_what_tests_have_made_is_removed(api_server: Cluster, tmp_path: Path) -> None:
-    """Namespaces, the chart's roles and nodes; one that a test has removed itself is no failure."""
+def test_objects_created_by_tests_are_removed(api_server: Cluster, tmp_path: Path) -> None:
+    """Namespaces, roles and nodes are removed; one that a test has removed itself is no error."""
     before = _there(api_server)
     other = Cluster(api_server.kubeconfig, alone=True)
     installed = Installed(other, tmp_path)

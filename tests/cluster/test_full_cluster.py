@@ -1,4 +1,4 @@
-"""An update where no node has room for one more pod, with a real scheduler and its controllers."""
+"""Updates when no node has room for another pod, with a real scheduler and controllers."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ BOUNDS = {"com.carpool.scale.min": "2", "com.carpool.scale.max": "9"}
 
 
 def pods(cluster: Cluster, space: str) -> list[Document]:
-    """Those that are not on their way out."""
+    """Return the pods that are not being deleted."""
     found = cluster.api.get(f"/api/v1/namespaces/{space}/pods")["items"]
     return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
 def observed(cluster: Cluster, space: str) -> bool:
-    """Whether the Deployment's controller has seen the last change of ``fn``."""
+    """Return whether the Deployment's controller has seen the last change of ``fn``."""
     found = cluster.api.get(f"/apis/apps/v1/namespaces/{space}/deployments/fn")
     return bool(found["metadata"]["generation"] == found["status"].get("observedGeneration"))
 
 
 def revisions(cluster: Cluster, space: str) -> int:
-    """How many different pods there have been."""
+    """Return the number of revisions of the pods so far."""
     return len(cluster.api.get(f"/apis/apps/v1/namespaces/{space}/replicasets")["items"])
 
 
 def images(cluster: Cluster, space: str) -> list[str]:
-    """What the pods are of that have a node."""
+    """Return the images of the pods that have a node."""
     placed = (pod["spec"] for pod in pods(cluster, space) if "nodeName" in pod["spec"])
     return [spec["containers"][0]["image"] for spec in placed]
 
 
 async def reason(rig: Rig) -> str:
-    """What the status says of why it is not as it should be."""
+    """Return the reason that the status gives for a problem."""
     status: dict[str, Any] = json.loads((await rig.call("GET", "/system/function/fn")).body)
     return str(status.get("annotations", {}).get("kubernetes.reason", ""))
 
 
-def test_an_update_without_room(control_plane: Cluster) -> None:
-    """Of two replicas one makes room for the other's successor; a single one stays, as is said.
+def test_update_without_room_replaces_one_replica_or_waits(control_plane: Cluster) -> None:
+    """Of two replicas one makes room for the other's successor; a single one stays, with a reason.
 
-    What only bounds the number of replicas is no update of theirs.
+    A change of the bounds on replicas does not update them.
     """
     control_plane.fake_nodes(1, {**SIZE, SLOT: "2"})
     space = control_plane.namespace()

@@ -26,7 +26,7 @@ TURNS = 10
 
 
 class Function:
-    """``classify``, behind a provider that runs on this machine."""
+    """``classify``, behind a provider that runs locally."""
 
     def __init__(self, cluster: Cluster, space: str, gateway: str) -> None:
         self._cluster = cluster
@@ -41,7 +41,7 @@ class Function:
         return done.stdout
 
     def deploy(self, version: int) -> None:
-        """The next version of it, which takes the place of the last."""
+        """Deploy a version, and wait until it has replaced the previous one."""
         options = ("--name", "classify", "--image", classify.IMAGE, "--env", f"version={version}")
         assert "202" in self.faas_cli("deploy", *options, "--label", "com.carpool.slo=1s")
         path = f"/apis/apps/v1/namespaces/{self._space}/deployments/classify"
@@ -64,7 +64,7 @@ class Function:
         return [p["metadata"]["name"] for p in found if "deletionTimestamp" not in p["metadata"]]
 
     def remove(self, pod: str) -> None:
-        """Have a pod removed; another one takes its place."""
+        """Delete a pod, and wait until another one has replaced it."""
         before = len(self.pods())
         self._cluster.api.delete(f"/api/v1/namespaces/{self._space}/pods/{pod}")
         wait_until(
@@ -93,8 +93,8 @@ def function(cluster: Cluster) -> Iterator[Function]:
         deployed.faas_cli("remove", "classify")
 
 
-def test_faas_cli_deploys_it_and_it_answers(function: Function) -> None:
-    """The model's answer comes back through the provider; list, describe and logs show it."""
+def test_function_deployed_by_faas_cli_responds(function: Function) -> None:
+    """The provider returns the model's result; list, describe and logs show the function."""
     got = classify.answer(function.url)
     assert got is not None
     assert classify.expected(classify.ROW) == pytest.approx(got, rel=1e-5)
@@ -103,8 +103,8 @@ def test_faas_cli_deploys_it_and_it_answers(function: Function) -> None:
     assert "handler: ready" in function.faas_cli("logs", "classify", "--tail=false")
 
 
-def test_a_call_brings_it_back_from_zero(function: Function, figure: Callable[[str], None]) -> None:
-    """A call of a function without replicas is answered; what it took is printed."""
+def test_call_scales_function_from_zero(function: Function, figure: Callable[[str], None]) -> None:
+    """A call to a function without replicas is answered; the time that it took is printed."""
     took = []
     for _ in range(TURNS):
         function.scale(0)
@@ -118,7 +118,7 @@ def test_a_call_brings_it_back_from_zero(function: Function, figure: Callable[[s
 def test_no_call_fails_while_replicas_change(
     function: Function, figure: Callable[[str], None]
 ) -> None:
-    """An update, more replicas, a pod that is removed, fewer: every call gets its own answer."""
+    """Every call gets its own response during an update, a scale-out, a removal and a scale-in."""
     function.scale(1)
     with Callers(function.url) as callers:
         callers.go_on()

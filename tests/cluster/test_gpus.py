@@ -1,4 +1,4 @@
-"""GPUs on nodes that kwok plays, four each: what is planned is what is placed, in whole shares."""
+"""GPUs on nodes simulated by kwok, four each: planned instances are placed, in whole shares."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FUNCTION = {
         (4, 2, ("takes 50 % of a GPU for 40 %: 2 of 4 slots", "rounded up to 2 of 4 shares")),
     ],
 )
-def test_planned_is_placed(
+def test_planned_gpus_are_all_placed(
     control_plane: Cluster,
     tmp_path: Path,
     figure: Callable[[str], None],
@@ -58,7 +58,7 @@ def test_planned_is_placed(
     taken: int,
     said: tuple[str, str],
 ) -> None:
-    """All GPUs are full, none is promised twice, and rounding is said by plan and provider."""
+    """All GPUs are used, none is overcommitted, and plan and provider report the rounding."""
     resource = f"carpool.test/gpu-{shares}"  # which no node of another test has
     nodes = control_plane.fake_nodes(NODES, {**SIZE, resource: str(GPUS * shares)})
     space = control_plane.namespace()
@@ -103,13 +103,13 @@ def test_planned_is_placed(
 
 
 def planned(scaler: ScalerProcess) -> int:
-    """How many instances the plan has."""
+    """Return the number of planned instances."""
     plan = scaler.explain("fn").get("plan") or {"classes": ()}
     return sum(each["replicas"] for each in plan["classes"])
 
 
 def asked(cluster: Cluster, space: str, resource: str, *, placed: bool) -> dict[str, int]:
-    """The shares that pods have asked for by node; or, not ``placed``, those that have none."""
+    """Return the shares requested by pods, by node, or those of pods without a node."""
     found: Counter[str] = Counter()
     for pod in cluster.api.get(f"/api/v1/namespaces/{space}/pods")["items"]:
         limits: dict[str, Any] = pod["spec"]["containers"][0]["resources"].get("limits", {})

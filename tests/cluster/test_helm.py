@@ -1,4 +1,4 @@
-"""The chart, installed by helm: from nothing to the first answer, by pods of its accounts alone."""
+"""The chart installed by helm, up to the first response, with no other accounts than its own."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ SCALED = {
 
 
 class Release:
-    """A release of the chart in namespaces that nothing else has.
+    """A release of the chart in new namespaces.
 
     Args:
-        cluster: whose node has all images.
-        folder: for what faas-cli keeps.
+        cluster: cluster whose node has all images.
+        folder: folder for the files of faas-cli.
 
     Attributes:
-        home: the namespace of Carpool itself.
-        functions: that of functions.
-        url: of the gateway, by the node's port.
+        home: namespace of Carpool itself.
+        functions: namespace of functions.
+        url: URL of the gateway at the node's port.
     """
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
@@ -85,21 +85,21 @@ class Release:
         }
 
     def helm(self, verb: str, *words: str) -> str:
-        """Have helm do something with the release, and wait until it is done."""
+        """Run a helm command on the release, and wait until it is done."""
         wait = ("--wait", "--timeout", "10m")
         return self._run(self._helm, verb, "carpool", *words, "--namespace", self.home, *wait)
 
     def upgrade(self) -> None:
-        """Upgrade the release as the page says, in the checkout; its values stay."""
+        """Upgrade the release with the page's commands, in the checkout; its values stay."""
         own = UPGRADE.replace("openfaas", self.home)
         self._run("bash", "-euc", f"cd {CHART.parents[1]}\n{own}")
 
     def faas_cli(self, *words: str, given: str = "") -> str:
-        """What OpenFaaS's command prints."""
+        """Run faas-cli, and return its output."""
         return self._run(self._cli, *words, "--gateway", self.url, given=given)
 
     def wait_for_answer(self, name: str) -> None:
-        """Wait until a function gives the model's answer."""
+        """Wait until a function returns the model's result."""
         url = f"{self.url}/function/{name}/v2/models/{name}/infer"
         document, last = classify.request(classify.ROW), [""]
 
@@ -121,7 +121,7 @@ class Release:
         assert classify.expected(classify.ROW) == pytest.approx(found, rel=1e-5)
 
     def ask_scaler(self, function: str) -> str:
-        """What the page's commands print, on a port that is free, once that port is forwarded."""
+        """Return the output of the page's commands, run with a free port once it is forwarded."""
         require_tool("kubectl")
         port = str(free_port())
         own = QUERY.replace("openfaas", self.home).replace("8090:", f"{port}:")
@@ -131,7 +131,7 @@ class Release:
         return self._run("bash", "-euc", f"cd $HOME\ntrap 'kill %1' EXIT\n{own}")
 
     def password(self) -> str:
-        """What helm has made up."""
+        """Return the password that helm has generated."""
         path = f"/api/v1/namespaces/{self.home}/secrets/basic-auth"
         data = self._cluster.api.get(path)["data"]["basic-auth-password"]
         return base64.b64decode(data).decode()
@@ -144,7 +144,7 @@ class Release:
         return done.stdout
 
     def _said(self) -> str:
-        """What became of the pods, and their last words."""
+        """Return the conditions and last log lines of all pods."""
         api, said = self._cluster.api, list[str]()
         for space in (self.home, self.functions):
             path = f"/api/v1/namespaces/{space}/pods"
@@ -162,7 +162,7 @@ def release(
     classify_image: None,  # noqa: ARG001 - the node must have it
     tmp_path: Path,
 ) -> Iterator[Release]:
-    """One that can be installed: Services have addresses and names, and the node has the images."""
+    """A release ready for installation, with working Services and all images on the node."""
     made = Release(cluster, tmp_path)
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     for part in PARTS:
@@ -172,10 +172,10 @@ def release(
         made.helm("uninstall")
 
 
-def test_from_nothing_to_the_first_answer(
+def test_documented_installation_reaches_first_response(
     cluster: Cluster, release: Release, figure: Callable[[str], None]
 ) -> None:
-    """As docs/kubernetes.md says; then a function whose instances the scaler's pod deploys."""
+    """The steps of docs/kubernetes.md work, as does a function that the scaler scales."""
     began = time.monotonic()
     places = f"functionNamespace={release.functions},exposeServices=true"
     release.helm("install", str(CHART), "--set", places)

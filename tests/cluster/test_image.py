@@ -1,4 +1,4 @@
-"""Image archives hold the folders that they are made of, and start as the Dockerfiles say."""
+"""Image archives contain their folders, and start as the Dockerfiles say."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.cluster.image import Config, write_archive
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_an_archive_has_its_layers_and_says_how_to_start(tmp_path: Path) -> None:
-    """Each layer is a folder's files; the configuration names each by its digest, in order."""
+def test_archive_has_layers_and_configuration(tmp_path: Path) -> None:
+    """Each layer has a folder's files, and the configuration lists the layers' digests in order."""
     for name in ("lower", "upper"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.txt").write_text(name)
@@ -38,8 +38,8 @@ def test_an_archive_has_its_layers_and_says_how_to_start(tmp_path: Path) -> None
             assert f"./{path.name}.txt" in layer.getnames()
 
 
-def test_a_function_starts_as_its_dockerfiles_say() -> None:
-    """The sidecar is what starts, as an ordinary user; the template's command is the watchdog's."""
+def test_function_starts_as_its_dockerfile_says() -> None:
+    """The sidecar starts as an ordinary user, and the watchdog runs the template's command."""
     config = config_of(ROOT / "templates/python3-onnx-batch/Dockerfile")
     assert ("python", "-m", "sidecar") == config.entrypoint
     assert ("app", "/home/app") == (config.user, config.workdir)

@@ -1,4 +1,4 @@
-"""Images that a real node pulls: with a function's login, and before an instance needs them."""
+"""Images pulled by a real node: with a function's login, and before an instance needs them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ pytestmark = pytest.mark.slow
 
 
 def deploy(url: str, name: str, image: str, **fields: Any) -> None:
-    """A function that has no instances."""
+    """Deploy a function without instances."""
     labels = {"com.carpool.scale.min": "0"}
     document = {"service": name, "image": image, "labels": labels, **fields}
     requests.post(f"{url}/system/functions", json=document, timeout=HANG_S).raise_for_status()
 
 
 def containers(cluster: Cluster, space: str) -> dict[str, Any]:
-    """What became of the containers of all pods, by image."""
+    """Return the statuses of the containers of all pods, by image."""
     pods = cluster.api.get(f"/api/v1/namespaces/{space}/pods")["items"]
     return {
         each["image"]: each for pod in pods for each in pod["status"].get("containerStatuses", ())
     }
 
 
-def test_a_private_image_is_pulled_ahead_with_its_functions_login(cluster: Cluster) -> None:
-    """Without an instance of it anywhere; without the login it is refused, and status says so."""
+def test_private_image_is_prepulled_with_login_of_its_function(cluster: Cluster) -> None:
+    """The image is pulled without an instance, and is refused if the function has no login."""
     space = cluster.namespace()
     options = ("--prepull", "--image-pull-policy", "IfNotPresent")
     with (
@@ -72,7 +72,7 @@ def test_a_private_image_is_pulled_ahead_with_its_functions_login(cluster: Clust
 
 @pytest.mark.usefixtures("classify_image")
 def test_one_pod_keeps_the_images_of_all_functions(cluster: Cluster) -> None:
-    """It runs under the standard ``restricted``, and goes with the last function."""
+    """The pod runs under the ``restricted`` standard, and is removed with the last function."""
     space = cluster.namespace()
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"labels": enforced}})

@@ -1,6 +1,6 @@
-"""Commands of docs/kubernetes.md at an API server without nodes, under the page's own names.
+"""Commands of docs/kubernetes.md against an API server without nodes, with the page's own names.
 
-What needs pods is in test_helm.py: waiting for them, and ports that are forwarded to them.
+Commands that need pods, such as waiting and port forwarding, are tested in test_helm.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALLOCATABLE = re.findall(r"`(kubectl get nodes -o .*?)`", (ROOT / PAGE).read_tex
 
 
 class _Reader:
-    """Runs what the page shows in a folder with the chart, as a user who may do everything."""
+    """Runner for the page's commands, in a folder with the chart and as a cluster administrator."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         for program in ("kubectl", "helm", "faas-cli"):
@@ -52,7 +52,7 @@ class _Reader:
         self.env = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(folder)}
 
     def run(self, text: str) -> str:
-        """Standard output of commands, all of which end with 0."""
+        """Run commands, which must all succeed, and return their standard output."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
             cwd=self._folder,
@@ -67,7 +67,7 @@ class _Reader:
 
 @pytest.fixture
 def server() -> Iterator[Cluster]:
-    """One of the test's own, as the page's names are those of real clusters, too."""
+    """A separate API server, as the page's names may exist in real clusters too."""
     cluster = with_api_server()
     try:
         yield cluster
@@ -77,12 +77,12 @@ def server() -> Iterator[Cluster]:
 
 @pytest.fixture
 def reader(server: Cluster, tmp_path: Path) -> _Reader:
-    """A reader whose current context is that server."""
+    """A reader whose current context is the server."""
     return _Reader(server, tmp_path)
 
 
 def _without_pods(text: str) -> str:
-    """All commands but those that wait for pods or talk to them."""
+    """Return the commands without those that need pods."""
     text = re.sub(r"kubectl .* port-forward .*\n|^carpool .*\n", "", text, flags=re.MULTILINE)
     return re.sub(r" --wait\b| \\\n *\| faas-cli login .*", "", text)
 
@@ -93,7 +93,7 @@ def _secret(server: Cluster, name: str, key: str) -> str:
 
 
 def test_helm(server: Cluster, reader: _Reader, tmp_path: Path) -> None:
-    """Installed, then upgraded twice: each upgrade keeps what the one before has set."""
+    """Each upgrade after the installation keeps the values set before."""
     assert reader.run(_without_pods(INSTALL)).endswith(
         _secret(server, "basic-auth", "basic-auth-password")
     )
@@ -110,7 +110,7 @@ def test_helm(server: Cluster, reader: _Reader, tmp_path: Path) -> None:
 
 
 def test_manifests_without_helm(server: Cluster, reader: _Reader) -> None:
-    """All is created, with secrets that are not empty."""
+    """All objects are created, with secrets that are not empty."""
     created = reader.run(MANIFESTS).splitlines()
     assert created
     assert all(line.endswith(" created") for line in created)
@@ -121,7 +121,7 @@ def test_manifests_without_helm(server: Cluster, reader: _Reader) -> None:
 
 
 def test_images(server: Cluster, reader: _Reader) -> None:
-    """A Secret that kubectl made is the pod's; the DaemonSets of earlier go by their label."""
+    """A pod uses a Secret created by kubectl, and old DaemonSets are removed by label."""
     reader.run("kubectl apply -f charts/manifests/namespaces.yaml")
     apps = "/apis/apps/v1/namespaces/openfaas-fn"
     with provider_process(server, "openfaas-fn", "--prepull") as provider:
@@ -135,8 +135,8 @@ def test_images(server: Cluster, reader: _Reader) -> None:
     assert [] == server.api.get(f"{apps}/daemonsets")["items"]
 
 
-def test_who_leads(server: Cluster, reader: _Reader, tmp_path: Path) -> None:
-    """The Lease shows the scaler that leads, and since when."""
+def test_lease_shows_the_leading_scaler(server: Cluster, reader: _Reader, tmp_path: Path) -> None:
+    """The Lease shows the leading scaler, and since when it leads."""
     reader.run("kubectl apply -f charts/manifests/namespaces.yaml")
     path = "/apis/coordination.k8s.io/v1/namespaces/openfaas/leases/carpool-scaler"
     with provider_process(server, "openfaas-fn") as provider:
@@ -153,7 +153,7 @@ def test_who_leads(server: Cluster, reader: _Reader, tmp_path: Path) -> None:
 
 
 def test_gpus_of_nodes(server: Cluster, reader: _Reader) -> None:
-    """The troubleshooting table's command shows how many each node offers."""
+    """The troubleshooting table's command shows the number of GPUs on each node."""
     server.api.post("/api/v1/nodes", {"metadata": {"name": "one"}})
     offered = {"nvidia.com/gpu": "4"}
     status = {"status": {"allocatable": offered, "capacity": offered}}

@@ -1,4 +1,4 @@
-"""A provider with many functions, on nodes that kwok plays: it sees what there is, and is small.
+"""A provider with many functions, on nodes simulated by kwok, stays correct and small.
 
 ``cluster_share=1`` is the full size: a thousand nodes, a hundred functions of three classes, ten
 thousand pods.
@@ -48,13 +48,13 @@ PLAN_S = 1.0
 
 
 class Functions:
-    """The functions of a provider, as a scaler has them.
+    """The functions of a provider, as seen by a scaler.
 
     Args:
-        url: of the provider.
+        url: URL of the provider.
 
     Attributes:
-        repeated: how many calls of /scale were not accepted at first.
+        repeated: number of calls of /scale that were refused at first.
     """
 
     def __init__(self, url: str) -> None:
@@ -63,15 +63,15 @@ class Functions:
         self._client = GatewayClient(url)
 
     def deploy(self, names: Sequence[str]) -> float:
-        """Deploy functions; how long the calls took, in seconds."""
+        """Deploy functions, and return the duration of the calls in seconds."""
         return self._all([Action("deploy", "", name, document=document(name)) for name in names])
 
     def scale(self, names: Sequence[str], replicas: int) -> float:
-        """Scale functions as a plan would; how long the calls took, in seconds."""
+        """Scale functions as a plan would, and return the duration of the calls in seconds."""
         return self._all([Action("scale", "", name, replicas=replicas) for name in names])
 
     def wait(self, names: Sequence[str], replicas: int) -> float:
-        """Wait until the provider shows that many ready; how long that took, in seconds."""
+        """Wait until the provider shows ``replicas`` ready for each, and return the seconds."""
         began, pause = now(), threading.Event()
 
         def seen() -> bool:
@@ -84,14 +84,14 @@ class Functions:
         return now() - began
 
     def _all(self, actions: Sequence[Action]) -> float:
-        """Carry out all of them, as many at a time as a scaler's loop does."""
+        """Carry out all actions with the concurrency of a scaler, and return the seconds."""
         began = now()
         with ThreadPoolExecutor(CALLS) as calls:
             list(calls.map(self._until_accepted, actions))
         return now() - began
 
     def _until_accepted(self, action: Action) -> None:
-        """Again at once, where a scaler would wait a moment; a deploy cannot be repeated."""
+        """Repeat a scale action until it is accepted; a deploy cannot be repeated."""
         try:
             self._client.carry_out(action)
         except ProviderError:
@@ -102,7 +102,7 @@ class Functions:
 
 
 def document(name: str) -> dict[str, Any]:
-    """What is deployed; a scaler tells the instances of a class what they are of."""
+    """Return the deployment of a function or class; a scaler names the function to a class."""
     function, _, kind = name.partition("--")
     env = {"sidecar_function": function, "sidecar_class": kind} if kind else {}
     return {"service": name, "image": "fake:1", "envVars": env}
@@ -118,7 +118,7 @@ def installed(control_plane: Cluster, tmp_path: Path) -> Installed:
 
 @pytest.fixture
 def provider(control_plane: Cluster, installed: Installed) -> Iterator[ProviderProcess]:
-    """One with the chart's account."""
+    """A provider with the chart's account."""
     options = ("--kubeconfig", str(installed.as_account("gateway").kubeconfig))
     with provider_process(control_plane, installed.functions, *options) as process:
         yield process
@@ -126,7 +126,7 @@ def provider(control_plane: Cluster, installed: Installed) -> Iterator[ProviderP
 
 @pytest.mark.timing
 def test_a_plan_for_a_hundred_functions(api_server: Cluster, figure: Callable[[str], None]) -> None:
-    """All calls of /scale, as a scaler makes them; nothing else happens in the cluster."""
+    """A plan's calls of /scale take at most a second in an otherwise idle cluster."""
     space, names = api_server.namespace(), [f"fn-{number:03}" for number in range(100)]
     with provider_process(api_server, space) as provider:
         functions = Functions(provider.url)
@@ -146,7 +146,7 @@ def test_a_provider_with_many_functions(
     provider: ProviderProcess,
     figure: Callable[[str], None],
 ) -> None:
-    """What it shows is what there is, also after its watches were cut; idle, it writes nothing."""
+    """The provider agrees with the API server, even after its restart; idle, it writes nothing."""
     space = installed.functions
     writes = Writes(control_plane, installed.home, "gateway")
     control_plane.fake_nodes(NODES)

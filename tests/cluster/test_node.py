@@ -1,4 +1,4 @@
-"""A function of Carpool's on a real node: containerd runs what ``faas-cli build`` would make."""
+"""A Carpool function on a real node, with the image that ``faas-cli build`` would make."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TURNS = 5
 
 
 class Deployed:
-    """The function as a Deployment."""
+    """The function, deployed as a Deployment."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -39,36 +39,36 @@ class Deployed:
         return not self.cluster.api.get(f"/api/v1/namespaces/{self.space}/pods")["items"]
 
     def answer(self) -> list[float] | None:
-        """Of the pod that is ready, once there is one and it answers."""
+        """Return the result from the ready pod; None if there is none or it does not respond."""
         pods = ready_pods(self.cluster, self.space)
         return classify.answer(f"http://{pods[0]['status']['podIP']}:8080") if pods else None
 
 
 @pytest.fixture(scope="module")
 def deployed(cluster: Cluster) -> Iterator[Deployed]:
-    """The function with one replica, which has answered."""
+    """The function with one replica that has responded."""
     function = Deployed(cluster)
     wait_until(function.answer, what="an answer of the pod")
     yield function
     function.scale(0)
 
 
-def test_a_pod_answers_as_the_model_does_here(deployed: Deployed) -> None:
-    """The model's own numbers come back from the pod."""
+def test_pod_returns_same_result_as_local_model(deployed: Deployed) -> None:
+    """A pod returns the same result as the model run locally."""
     got = deployed.answer()
     assert got is not None
     assert classify.expected(classify.ROW) == pytest.approx(got, rel=1e-5)
 
 
-def test_its_log_can_be_read_through_the_api_server(deployed: Deployed) -> None:
-    """The API server asks the kubelet, and what comes is the sidecar's."""
+def test_pod_log_is_readable_through_the_api_server(deployed: Deployed) -> None:
+    """The API server returns the pod's log from the kubelet."""
     (pod,) = ready_pods(deployed.cluster, deployed.space)
     path = f"/api/v1/namespaces/{deployed.space}/pods/{pod['metadata']['name']}/log"
     assert deployed.cluster.api.text(path)
 
 
-def test_a_pod_goes_on_while_the_node_and_the_control_plane_restart(deployed: Deployed) -> None:
-    """The same pod answers after its kubelet, the API server and etcd ended without a warning."""
+def test_pod_survives_restart_of_node_and_control_plane(deployed: Deployed) -> None:
+    """The same pod responds after its kubelet, the API server and etcd were killed."""
     (before,) = ready_pods(deployed.cluster, deployed.space)
     url = f"http://{before['status']['podIP']}:8080"
     for part in ("kubelet", "kube-apiserver", "etcd"):
@@ -81,8 +81,10 @@ def test_a_pod_goes_on_while_the_node_and_the_control_plane_restart(deployed: De
     assert 0 == after["status"]["containerStatuses"][0]["restartCount"]
 
 
-def test_it_comes_back_from_zero(deployed: Deployed, figure: Callable[[str], None]) -> None:
-    """A replica more, from none, answers; the time from the call to the answer is printed."""
+def test_function_scaled_from_zero_responds(
+    deployed: Deployed, figure: Callable[[str], None]
+) -> None:
+    """A function scaled from zero to one responds, and the time that it takes is printed."""
     took = []
     for _ in range(TURNS):
         deployed.scale(0)

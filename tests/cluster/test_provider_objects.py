@@ -1,6 +1,6 @@
-"""The provider and a real API server: what it stores, what it is allowed, what it is refused.
+"""The provider and a real API server: what it stores, what it is allowed, and what is refused.
 
-There are no controllers, so no pod is ever made.
+There are no controllers, so no pod is ever created.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def space(api_server: Cluster) -> str:
 
 
 def said(answer: Response) -> str:
-    """The message of an error."""
+    """Return the message of an error response."""
     return str(json.loads(answer.body)["error"])
 
 
 def kept(cluster: Cluster, space: str, name: str = "fn") -> Document:
-    """The Deployment of a function."""
+    """Return the Deployment of a function."""
     return cluster.api.get(f"/apis/apps/v1/namespaces/{space}/deployments/{name}")
 
 
-def test_functions_come_and_go(api_server: Cluster, space: str) -> None:
-    """What faas-cli does, as Deployments and Services."""
+def test_functions_are_created_changed_and_deleted(api_server: Cluster, space: str) -> None:
+    """The actions of faas-cli create, change and delete Deployments and Services."""
 
     async def scene(rig: Rig) -> None:
         assert (200, b"[]") == (await rig.call("GET", "/system/functions"))[::2]
@@ -90,7 +90,7 @@ def test_functions_come_and_go(api_server: Cluster, space: str) -> None:
 
 
 def test_any_number_of_providers_serve_the_same_functions(api_server: Cluster, space: str) -> None:
-    """What one deploys, scales and removes the others see; one that starts later, too."""
+    """What one provider deploys, scales and removes is seen by all, including later ones."""
 
     async def scene(one: Rig) -> None:
         async with provider(api_server.kubeconfig, namespace=space) as two:
@@ -107,7 +107,7 @@ def test_any_number_of_providers_serve_the_same_functions(api_server: Cluster, s
 
 
 def test_secrets(api_server: Cluster, space: str) -> None:
-    """As the API keeps them; those of others can be named, and are neither listed nor changed."""
+    """Secrets are managed by the API; foreign ones can be used, but are not listed or changed."""
     path = f"/api/v1/namespaces/{space}/secrets"
     api_server.api.post(path, {"metadata": {"name": "others"}, "data": {"others": "eA=="}})
 
@@ -138,8 +138,8 @@ def test_secrets(api_server: Cluster, space: str) -> None:
     play(api_server.kubeconfig, scene, namespace=space)
 
 
-def test_refusals_are_the_api_servers(api_server: Cluster, space: str) -> None:
-    """With a status that clients understand, and its own words; nothing is left of the attempt."""
+def test_refusal_has_message_of_the_api_server(api_server: Cluster, space: str) -> None:
+    """A refusal has a proper status and the API server's message, and leaves nothing behind."""
     api_server.api.post(
         f"/api/v1/namespaces/{space}/resourcequotas",
         {"metadata": {"name": "small"}, "spec": {"hard": {"count/services": "0"}}},
@@ -170,7 +170,7 @@ def test_refusals_are_the_api_servers(api_server: Cluster, space: str) -> None:
 
 
 def test_every_name_of_openfaas_can_be_deployed(api_server: Cluster, space: str) -> None:
-    """Also those that a Service cannot have."""
+    """Names that a Service cannot have can be deployed too."""
     names = ["1st", "a" * 63, "x--cpu-1"]
 
     async def scene(rig: Rig) -> None:
@@ -183,8 +183,8 @@ def test_every_name_of_openfaas_can_be_deployed(api_server: Cluster, space: str)
     play(api_server.kubeconfig, scene, namespace=space)
 
 
-def test_a_namespace_is_for_functions_once_it_is_labelled(api_server: Cluster, space: str) -> None:
-    """As `faas-cli namespace create` labels it, and no longer when the label is gone."""
+def test_namespace_is_used_while_it_is_labelled(api_server: Cluster, space: str) -> None:
+    """A namespace is used while it has the label set by `faas-cli namespace create`."""
     other = api_server.namespace()
     path = f"/api/v1/namespaces/{other}"
 
@@ -202,8 +202,8 @@ def test_a_namespace_is_for_functions_once_it_is_labelled(api_server: Cluster, s
     play(api_server.kubeconfig, scene, namespace=space)
 
 
-def test_a_secret_that_is_a_login_pulls_the_image(api_server: Cluster, space: str) -> None:
-    """Which secrets are is asked by type; no value is read."""
+def test_registry_login_secret_pulls_the_image(api_server: Cluster, space: str) -> None:
+    """Registry logins are recognised by the type of the Secret, without reading any value."""
     config = base64.b64encode(b'{"auths": {}}').decode()
     login = {
         "metadata": {"name": "registry"},
@@ -229,7 +229,7 @@ def test_a_secret_that_is_a_login_pulls_the_image(api_server: Cluster, space: st
 
 
 def test_namespaces_are_made_changed_and_removed(api_server: Cluster, space: str) -> None:
-    """As `faas-cli namespace` asks; what Pod Security enforces stays, and so do those of others."""
+    """`faas-cli namespace` works; Pod Security labels and foreign namespaces are left alone."""
     name = f"{space}-more"
     document = {"name": name, "labels": {"openfaas": "1", "team": "a"}, "annotations": {"x": "y"}}
     others = api_server.namespace()
@@ -261,7 +261,7 @@ def test_namespaces_are_made_changed_and_removed(api_server: Cluster, space: str
 
 
 def test_a_pod_passes_restricted(api_server: Cluster, space: str) -> None:
-    """Of a function with all that a deployment may ask for, on a dry run."""
+    """A pod with every field that a deployment may set passes in a dry run."""
     api_server.api.patch(
         f"/api/v1/namespaces/{space}",
         {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}},
@@ -291,8 +291,10 @@ def test_a_pod_passes_restricted(api_server: Cluster, space: str) -> None:
     assert not made["spec"]["automountServiceAccountToken"]
 
 
-def test_the_rules_are_enough_and_no_more(api_server: Cluster, space: str, tmp_path: Path) -> None:
-    """With a service account that has them alone, everything works; anything else is refused."""
+def test_provider_rules_are_sufficient_and_minimal(
+    api_server: Cluster, space: str, tmp_path: Path
+) -> None:
+    """An account with only the provider's rules can do everything needed and nothing else."""
     other = api_server.namespace()
     api_server.api.patch(f"/api/v1/namespaces/{other}", {"metadata": {"labels": {"openfaas": "1"}}})
     kubeconfig = _account(api_server, space, tmp_path)
@@ -321,7 +323,7 @@ def test_the_rules_are_enough_and_no_more(api_server: Cluster, space: str, tmp_p
 
 
 def _account(cluster: Cluster, space: str, folder: Path) -> Path:
-    """A kubeconfig of a service account with the provider's rules."""
+    """Return a kubeconfig of a service account with the provider's rules."""
     root = f"/api/v1/namespaces/{space}/serviceaccounts"
     cluster.api.post(root, {"metadata": {"name": "provider"}})
     subject = {"kind": "ServiceAccount", "name": "provider", "namespace": space}

@@ -1,4 +1,4 @@
-"""The provider and a real kubelet: what becomes of pods, and what is said of it."""
+"""The provider and a real kubelet: the fate of pods, and how it is reported."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def instances(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Clu
 
 
 def told(cluster: Cluster, scene: Callable[[Rig], Any], **options: Any) -> None:
-    """Run a scene in a namespace of its own, with images that the node has."""
+    """Run a scene in a new namespace, with images that the node has."""
     options.setdefault("namespace", cluster.namespace())
     play(cluster.kubeconfig, scene, image_pull_policy="IfNotPresent", **options)
 
 
 async def status(rig: Rig, name: str = "fn") -> dict[str, Any]:
-    """What a function's status says."""
+    """Return the status of a function."""
     document: dict[str, Any] = json.loads((await rig.call("GET", f"/system/function/{name}")).body)
     return document
 
 
 async def reason(rig: Rig, part: str) -> str:
-    """Wait until a function's status gives a reason with these words."""
+    """Wait until a function's status has a reason that contains ``part``, and return it."""
     async with asyncio.timeout(HANG_S):
         while True:
             said = (await status(rig))["annotations"].get("kubernetes.reason", "")
@@ -60,7 +60,7 @@ async def reason(rig: Rig, part: str) -> str:
 
 
 def test_logs_of_pods(instances: Cluster) -> None:
-    """In order of time over all pods, cut by tail, since and instance."""
+    """Logs are in order of time over all pods, and are limited by tail, since and instance."""
 
     async def scene(rig: Rig) -> None:
         await rig.deploy("fn")
@@ -89,8 +89,8 @@ def test_logs_of_pods(instances: Cluster) -> None:
     told(instances, scene)
 
 
-def test_an_image_that_cannot_be_had(instances: Cluster) -> None:
-    """Status and log say so in the kubelet's words; a call does not wait for it, nor hear them."""
+def test_status_has_reason_for_unavailable_image(instances: Cluster) -> None:
+    """Status and log have the kubelet's reason; a call fails at once, without the reason."""
 
     async def scene(rig: Rig) -> None:
         document = {"service": "fn", "image": "127.0.0.1:9/no/such:1"}
@@ -106,8 +106,8 @@ def test_an_image_that_cannot_be_had(instances: Cluster) -> None:
     told(instances, scene)
 
 
-def test_a_function_that_keeps_ending(instances: Cluster) -> None:
-    """How it ended is said, and its last words are in the log."""
+def test_status_says_how_crashing_function_ended(instances: Cluster) -> None:
+    """The status says how it ended, and the log has its last output."""
 
     async def scene(rig: Rig) -> None:
         await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
@@ -121,7 +121,7 @@ def test_a_function_that_keeps_ending(instances: Cluster) -> None:
 
 
 def test_a_quota_that_leaves_no_room(instances: Cluster) -> None:
-    """The Deployment is stored; why it has no pod is said, but not to callers."""
+    """The Deployment is stored, and the status, but no caller, gets the reason for missing pods."""
     space = instances.namespace()
     path = f"/api/v1/namespaces/{space}/resourcequotas"
     instances.api.post(path, {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}})
@@ -137,7 +137,7 @@ def test_a_quota_that_leaves_no_room(instances: Cluster) -> None:
 
 
 def test_a_namespace_that_enforces_restricted(instances: Cluster) -> None:
-    """Pods with secrets and a read-only root pass, and run."""
+    """Pods with secrets and a read-only root are admitted, and run."""
     space = instances.namespace()
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     instances.api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"labels": labels}})
@@ -162,7 +162,7 @@ def test_a_namespace_that_enforces_restricted(instances: Cluster) -> None:
 
 
 def test_pods_that_are_killed_come_back(instances: Cluster) -> None:
-    """Calls that a pod had are 502 or answered; all others are answered by the rest."""
+    """Calls in a killed pod get 502 or a response; all others are answered by the other pods."""
 
     async def scene(rig: Rig) -> None:
         await rig.deploy("fn")
@@ -196,7 +196,7 @@ def test_pods_that_are_killed_come_back(instances: Cluster) -> None:
 
 
 def test_the_idle_pod_goes_first(instances: Cluster) -> None:
-    """Of two pods the one that has no call is marked, and is the one that goes."""
+    """Of two pods, the one without a call is marked and removed."""
 
     async def scene(rig: Rig) -> None:
         await rig.deploy("fn")
@@ -222,7 +222,7 @@ def test_the_idle_pod_goes_first(instances: Cluster) -> None:
 
 
 def test_the_api_server_goes_away(instances: Cluster) -> None:
-    """Calls are answered meanwhile; what has changed is known when it is back."""
+    """Calls are answered while the API server restarts, and later changes are noticed."""
 
     async def scene(rig: Rig) -> None:
         await rig.deploy("fn")
@@ -248,7 +248,7 @@ def test_the_api_server_goes_away(instances: Cluster) -> None:
 
 
 def test_a_node_that_is_lost(instances: Cluster) -> None:
-    """Its pods get no calls, and the status says why; they are back when it is."""
+    """Pods of a lost node are not available, the status says why, and they return with the node."""
 
     async def scene(rig: Rig) -> None:
         await rig.deploy("fn")
@@ -263,7 +263,7 @@ def test_a_node_that_is_lost(instances: Cluster) -> None:
 
 
 async def _until_accepted(rig: Rig, document: dict[str, int]) -> int:
-    """Scale ``fn``, again while the API server is not there yet."""
+    """Scale ``fn``, repeatedly until the API server is available, and return the status."""
     async with asyncio.timeout(HANG_S):
         while True:
             answer = await rig.call("POST", "/system/scale-function/fn", document)
@@ -274,7 +274,7 @@ async def _until_accepted(rig: Rig, document: dict[str, int]) -> int:
 
 @contextmanager
 def followed(command: Sequence[str], env: Mapping[str, str], log: Path) -> Iterator[Path]:
-    """The file to which a command writes until it is told to end."""
+    """Run a command that writes to a file, and yield the file."""
     with log.open("w") as file:
         process = subprocess.Popen(command, env=env, stdout=file)
     try:
@@ -285,7 +285,7 @@ def followed(command: Sequence[str], env: Mapping[str, str], log: Path) -> Itera
 
 
 def test_faas_cli(instances: Cluster, tmp_path: Path) -> None:
-    """Its whole flow against `carpool provider kubernetes`, a process with credentials."""
+    """The complete flow of faas-cli works with `carpool provider kubernetes` and credentials."""
     cli = require_tool("faas-cli")
     space = instances.namespace()
     env = {**os.environ, "HOME": str(tmp_path), "OPENFAAS_CONFIG": str(tmp_path / "config")}

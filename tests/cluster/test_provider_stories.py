@@ -1,4 +1,4 @@
-"""The provider's stories, which are told of processes and containers elsewhere, told of pods."""
+"""The provider's stories, which also run with processes and containers, run with pods."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ OTHERWISE = {
     "test_bad_deployments": "whether an image can be had is known when a node pulls it",
     "test_provider_routes": "namespaces are those that are labelled",
     "test_logs": "lines are as long as the kubelet has them",
-    "test_patience_ends": "no pod says why its sidecar is not ready",
-    "test_hopeless_function_is_refused_at_once": "the kubelet starts it again first, after 10 s",
+    "test_call_that_waits_too_long_is_503": "no pod says why its sidecar is not ready",
+    "test_call_of_failing_function_is_refused_at_once": "the kubelet restarts it first, after 10 s",
     "test_least_busy_replica_gets_the_call": "it is the less busy of two chosen by chance",
-    "test_every_call_is_answered_while_replicas_are_killed": "it kills processes",
+    "test_every_call_gets_a_response_while_replicas_are_killed": "it kills processes",
 }
 
 
 def _is_told_of_each(name: str, told: Any) -> bool:
-    """Whether it is a story of every backend."""
+    """Return whether a test is a story for every backend."""
     return name.startswith("test_") and "backend_stage" in inspect.signature(told).parameters
 
 

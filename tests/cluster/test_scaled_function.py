@@ -1,4 +1,4 @@
-"""A scaled function on a real node, under load, while whatever may fail does."""
+"""A scaled function on a real node, under load, through all kinds of failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def running(
     classify_image: None,  # noqa: ARG001 - the node must have it
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stage]:
-    """The function with two fronts, and all of three classes that a policy has planned."""
+    """The function with two fronts, and all instances of the three classes planned by a policy."""
     with stage(cluster, tmp_path_factory.mktemp("scaled")) as made:
         made.system("POST", f"/system/scale-function/{NAME}", {"replicas": 2})
         with load(made.url):
@@ -45,7 +45,7 @@ def running(
 
 
 def answers(url: str, headers: Mapping[str, str]) -> list[list[float]]:
-    """What `ROWS` get, to the last digit."""
+    """Return the exact results for `ROWS`."""
     found = []
     for row in ROWS:
         document, where = classify.request(row), f"{url}/{classify.INFER}"
@@ -55,8 +55,8 @@ def answers(url: str, headers: Mapping[str, str]) -> list[list[float]]:
     return found
 
 
-def test_three_classes_answer_as_the_process_backend_does(running: Stage, tmp_path: Path) -> None:
-    """Each application has a class of its own, and gets the same numbers as on one machine."""
+def test_classes_return_same_results_as_process_backend(running: Stage, tmp_path: Path) -> None:
+    """Each application has its own class, and gets the same numbers as on one machine."""
     with load(running.url) as calls:
         classes = running.settle()
         calls.go_on()
@@ -73,7 +73,7 @@ def test_three_classes_answer_as_the_process_backend_does(running: Stage, tmp_pa
 def test_no_call_fails_while_the_function_is_updated_and_scaled(
     running: Stage, figure: Callable[[str], None]
 ) -> None:
-    """Front and classes get another version, then an instance more, then one less again."""
+    """No call fails while front and classes are updated, then scaled out and in by an instance."""
     with load(running.url) as calls:
         running.settle()
         running.deploy(version=2)
@@ -91,12 +91,12 @@ def test_no_call_fails_while_the_function_is_updated_and_scaled(
 
 
 def names(running: Stage) -> list[str]:
-    """Those of all pods that are ready."""
+    """Return the names of all ready pods."""
     return [pod["metadata"]["name"] for pod in running.pods()]
 
 
 def versions(running: Stage) -> set[str]:
-    """Which versions of the function the pods are of that are there."""
+    """Return the versions of the function that the existing pods have."""
     path = f"/api/v1/namespaces/{running.space}/pods"
     pods = running.cluster.api.get(path)["items"]
     variables = [each for pod in pods for each in pod["spec"]["containers"][0]["env"]]
@@ -104,7 +104,7 @@ def versions(running: Stage) -> set[str]:
 
 
 def test_no_call_fails_while_pods_are_killed(running: Stage, figure: Callable[[str], None]) -> None:
-    """An instance of each class without a warning, with the batch it has; and a front in order."""
+    """No call fails while an instance of each class is killed and a front is deleted gracefully."""
     with load(running.url) as calls:
         for name in running.settle():
             running.kill(running.instance(name))
@@ -122,7 +122,7 @@ def test_no_call_fails_while_pods_are_killed(running: Stage, figure: Callable[[s
 def test_no_call_fails_while_a_part_of_the_cluster_restarts(
     running: Stage, part: str, figure: Callable[[str], None]
 ) -> None:
-    """It ends without a warning; once it is back, a killed instance is replaced as before."""
+    """After a part of the cluster was killed and restarted, a killed instance is still replaced."""
     with load(running.url) as calls:
         running.settle()
         running.cluster.restart(part)
@@ -138,7 +138,7 @@ def test_no_call_fails_while_a_part_of_the_cluster_restarts(
 
 
 class Seen:
-    """What fronts were seen to follow.
+    """The plans that fronts were seen to follow.
 
     Attributes:
         plans: all plans, by term and version.
@@ -150,21 +150,21 @@ class Seen:
         self.followed: dict[str, list[tuple[int, int]]] = {}
 
     def look(self, running: Stage) -> None:
-        """Ask all fronts."""
+        """Record the plans of all fronts."""
         for front, plan in running.plans().items():
             number = (plan["term"], plan["version"])
             self.plans.setdefault(number, set()).add(json.dumps(plan, sort_keys=True))
             self.followed.setdefault(front, []).append(number)
 
     def check(self) -> None:
-        """No front went back, and no two plans had the same number."""
+        """Assert that no front went back, and no two plans had the same number."""
         assert all(sorted(numbers) == numbers for numbers in self.followed.values()), self.followed
         assert all(len(plans) == 1 for plans in self.plans.values())
 
 
 @contextmanager
 def watched(running: Stage) -> Iterator[Seen]:
-    """Ask the fronts again and again which plan they follow."""
+    """Record continuously which plan the fronts follow, and check the record at the end."""
     seen, over = Seen(), threading.Event()
 
     def look() -> None:
@@ -182,10 +182,10 @@ def watched(running: Stage) -> Iterator[Seen]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_one_plan_is_in_force_while_the_leader_fails(
+def test_new_leader_plans_in_a_later_term(
     running: Stage, number: signal.Signals, figure: Callable[[str], None]
 ) -> None:
-    """Another scaler leads, with plans of a later term."""
+    """Another scaler becomes the leader, with plans of a later term."""
     with load(running.url) as calls, watched(running) as seen:
         wait_until(lambda: len(seen.followed) == 2, LONG_S, what="the plans of both fronts")
         first, before = running.leader(), max(list(seen.plans))[0]
@@ -213,15 +213,15 @@ def test_one_plan_is_in_force_while_the_leader_fails(
 
 
 def follows_later(seen: Seen, term: int) -> bool:
-    """Whether each of two fronts follows a plan of a later term."""
+    """Return whether both fronts follow a plan of a later term."""
     latest = [numbers[-1][0] for numbers in list(seen.followed.values())]
     return len(latest) == 2 and min(latest) > term
 
 
-def test_a_killed_provider_takes_its_open_calls_alone(
+def test_killed_provider_loses_only_its_calls_in_flight(
     running: Stage, figure: Callable[[str], None]
 ) -> None:
-    """Callers whose call it had are told at once, each once; all others notice nothing."""
+    """Each caller loses at most the one call that the killed provider had in flight."""
     with load(running.url) as calls:
         running.settle()
         running.start_provider()
@@ -235,7 +235,7 @@ def test_a_killed_provider_takes_its_open_calls_alone(
 def test_no_call_fails_while_the_providers_are_updated(
     running: Stage, figure: Callable[[str], None]
 ) -> None:
-    """A new one takes part before an old one is told to end, one after the other."""
+    """No call fails if each new provider is added before an old one is terminated."""
     with load(running.url) as calls:
         for old in list(running.providers):
             running.start_provider()

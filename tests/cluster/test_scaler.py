@@ -1,4 +1,4 @@
-"""Scalers at a real API server: the Lease, the nodes, and two processes of which one is killed."""
+"""Scalers with a real API server: the Lease, the nodes, and two processes, one of them killed."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ UNHURRIED = Timing(duration_s=3600.0, deadline_s=1800.0, renew_s=0.1)  # no rene
 
 @pytest.fixture
 def lease(api_server: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a Lease in a namespace of its own; `ApiServer` calls this cluster."""
+    """The name of a Lease in a new namespace of the cluster that `ApiServer` calls."""
     monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
     return f"{api_server.namespace()}/scaler"
 
 
-def test_a_lease_is_written_by_those_who_know_it(lease: str) -> None:
-    """What is written is read again; a writer that has read an older version is refused."""
+def test_lease_write_with_outdated_version_is_refused(lease: str) -> None:
+    """A Lease is read as written, and a writer that has read an older version is refused."""
     api = ApiServer(lease)
     assert api.read() is None
     record = Record("a_1", "10.0.0.1:8090", 1_700_000_000_123, 1_700_000_000_456, 10.0)
@@ -61,8 +61,8 @@ def test_a_lease_is_written_by_those_who_know_it(lease: str) -> None:
     api.close()
 
 
-def test_of_two_candidates_one_leads_and_the_other_follows_it(lease: str) -> None:
-    """The second one leads when the first has ended, in a later term."""
+def test_second_candidate_leads_once_the_first_has_ended(lease: str) -> None:
+    """The second candidate leads in a later term once the first has ended."""
 
     async def scene() -> None:
         api = ApiServer(lease)
@@ -84,8 +84,8 @@ def test_of_two_candidates_one_leads_and_the_other_follows_it(lease: str) -> Non
     asyncio.run(scene())
 
 
-def test_a_leader_that_cannot_renew_has_lost(lease: str, api_server: Cluster) -> None:
-    """And leads again in a later term when it can."""
+def test_leader_that_cannot_renew_loses_leadership(lease: str, api_server: Cluster) -> None:
+    """A leader that cannot renew loses, and leads again in a later term once it can."""
     namespace, _, name = lease.partition("/")
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
 
@@ -105,8 +105,10 @@ def test_a_leader_that_cannot_renew_has_lost(lease: str, api_server: Cluster) ->
     asyncio.run(scene())
 
 
-def test_the_nodes_are_servers(api_server: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what is left of them; instances of classes are not taken off."""
+def test_nodes_are_listed_with_free_resources(
+    api_server: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes are listed with their free resources, not counting instances of classes as used."""
     monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
     namespace = api_server.namespace()
     names = [f"{namespace}-{letter}" for letter in "abc"]
@@ -135,7 +137,7 @@ def test_the_nodes_are_servers(api_server: Cluster, monkeypatch: pytest.MonkeyPa
 
 @contextmanager
 def _scalers(folder: Path, installed: Installed) -> Iterator[list[ScalerProcess]]:
-    """Two with the chart's account and Lease, of which the first leads."""
+    """Run two scalers with the chart's account and Lease, of which the first leads."""
     kubeconfig, lease = installed.as_account("carpool-scaler").kubeconfig, "carpool-scaler"
     nowhere = ("--gateway", "http://127.0.0.1:1")
     started: list[ScalerProcess] = []
@@ -154,7 +156,7 @@ def _scalers(folder: Path, installed: Installed) -> Iterator[list[ScalerProcess]
 def test_a_killed_leader_is_replaced(
     api_server: Cluster, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
-    """With the chart's account alone; the other one answers for it meanwhile, and then itself."""
+    """With only the chart's account, the other scaler forwards requests, then takes over."""
     installed = Installed(api_server, tmp_path)
     installed.apply_access()
     with _scalers(tmp_path, installed) as (first, second):
@@ -176,10 +178,8 @@ def test_a_killed_leader_is_replaced(
 
 
 @pytest.mark.timing
-def test_a_leader_that_was_stopped_for_long_does_not_lead_when_it_goes_on(
-    api_server: Cluster, tmp_path: Path
-) -> None:
-    """It finds that another leads, and passes requests on to it."""
+def test_resumed_leader_follows_the_new_leader(api_server: Cluster, tmp_path: Path) -> None:
+    """A leader that resumes finds that another one leads, and forwards requests to it."""
     installed = Installed(api_server, tmp_path)
     installed.apply_access()
     with _scalers(tmp_path, installed) as (first, second):

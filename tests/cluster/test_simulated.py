@@ -1,4 +1,4 @@
-"""What is simulated is what runs: one trace, by the simulator alone and with pods as instances."""
+"""Simulation and reality agree: one trace, in the simulator alone and with pods as instances."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FUNCTION = """\
 
 
 def scenario(folder: Path, load_s: float) -> Scenario:
-    """Two functions whose loads rise and fall by turns."""
+    """Return a scenario of two functions whose loads rise and fall alternately."""
     for name, phase in FUNCTIONS.items():
         lines = ["start_s,requests_per_minute"]
         for start_s in range(0, HORIZON_S, 5):
@@ -71,12 +71,12 @@ def scenario(folder: Path, load_s: float) -> Scenario:
 
 
 def guard() -> ReportingGuard:
-    """What plans."""
+    """Return the guarded policy."""
     return ReportingGuard(POLICY, chosen_policy(POLICY, {}))
 
 
 def start_s(client: GatewayClient) -> float:
-    """How long one pod takes from the call to being shown ready: the median of some."""
+    """Return the median seconds from the call to scale until a pod is shown as ready."""
     client.carry_out(Action("deploy", "", "one", document={"service": "one", "image": IMAGE}))
 
     def shown(count: int) -> float:
@@ -96,7 +96,7 @@ def start_s(client: GatewayClient) -> float:
 
 
 class Density:
-    """The share of the cores of nodes in use that pods have asked for."""
+    """Recorder of the share of cores that pods request on the nodes in use."""
 
     def __init__(self, cluster: Cluster, space: str) -> None:
         self._api = cluster.api
@@ -104,7 +104,7 @@ class Density:
         self.shares: list[float] = []
 
     def look(self, _now_s: float) -> None:
-        """Note how it is."""
+        """Record the current share."""
         asked: dict[str, float] = {}
         for pod in self._api.get(self._path)["items"]:
             (container,) = pod["spec"]["containers"]
@@ -116,7 +116,7 @@ class Density:
 
 
 def by_time(result: ScenarioResult) -> Mapping[float, int]:
-    """How many instances were ready when."""
+    """Return the number of ready instances by time."""
     found: dict[float, int] = {}
     for function in result.functions:
         for moment in function.moments:
@@ -127,7 +127,7 @@ def by_time(result: ScenarioResult) -> Mapping[float, int]:
 def test_instances_over_time_are_those_of_the_simulation(
     control_plane: Cluster, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
-    """Under the same policy and requests, within 5 %; and so is how densely nodes are used."""
+    """For the same policy and requests, instances and density of nodes agree within 5 %."""
     control_plane.fake_nodes(NODES, {**SIZE, "cpu": str(CORES)})
     space = control_plane.namespace()
     with provider_process(control_plane, space, "--scheduler", PACKING) as provider:

@@ -1,7 +1,7 @@
-"""What a provider says is what the API server has, whatever becomes of its watches.
+"""A provider shows what the API server has, whatever happens to its watches.
 
-There are no controllers: the tests make pods and change functions themselves, behind the provider's
-back.
+There are no controllers: the tests create pods and change functions themselves, behind the
+provider's back.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ FUNCTIONS = ("a", "b", "c")
 
 
 class Changes:
-    """Changes of functions and their pods that no provider makes.
+    """Changes of functions and their pods that are not made by a provider.
 
     Args:
         cluster: an API server alone.
-        space: the functions' namespace.
+        space: namespace of the functions.
     """
 
     def __init__(self, cluster: Cluster, space: str) -> None:
@@ -47,7 +47,7 @@ class Changes:
         self._turn = 0
 
     def make(self) -> None:
-        """Pods come, become ready, stop being ready and go; a function is scaled."""
+        """Add ready pods, make one not ready, delete one, and scale a function."""
         self._turn += 1
         for name in FUNCTIONS:
             self.pod(name, f"{name}-{self._turn}")
@@ -58,14 +58,14 @@ class Changes:
         self._api.patch(path, {"spec": {"replicas": self._turn}})
 
     def remove(self, name: str) -> None:
-        """A function is deleted, and its pods with it."""
+        """Delete a function and its pods."""
         self._api.delete(f"{self._deployments}/{name}")
         for turn in range(1, self._turn + 1):
             if self._api.exists(f"{self._pods}/{name}-{turn}"):
                 self._api.delete(f"{self._pods}/{name}-{turn}", gracePeriodSeconds=0)
 
     def pod(self, function: str, name: str) -> None:
-        """A function has one more, which is ready."""
+        """Add a ready pod to a function."""
         identity = self._api.get(f"{self._deployments}/{function}")["metadata"]["labels"][ID]
         labels = {**MANAGED, ID: identity}
         spec = {"containers": [{"name": "function", "image": "none:1"}]}
@@ -80,14 +80,14 @@ class Changes:
 
 
 def watched(provider: ProviderProcess, counter: str) -> dict[str, int]:
-    """What the provider counts of its watches, by resource: ``listings`` or ``ends``."""
+    """Return the provider's watch ``counter`` by resource: ``listings`` or ``ends``."""
     text = requests.get(f"{provider.url}/metrics", timeout=HANG_S).text
     found = re.findall(rf'provider_watch_{counter}_total{{.*resource="(\w+)"}} (\d+)', text)
     return {resource: int(count) for resource, count in found}
 
 
 def cut(relay: Relay, provider: ProviderProcess) -> None:
-    """End all connections, every watch among them."""
+    """Close all connections, including every watch."""
     before = watched(provider, "ends")
 
     def ended() -> bool:
@@ -106,14 +106,14 @@ def space(api_server: Cluster) -> str:
 
 @pytest.fixture
 def relay(api_server: Cluster, tmp_path: Path) -> Iterator[Relay]:
-    """The way that the provider takes, and the tests do not."""
+    """A relay to the API server, used by the provider only."""
     with Relay(api_server.kubeconfig, tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 def provider(api_server: Cluster, relay: Relay, space: str) -> Iterator[ProviderProcess]:
-    """One that has functions."""
+    """A provider that has functions."""
     with provider_process(api_server, space, "--kubeconfig", str(relay.kubeconfig)) as process:
         for name in FUNCTIONS:
             document = {"service": name, "image": "none:1"}
@@ -123,7 +123,7 @@ def provider(api_server: Cluster, relay: Relay, space: str) -> Iterator[Provider
 
 
 def wait_for_the_same(provider: ProviderProcess, cluster: Cluster, space: str) -> None:
-    """Wait until provider and API server say the same."""
+    """Wait until provider and API server agree."""
     there = of_cluster(cluster, space)
     assert there.ready
     wait_until(lambda: there == of_provider(provider.url), what=f"what there is: {there}")
@@ -133,7 +133,7 @@ def wait_for_the_same(provider: ProviderProcess, cluster: Cluster, space: str) -
 def test_no_change_is_missed_when_watches_are_cut(
     api_server: Cluster, space: str, relay: Relay, provider: ProviderProcess
 ) -> None:
-    """Before, between and after changes; each watch goes on from where it was."""
+    """Watches that are cut between changes resume from where they were, without a new listing."""
     changes = Changes(api_server, space)
     changes.make()
     wait_for_the_same(provider, api_server, space)
@@ -152,7 +152,7 @@ def test_no_change_is_missed_when_watches_are_cut(
 def test_changes_are_seen_in_time(
     api_server: Cluster, space: str, provider: ProviderProcess, figure: Callable[[str], None]
 ) -> None:
-    """While pods come and go, the provider shows soon what the API server has stored."""
+    """While pods come and go, the provider shows changes soon after the API server stores them."""
     document = {"service": "probe", "image": "none:1"}
     requests.post(f"{provider.url}/system/functions", json=document, timeout=HANG_S)
     changes = Changes(api_server, space)
@@ -167,10 +167,10 @@ def test_changes_are_seen_in_time(
 
 
 @pytest.mark.slow
-def test_no_change_is_missed_when_a_version_is_forgotten(
+def test_provider_recovers_from_expired_watch_version(
     api_server: Cluster, space: str, relay: Relay, provider: ProviderProcess
 ) -> None:
-    """A provider that was cut off goes on from a version that the API server has not kept (410)."""
+    """A provider that was cut off recovers if the API server has forgotten its version (410)."""
     changes = Changes(api_server, space)
     changes.make()
     wait_for_the_same(provider, api_server, space)

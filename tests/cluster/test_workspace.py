@@ -1,4 +1,4 @@
-"""A cluster leaves nothing behind, however its tests end, and does not meet another one."""
+"""A cluster leaves nothing behind, however its tests end, and does not conflict with another."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ sys.stdin.read()
 
 
 def links() -> set[str]:
-    """This machine's network interfaces of clusters."""
+    """Return the network interfaces of clusters on this machine."""
     return {path.name for path in Path("/sys/class/net").glob("carpool*")}
 
 
 def settings() -> dict[str, str]:
-    """What a kubelet would change."""
+    """Return the kernel settings that a kubelet would change."""
     return {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
 
 
-def test_a_process_is_started_again_and_ended_with_its_workspace() -> None:
-    """Its folder goes too; two workspaces never share one."""
+def test_restarted_process_ends_with_its_workspace() -> None:
+    """A restarted process ends with its workspace, and only that workspace's folder is removed."""
     workspace, other = Workspace(), Workspace()
     first = workspace.start("sleeper", "sleep", "infinity")
     workspace.restart("sleeper")
@@ -50,8 +50,8 @@ def test_a_process_is_started_again_and_ended_with_its_workspace() -> None:
     other.close()
 
 
-def test_a_process_that_ends_by_itself_is_a_failure_that_says_why() -> None:
-    """With the end of its log."""
+def test_process_ending_by_itself_fails_with_its_log() -> None:
+    """A process that ends by itself fails the check with the end of its log."""
     workspace = Workspace()
     try:
         workspace.start("broken", "sh", "-c", "echo no such flag; exit 3").wait()
@@ -64,8 +64,8 @@ def test_a_process_that_ends_by_itself_is_a_failure_that_says_why() -> None:
 
 
 @pytest.mark.slow
-def test_two_clusters_run_at_once_and_a_killed_one_leaves_nothing() -> None:
-    """Processes, mounts, networks, control groups and folders go; the kernel's settings stay."""
+def test_concurrent_clusters_run_and_a_killed_one_leaves_nothing() -> None:
+    """No process, mount, network, control group or folder is left; kernel settings stay."""
     require_node_tools()
     before, kept = links(), settings()
     command = (sys.executable, "-c", START)

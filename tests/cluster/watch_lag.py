@@ -1,4 +1,4 @@
-"""How far behind a provider is: from a pod's being ready to the provider's showing it."""
+"""The lag of a provider: the time from a pod being ready to the provider showing it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _POLL_S = 0.05  # what is measured shares the machine with what measures it
 
 
 class WatchLag:
-    """Has one pod be ready and not ready by turns, and looks when the provider shows it.
+    """Switch one pod between ready and not ready, and measure when the provider shows it.
 
     A time counts from when the API server has stored that the pod is ready.
 
     Args:
         cluster: a control plane.
-        pod: the path of the only pod of a function; only this says how it is.
-        url: where the provider shows the function.
+        pod: path of a function's only pod, whose status is changed only here.
+        url: URL at which the provider shows the function.
 
     Attributes:
-        times_s: each that was measured.
+        times_s: measured times.
     """
 
     def __init__(self, cluster: Cluster, pod: str, url: str) -> None:
@@ -51,7 +51,7 @@ class WatchLag:
         self._thread.join(HANG_S)
 
     def quantile(self, share: float) -> float:
-        """The time that so many are within, in seconds."""
+        """Return a quantile of the measured times, in seconds."""
         return sorted(self.times_s)[int(share * (len(self.times_s) - 1))]
 
     def _go_on(self) -> None:
@@ -61,7 +61,7 @@ class WatchLag:
                 self.times_s.append(self._turn(session, ready=True))
 
     def _turn(self, session: requests.Session, *, ready: bool) -> float:
-        """Change the pod's condition; how long until it is shown."""
+        """Change the pod's condition, and return the seconds until it is shown."""
         status = self._api.get(self._pod)["status"]
         for condition in status["conditions"]:
             if condition["type"] in ("Ready", "ContainersReady"):

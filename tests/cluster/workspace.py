@@ -1,9 +1,9 @@
-"""A folder whose processes end, and which vanishes, with the process that opened it.
+"""A folder whose processes end, and which is removed, with the process that opened it.
 
-However that ends: a keeper (`carpool.process.leftovers`) holds the other end of a pipe. Everything
-that is started here has the folder as its TMPDIR, by which the keeper finds it; what containers run
-is in control groups of the folder's name. Mounts and networks belong to namespaces that only these
-processes are in, so they go with them.
+This holds however that process ends: a keeper (`carpool.process.leftovers`) holds the other end of
+a pipe. Everything started here has the folder as its TMPDIR, by which the keeper finds it; what
+containers run is in control groups of the folder's name. Mounts and networks belong to namespaces
+that only these processes are in, so they end with them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ PREFIX = "carpool-cluster-"
 
 
 def control_groups(name: str) -> list[Path]:
-    """The control groups of a name, one in each hierarchy; they need not exist."""
+    """Return the control groups of a name, one in each hierarchy; they need not exist."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     return [Path(at, name) for _, at, kind, *_ in mounts if kind in ("cgroup", "cgroup2")]
 
 
 class Workspace:
-    """Processes with one folder.
+    """Processes that share a folder.
 
     Args:
-        keep_open: descriptors that stay open until all is gone, such as those of locks.
+        keep_open: descriptors that stay open until all is removed, such as those of locks.
 
     Attributes:
-        folder: what the processes write, their logs (``NAME.log``) too.
-        enter: what a command is preceded by, to run where the others do.
+        folder: files of the processes, including their logs (``NAME.log``).
+        enter: command prefix that runs a command in the same namespaces as the others.
     """
 
     def __init__(self, keep_open: Iterable[int] = ()) -> None:
@@ -61,11 +61,11 @@ class Workspace:
 
     @property
     def name(self) -> str:
-        """Unique on this machine."""
+        """Name that is unique on this machine."""
         return self.folder.name
 
     def start(self, name: str, *argv: str) -> subprocess.Popen[bytes]:
-        """Start a process that goes on until it is stopped, or the workspace is closed."""
+        """Start a process that runs until it is stopped or the workspace is closed."""
         self._commands[name] = argv
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
@@ -80,7 +80,7 @@ class Workspace:
         return self._running[name]
 
     def run(self, *argv: str) -> str:
-        """Run a command to its end, which must be a good one; what it printed."""
+        """Run a command, which must succeed, and return its output."""
         command = (*self.enter, *argv)
         done = subprocess.run(
             command, check=False, capture_output=True, cwd=self.folder, env=self._env(), text=True
@@ -89,7 +89,7 @@ class Workspace:
         return done.stdout
 
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """End a process, by a signal."""
+        """End a process by a signal."""
         process = self._running.pop(name)
         process.send_signal(number)
         try:
@@ -98,13 +98,13 @@ class Workspace:
             process.kill()
 
     def restart(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """End a process, by default without a warning, and start it again."""
+        """Kill a process, or end it by another signal, and start it again."""
         self.stop(name, number)
         self.start(name, *self._commands[name])
 
     @contextmanager
     def stopped(self, name: str) -> Iterator[None]:
-        """Have a process stand still meanwhile."""
+        """Suspend a process during the context."""
         stop_process(self._running[name].pid)
         try:
             yield
@@ -112,7 +112,7 @@ class Workspace:
             self._running[name].send_signal(signal.SIGCONT)
 
     def check(self) -> None:
-        """Fail if a process has ended by itself, with the last it said."""
+        """Fail if a process has ended by itself, with the end of its log."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 last = (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
@@ -120,7 +120,7 @@ class Workspace:
                 raise AssertionError(message)
 
     def close(self) -> None:
-        """End everything and remove the folder."""
+        """End all processes and remove the folder."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         self._keeper.wait(5 * HANG_S)  # a node's images are many thousands of files

@@ -1,4 +1,4 @@
-"""How often an account changes something, as the API server counts it."""
+"""The number of changes by an account, as counted by the API server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _COUNTER = "apiserver_flowcontrol_dispatched_requests_total"
 
 
 class Writes:
-    """A flow schema that the account's changes fall under, and nothing else does.
+    """A flow schema that matches only the account's changes.
 
     Args:
-        cluster: with the API server that counts; counted from 0 after its restart.
-        namespace: of the account.
-        account: its name.
+        cluster: cluster whose API server counts, from 0 after each restart of it.
+        namespace: namespace of the account.
+        account: name of the account.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, account: str) -> None:
@@ -38,7 +38,7 @@ class Writes:
         cluster.make(schemas, {"metadata": {"name": self._name}, "spec": spec})
 
     def count(self) -> int:
-        """How many there were."""
+        """Return the number of changes."""
         found = re.findall(
             rf'^{_COUNTER}{{flow_schema="{self._name}",.*}} (\S+)$',
             self._api.text("/metrics"),

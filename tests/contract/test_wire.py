@@ -28,12 +28,12 @@ REQUEST = (
 ANSWER = ([7, 8, 9], [200, 400, 200], [OK_HEAD] * 3, [b"[1]", b'{"error":"no"}', b""])
 
 
-def test_a_batch_of_requests_has_these_bytes() -> None:
+def test_request_batch_equals_golden_file() -> None:
     """The format does not change: messages equal the golden file, which was written once."""
     assert (GOLDEN / "request.bin").read_bytes() == wire.encode_request(*REQUEST)
 
 
-def test_a_batch_of_answers_has_these_bytes() -> None:
+def test_response_batch_equals_golden_file() -> None:
     """Answers equal their golden file, too."""
     assert (GOLDEN / "answer.bin").read_bytes() == wire.encode_answer(*ANSWER)
 
@@ -48,14 +48,14 @@ def test_golden_requests_are_read() -> None:
     assert ("POST /v2/models/m/infer", (("content-type", "application/json"),)) == head
 
 
-def test_bodies_start_aligned_and_lie_back_to_back() -> None:
+def test_bodies_are_aligned_and_contiguous() -> None:
     """Equal-shape tensors can be viewed as one array without a copy."""
     message = wire.encode_request([1, 2], [1.0, 1.0], [TEXT_HEAD] * 2, [b"a" * 16, b"b" * 16])
     assert message.endswith(b"a" * 16 + b"b" * 16)
     assert 0 == (len(message) - 32) % 64
 
 
-def test_a_shared_head_travels_once() -> None:
+def test_shared_head_is_sent_once() -> None:
     """Thirty-two requests with the same head take the bytes of one head."""
     message = wire.encode_request(range(32), [1.0] * 32, [JSON_HEAD] * 32, [b""] * 32)
     assert 1 == message.count(JSON_HEAD)
@@ -76,7 +76,7 @@ ITEMS = st.lists(
 
 
 @given(ITEMS)
-def test_what_is_written_is_read(
+def test_written_batch_is_read_back_unchanged(
     items: list[tuple[int, float, list[tuple[str, str]], bytes]],
 ) -> None:
     """Reading a written batch gives the same batch."""
@@ -121,7 +121,7 @@ def test_damaged_messages_are_refused_or_read(data: st.DataObject, answers: bool
     st.binary(max_size=60)
     | st.lists(st.sampled_from([b"a", b": ", b"\n", b"\r", b"\0"])).map(b"".join)
 )
-def test_a_head_is_refused_or_survives(data: bytes) -> None:
+def test_head_is_refused_or_rewritten_in_lower_case(data: bytes) -> None:
     """A head that can be read is written again in lower case; other bytes raise WireError."""
     with suppress(wire.WireError):
         head = wire.parse_head(data)
@@ -132,14 +132,14 @@ def test_a_head_is_refused_or_survives(data: bytes) -> None:
     st.text("abcXYZ /?", max_size=20),
     st.lists(st.tuples(st.text(min_size=1, max_size=9), st.text(max_size=9)), max_size=3),
 )
-def test_a_head_that_can_be_written_can_be_read(line: str, headers: list[tuple[str, str]]) -> None:
+def test_built_head_can_be_read(line: str, headers: list[tuple[str, str]]) -> None:
     """Reading a head of `build_head` gives the same number of headers."""
     with suppress(wire.WireError):
         head = wire.build_head(line, headers)
         assert (line, len(headers)) == (wire.parse_head(head)[0], len(wire.parse_head(head)[1]))
 
 
-def test_the_shared_part_of_a_head_ends_before_what_one_request_has_alone() -> None:
+def test_shared_head_omits_only_complete_lines_at_end() -> None:
     """Only complete, well-formed lines at the end are left out."""
     own = b"traceparent: 00-ab-cd-01\nx-call-id: 7\n"
     kept = [
@@ -163,14 +163,14 @@ def test_large_heads_are_not_kept() -> None:
     assert kept == len(wire.parse_head)
 
 
-def test_a_message_that_promises_too_much_costs_nothing() -> None:
+def test_excessive_item_count_is_refused_without_allocation() -> None:
     """Four billion items announced in sixteen bytes are refused without an allocation."""
     with pytest.raises(wire.WireError, match="at least"):
         wire.decode_request(struct.pack("<4sIII", b"CPQ1", 2**32 - 1, 1, 0))
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
-def test_a_header_cannot_forge_another(value: str) -> None:
+def test_line_break_in_header_is_refused(value: str) -> None:
     """A line break in a value is refused when the head is built."""
     with pytest.raises(wire.WireError, match="printable"):
         wire.build_head("", [("x", value)])
@@ -192,7 +192,7 @@ def test_columns_of_different_length_are_refused() -> None:
         wire.encode_request([1, 2], [1.0], [TEXT_HEAD], [b""])
 
 
-def test_a_value_that_does_not_fit_is_refused() -> None:
+def test_negative_id_is_refused() -> None:
     """A negative id cannot be written."""
     with pytest.raises(wire.WireError, match="fit"):
         wire.encode_request([-1], [1.0], [TEXT_HEAD], [b""])

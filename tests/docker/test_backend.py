@@ -141,7 +141,7 @@ async def test_networks_are_private(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("how", ["kill", "remove"])
-def test_container_that_is_taken_away_comes_back(how: str, tmp_path: Path) -> None:
+def test_killed_or_removed_container_is_restarted(how: str, tmp_path: Path) -> None:
     """An instance that others kill or remove is restarted, and the log says so."""
 
     @story(STAGE)
@@ -167,7 +167,7 @@ def test_container_that_is_taken_away_comes_back(how: str, tmp_path: Path) -> No
 
 
 @story(STAGE)
-async def test_out_of_memory_is_said(rig: Rig) -> None:
+async def test_out_of_memory_kill_is_logged(rig: Rig) -> None:
     """A container that exceeds its memory limit is killed alone, and its log gives the reason."""
     await rig.deploy("fn", limits={"memory": "96Mi"})
     assert b"1000" == (await rig.call("GET", "/function/fn/eat?bytes=1000")).body
@@ -188,7 +188,7 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     await wait_until_async(lambda: [] == containers(stack_of(rig)), what="its removal")
 
 
-def test_engine_that_restarts(docker_engine: Engine, tmp_path: Path) -> None:
+def test_requests_wait_while_engine_restarts(docker_engine: Engine, tmp_path: Path) -> None:
     """Requests wait while the engine is away, and are then answered by one container."""
     restart = docker_engine.restart
     if restart is None:
@@ -276,7 +276,7 @@ def test_functions_outlive_their_provider(tmp_path: Path) -> None:
         uvloop.run(second())
 
 
-def test_stack_of_another_state_folder_is_left_alone(tmp_path: Path) -> None:
+def test_stack_name_of_another_provider_is_refused(tmp_path: Path) -> None:
     """A provider does not start with the stack name of another provider, and removes nothing."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -296,7 +296,7 @@ def test_stack_of_another_state_folder_is_left_alone(tmp_path: Path) -> None:
 
 
 @story(STAGE)
-async def test_what_the_engine_refuses(rig: Rig) -> None:
+async def test_limits_that_engine_refuses_get_400(rig: Rig) -> None:
     """Bad limits give 400 with the engine's message, and leave nothing behind."""
     cores = os.cpu_count() or 1
     cases: list[tuple[dict[str, Any], str]] = [

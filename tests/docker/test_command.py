@@ -30,7 +30,7 @@ def test_no_engine(tmp_path: Path) -> None:
 @pytest.mark.docker
 @pytest.mark.slow
 @pytest.mark.usefixtures("docker_images")
-def test_port_that_is_taken(tmp_path: Path) -> None:
+def test_port_in_use_is_named(tmp_path: Path) -> None:
     """The message names a port in use; nothing is started or changed."""
     command = Command(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:

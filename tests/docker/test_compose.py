@@ -79,7 +79,7 @@ def functions(stack: str) -> dict[str, str]:
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_the_stack_as_documented(compose: Compose, echo: str) -> None:
+def test_documented_stack_runs(compose: Compose, echo: str) -> None:
     """All services start, functions run and are monitored, and functions outlive the provider."""
     compose("up", "-d")
     url, session = compose.provider()
@@ -159,7 +159,9 @@ def from_within(compose: Compose, patience_s: int, *urls: str) -> dict[str, Any]
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) -> None:
+def test_scaler_in_stack_scales_to_zero_and_back(
+    compose: Compose, echo: str, tmp_path: Path
+) -> None:
     """Instances follow the load to zero and back, and no file contains the scaler's address."""
     (tmp_path / "hasty.yaml").write_text(HASTY)
     compose.files.append(tmp_path / "hasty.yaml")
@@ -248,7 +250,7 @@ def targets(prometheus: str) -> dict[str, set[str]]:
     return found
 
 
-def test_the_file_is_one_for_compose_v1() -> None:
+def test_compose_file_is_valid_for_compose_v1() -> None:
     """Every profile is valid, and publishes nothing beyond this machine."""
     shown = Compose("/var/run/docker.sock")(*PROFILES, "config")
     for service in ("provider", "scaler", "prometheus", "grafana", "gateway"):
@@ -270,7 +272,7 @@ def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stderr
 
 
-def test_the_dashboard_shows_what_there_is() -> None:
+def test_every_dashboard_metric_is_exported() -> None:
     """Sidecar, provider, scaler or gateway export every metric in a panel."""
     dashboard: dict[str, Any] = json.loads(
         (STACK / "grafana" / "dashboards" / "carpool.json").read_text()

@@ -104,7 +104,7 @@ def reader(compose: Compose, tmp_path: Path) -> _Reader:
     return _Reader(compose, tmp_path)
 
 
-def test_the_page_from_images_to_the_end(compose: Compose, reader: _Reader) -> None:
+def test_page_commands_work_from_build_to_stop(compose: Compose, reader: _Reader) -> None:
     """Build images, start the stack, log in, serve a model, use the scaler, stop the stack."""
     require_tool("faas-cli")
     del reader.env["DOCKER_GID"]  # the page writes it to a file
@@ -162,7 +162,7 @@ def _set_options(compose: Compose, reader: _Reader) -> None:
     wait_until(lambda: answers(f"{compose.url('scaler', 8090)}/healthz"), what="the scaler")
 
 
-def test_openfaas_s_gateway_in_front(compose: Compose, reader: _Reader) -> None:
+def test_gateway_profile_has_provider_credentials(compose: Compose, reader: _Reader) -> None:
     """The profile starts the gateway, which has the provider's credentials."""
     require_tool("gateway")
     reader.run(GATEWAY)

@@ -99,7 +99,7 @@ def tell(image: str) -> Callable[[Callable[[Rig], Any]], Callable[[Path], None]]
 
 
 @tell(ECHO)
-async def test_the_chain(rig: Rig) -> None:
+async def test_sidecar_fwatchdog_and_handler_run_without_root(rig: Rig) -> None:
     """The sidecar starts fwatchdog, which starts the handler; none of them runs as root."""
     rows = processes(rig.instances("fn")[0])
     sidecar, watchdog, handler = (
@@ -111,7 +111,7 @@ async def test_the_chain(rig: Rig) -> None:
 
 
 @tell(ECHO)
-async def test_batches_form_and_every_request_gets_its_own_answer(rig: Rig) -> None:
+async def test_requests_are_batched_and_get_their_own_responses(rig: Rig) -> None:
     """Under load, batches have up to the label's size, and each request gets its own answer."""
     sizes: list[int] = []
 
@@ -128,7 +128,7 @@ async def test_batches_form_and_every_request_gets_its_own_answer(rig: Rig) -> N
 
 
 @tell(ECHO)
-async def test_nothing_fails_while_replicas_change_under_load(rig: Rig) -> None:
+async def test_no_request_fails_while_replicas_change_under_load(rig: Rig) -> None:
     """Each request gets its answer during an update and with more, fewer and no replicas."""
     over, sizes = asyncio.Event(), list[int]()
 
@@ -169,7 +169,7 @@ async def test_nothing_fails_while_replicas_change_under_load(rig: Rig) -> None:
 
 
 @tell(ECHO)
-async def test_time_already_spent_counts(rig: Rig) -> None:
+async def test_request_with_old_start_time_is_not_executed(rig: Rig) -> None:
     """A request whose X-Start-Time from the gateway is too old is not executed."""
     long_ago = str(time.time_ns() - 4 * 60 * 10**9)
     assert 504 == (await ask(rig, b"late", **{"x-start-time": long_ago})).status
@@ -177,7 +177,7 @@ async def test_time_already_spent_counts(rig: Rig) -> None:
 
 
 @tell(ECHO)
-async def test_sigterm_drains_the_chain(rig: Rig) -> None:
+async def test_sigterm_drains_accepted_requests(rig: Rig) -> None:
     """Requests that a container has accepted before SIGTERM are answered."""
     (instance,) = rig.instances("fn")
     call = asyncio.ensure_future(ask(rig, b"slow"))
@@ -216,7 +216,7 @@ async def test_large_and_chunked_bodies(rig: Rig) -> None:
 
 
 @tell(ECHO)
-async def test_client_that_leaves_frees_its_seat(rig: Rig) -> None:
+async def test_waiting_request_of_disconnected_client_is_not_executed(rig: Rig) -> None:
     """A waiting request whose client has disconnected is not executed."""
     (instance,) = rig.instances("fn")
     first = asyncio.ensure_future(ask(rig, b"slow"))

@@ -61,7 +61,7 @@ def alone(image: str, **options: Any) -> Any:
 
 @pytest.mark.usefixtures("docker_images")
 @pytest.mark.parametrize("target", ["sidecar", "scaler", "function"])
-def test_image_by_itself(target: str, echo: str) -> None:
+def test_image_runs_without_root_on_read_only_file_system(target: str, echo: str) -> None:
     """As an ordinary user on a read-only root, it becomes healthy and ends without an error."""
     image = echo if target == "function" else f"carpool/{target}"
     options: dict[str, dict[str, Any]] = {
@@ -102,7 +102,7 @@ def test_images_start_without_compiling(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.usefixtures("docker_images")
-def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
+def test_images_have_labels_and_no_secrets(target: str) -> None:
     """Images have labels, a user and a health check; no cache, source tree or build argument."""
     engine = from_env()
     shown = engine.images.get(f"carpool/{target}").attrs
@@ -123,7 +123,7 @@ def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
     assert set() == {"src", "wheels", "constraints.txt", ".cache", "tests"} & set(listed)
 
 
-def test_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
+def test_onnx_template_serves_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
     """The build tests a model in the ONNX template, and the image serves it."""
     model_function(tmp_path, "python3-onnx-batch")
     printed = build_function(tmp_path, "python3-onnx-batch", NET)
@@ -140,7 +140,7 @@ def test_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noq
     play(tmp_path / "play")
 
 
-def test_model_on_the_template_for_gpus(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
+def test_gpu_template_serves_model_on_cpu(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
     """The GPU template builds, and serves on the CPU where there is no GPU or CUDA."""
     options = {"dockerfile_path": "docker/Dockerfile", "target": "function-gpu"}
     build_image("carpool/function-gpu:latest", ROOT, **options)

@@ -69,7 +69,7 @@ async def nothing_is_there(rig: Rig) -> None:
     assert [] == list((rig.folder / "state").glob("mounts/*"))
 
 
-def test_no_room_to_write_a_function_down(tmp_path: Path) -> None:
+def test_full_disk_refuses_function_with_507(tmp_path: Path) -> None:
     """A new function gets 507 with the reason; an update or scaling changes nothing."""
     with small_disk(tmp_path / "journal") as disk:
 
@@ -94,7 +94,7 @@ def test_no_room_to_write_a_function_down(tmp_path: Path) -> None:
         play(tmp_path)
 
 
-def test_no_room_for_a_secret(tmp_path: Path) -> None:
+def test_full_disk_refuses_secret_with_507(tmp_path: Path) -> None:
     """The answer is 507, and existing secrets keep their values."""
     with small_disk(tmp_path / "secrets") as disk:
 
@@ -117,7 +117,7 @@ def test_no_room_for_a_secret(tmp_path: Path) -> None:
         play(tmp_path)
 
 
-def test_no_room_to_work_in(tmp_path: Path) -> None:
+def test_full_disk_prevents_start_with_reason(tmp_path: Path) -> None:
     """A new function with secrets gets 507; an existing one says why it cannot start."""
     with small_disk(tmp_path / "state") as disk:
 

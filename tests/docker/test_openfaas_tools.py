@@ -89,7 +89,7 @@ def healthy(url: str) -> bool:
     return False
 
 
-def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> None:
+def test_faas_cli_from_new_to_remove(provider: str, tmp_path: Path) -> None:
     """Run ``new``, ``build``, ``deploy``, ``describe``, ``logs`` and ``remove`` as authors do."""
     program = require_tool("faas-cli")
     folder = tmp_path / "work"
@@ -130,7 +130,7 @@ def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> No
     assert [] == listed.json()
 
 
-def test_gateway_in_front(provider: str, gateway: str) -> None:
+def test_function_is_called_through_gateway(provider: str, gateway: str) -> None:
     """Deploy, start from zero and call through the gateway, which adds its headers.
 
     The gateway has the provider's credentials, and requires them from its own callers.

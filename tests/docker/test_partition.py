@@ -45,7 +45,7 @@ async def refused(rig: Rig, limits: dict[str, str]) -> tuple[int, str]:
 
 
 @story(STAGE)
-async def test_cores_of_a_pinned_container_are_its_alone(rig: Rig) -> None:
+async def test_pinned_cores_belong_to_one_container(rig: Rig) -> None:
     """Other containers are moved or started on other cores, and get the cores back at the end."""
     await rig.deploy("early")
     await rig.deploy("fn", **PINNED)
@@ -60,7 +60,7 @@ async def test_cores_of_a_pinned_container_are_its_alone(rig: Rig) -> None:
 
 
 @story(STAGE)
-async def test_more_than_the_engine_s_machine_has_is_refused(rig: Rig) -> None:
+async def test_requests_over_engine_capacity_are_refused(rig: Rig) -> None:
     """The refusal of too many cores or too much memory says what would fit."""
     await rig.deploy("fn", limits={"cpu": str(CORES), "memory": "128Mi"})
     status, said = await refused(rig, {"cpu": "500m"})
@@ -72,7 +72,7 @@ async def test_more_than_the_engine_s_machine_has_is_refused(rig: Rig) -> None:
     assert (503, True) == (answer.status, b"1 would fit" in answer.body)
 
 
-def test_the_next_provider_knows_which_instance_has_what(tmp_path: Path) -> None:
+def test_next_provider_restores_cores_and_capacity(tmp_path: Path) -> None:
     """Containers that continue keep their cores and capacity, which are not allocated again."""
     stack = f"carpool-test-{os.getpid()}"
     journal = Journal(tmp_path / "functions")

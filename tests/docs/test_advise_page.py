@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carpool.__main__ import main
-from scaler.arrivals.processes import read_trace
+from carpool.arrivals.processes import read_trace
 from scaler.scenarios.scenario_file import read_scenario
 from tests.docs.snippets import take, take_one
 
@@ -26,6 +26,7 @@ COMMANDS = sorted(
         if line.startswith("carpool advise")
     }
 )
+PRINTED = take_one(PAGE, "^bursty.csv: ")
 SIMULATE = take_one(PAGE, "^carpool simulate")
 QUICK = ["--parts", "1", "--budget", "1h", "--policy", "openfaas"]
 
@@ -40,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_code_makes_a_trace_of_a_log(folder: Path) -> None:
+def test_page_code_makes_trace_from_log(folder: Path) -> None:
     """The trace has a request for each line of the log, in steps of ten seconds."""
     (folder / "times.txt").write_text("".join(f"{1000 + n % 35}.5\n" for n in range(700)))
     exec(compile(CODE, "advise.md", "exec"), {"__name__": __name__})
@@ -65,6 +66,36 @@ def test_the_commands_give_advice(
         assert (folder / "out.html").exists()
 
 
-def test_there_are_commands() -> None:
+def sentences(text: str) -> set[str]:
+    """Return the sentences of the advice without intervals, numbers and the policy's name."""
+    advice = " ".join(text.split("\n\n")[1].split())
+    plain = re.sub(r"Use \w+", "Use", re.sub(r" \(.*?\)", "", advice))
+    return set(re.sub(r"\d+(\.\d+)?", "N", plain).rstrip(".").split(". "))
+
+
+def headings(text: str) -> list[str]:
+    """Return the headings of the table."""
+    (line,) = re.findall(r"^policy .*", text, re.MULTILINE)
+    return re.split(r"  +", line)
+
+
+@pytest.mark.slow
+def test_advice_has_form_of_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two parts and one policy give other numbers, but the same sentences, headings and labels."""
+    del folder
+    (command,) = [each for each in COMMANDS if "bursty.csv" in each]
+    argv = shlex.split(re.sub(r"--policy \w+|--parts \d+", "", command))
+    assert 0 == main([*argv[1:], "--parts", "2", "--policy", "infaas", "--budget", "1h"])
+    printed = capsys.readouterr().out
+    assert PRINTED.split("\n\n")[0] == printed.split("\n\n")[0]
+    assert 4 == len(sentences(printed))
+    assert sentences(printed) < sentences(PRINTED)
+    assert headings(PRINTED) == headings(printed)
+    assert (
+        PRINTED.partition("In the stack")[2].strip() == printed.partition("In the stack")[2].strip()
+    )
+
+
+def test_commands_are_found() -> None:
     """The test above has commands to run."""
     assert 3 == len(COMMANDS)

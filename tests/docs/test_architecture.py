@@ -24,7 +24,7 @@ def _defined(tree: ast.AST, name: str) -> bool:
     return False
 
 
-def test_what_a_link_names_is_defined_where_it_leads() -> None:
+def test_linked_file_defines_named_class_or_function() -> None:
     """A reader who follows a link finds the class or function in that file."""
     trees = {path: ast.parse((ROOT / path).read_text(encoding="utf-8")) for _, path in LINKS}
     lost = [

@@ -18,7 +18,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "canary.md").read_text(encoding="ut
 STACK = take_one("docs/canary.md", language="yaml")
 
 
-def test_the_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_accepts_canary_in_stack_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The doctor accepts the canary, and reports one that does not exist."""
     functions = yaml.safe_load(STACK)["functions"]
     doctor = Doctor(tmp_path, capsys)
@@ -28,7 +30,7 @@ def test_the_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "classify-v2" == missing["value"]
 
 
-def test_what_it_says_of_shares_and_headers() -> None:
+def test_shares_and_header_match_page() -> None:
     """Ten of any hundred calls go to the canary, and the page gives the header's name."""
     division = Division("classify", {"classify-v2": 10.0})
     assert 10 == [division.next(None) for _ in range(100)].count("classify-v2")

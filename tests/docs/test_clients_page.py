@@ -67,7 +67,7 @@ def run(name: str, url: str, folder: Path) -> str:
         ("aiohttp", "64 answers\n200\n"),
     ],
 )
-def test_a_client_gets_its_answers(
+def test_example_client_prints_number_of_responses(
     client: str, printed: str, stack: dict[str, Any], tmp_path: Path
 ) -> None:
     """Each example prints the number of responses, which is the number of its requests."""
@@ -105,7 +105,7 @@ def answered(result: dict[str, Any]) -> int:
     return int(float(found[1]))
 
 
-def test_every_client_of_the_page_is_tried() -> None:
+def test_every_client_except_kserve_is_tested() -> None:
     """Only KServe's client is not, and the page says that it was tried by hand."""
     parts = set(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE))
     assert {"KServe"} == parts - BLOCKS.keys()

@@ -84,14 +84,14 @@ def test_arguments_are_accepted(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["carpool simulate osvt --repor x", "carpool scaler run --gatew x"]
 )
-def test_abbreviations_are_not(line: str) -> None:
+def test_abbreviated_options_are_refused(line: str) -> None:
     """Abbreviated options of commands and of their verbs are refused."""
     main, argv = _main(_words(line))
     with pytest.raises(SystemExit):
         main(argv)
 
 
-def test_lines_are_found_at_all() -> None:
+def test_command_lines_are_found() -> None:
     """Commands are found behind variables and behind another command, too."""
     names = {_words(line.partition(": ")[2])[1] for line in LINES}
     assert {"sidecar", "up", "scaler", "simulate", "-m"} <= names

@@ -30,14 +30,14 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
-def test_the_channel_to_several_pods() -> None:
+def test_page_expression_makes_channel_to_several_pods() -> None:
     """The expression makes a channel, and gRPC accepts its service config."""
     with eval(CHANNEL, {"grpc": grpc}) as channel:
         assert isinstance(channel, grpc.Channel)
 
 
 @pytest.mark.slow
-def test_the_answer_is_the_one_that_is_shown(tmp_path: Path) -> None:
+def test_response_matches_page(tmp_path: Path) -> None:
     """Run the command and the program as they are printed, on other ports."""
     models.mlp(tmp_path / "net" / "model.onnx")
     ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in (8080, 9000)}

@@ -61,7 +61,7 @@ def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogisticRegre
     return model
 
 
-def test_a_handler_of_batches(classifier: LogisticRegression) -> None:
+def test_batch_handler_labels_each_item(classifier: LogisticRegression) -> None:
     """The handler returns the label for the features of each item."""
     names = defined(SKLEARN)
     names["load"]()
@@ -73,12 +73,12 @@ def test_a_handler_of_batches(classifier: LogisticRegression) -> None:
     assert answers == answered(names["handle_batch"], *bodies)
 
 
-def test_the_example_is_a_body() -> None:
+def test_handler_can_read_example_body() -> None:
     """The example is JSON that the handler above can read."""
     assert [1, 2, 3] == json.loads(defined(EXAMPLE)["example"])["features"]
 
 
-def test_an_error_among_results() -> None:
+def test_only_item_with_error_is_refused() -> None:
     """Only the item with an empty body is refused."""
     answers = answered(defined(ERRORS)["handle_batch"], b"a", b"")
     assert [(200, b"A"), 422] == [answers[0], answers[1][0]]
@@ -91,17 +91,17 @@ class _Model:
         yield from {"the fox": ["saw", "the"]}[prompt]
 
 
-def test_an_answer_in_pieces() -> None:
+def test_streamed_events_match_page() -> None:
     """The events are the ones that the page shows."""
     module = HandlerModule(Path("handler.py"), stream=defined(STREAM, model=_Model())["stream"])
     item = Item(memoryview(b'{"prompt": "the fox"}'), build_head("POST /", []), math.inf)
-    answer = Streaming(module, everything=True).answer(item)
+    answer = Streaming(module, everything=True, at_once_max=1).answer(item)
     pieces = b"".join([answer.body, *(answer.pieces or ())])
     assert STREAMED.partition("\n")[2].strip() == pieces.decode().strip()
 
 
 @pytest.mark.usefixtures("classifier")
-def test_the_flask_app() -> None:
+def test_flask_app_responses_match_page() -> None:
     """The app gives the answer that is shown, and 400 for a body without instances."""
     pytest.importorskip("flask", reason="the extra scaler has it")
     client = defined(FLASK)["app"].test_client()
@@ -111,7 +111,7 @@ def test_the_flask_app() -> None:
     assert 400 == client.post("/", json={}).status_code
 
 
-def test_a_model_of_text_for_the_locale_c() -> None:
+def test_exported_text_model_gives_same_labels() -> None:
     """Export a pipeline by the expression of the page, and compare its answers."""
     import skl2onnx
     from skl2onnx.common.data_types import StringTensorType
@@ -129,7 +129,7 @@ def test_a_model_of_text_for_the_locale_c() -> None:
     assert labels == session.run(None, {"text": np.array(texts)[:, None]})[0].tolist()
 
 
-def test_a_step_in_the_handler(tmp_path: Path) -> None:
+def test_sequences_of_different_ages_take_a_step(tmp_path: Path) -> None:
     """The declarations are read, and two sequences of different ages take a step."""
     (tmp_path / "handler.py").write_text(STEP)
     module = handler_contract.read(tmp_path, tmp_path.name)
@@ -144,7 +144,7 @@ def test_a_step_in_the_handler(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", DECLARED, ids=lambda block: str(block.first))
-def test_declared_axes(block: Block, tmp_path: Path) -> None:
+def test_handler_with_only_declared_axes_is_accepted(block: Block, tmp_path: Path) -> None:
     """A handler with these declarations alone is accepted, and each of them is read."""
     (tmp_path / "handler.py").write_text(block.text)
     module = handler_contract.read(tmp_path, tmp_path.name)

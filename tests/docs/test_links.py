@@ -44,7 +44,7 @@ def _leads_nowhere(page: Path, target: str) -> bool:
     return bool(anchor) and file.suffix == ".md" and anchor not in _anchors(file)
 
 
-def test_links_lead_somewhere() -> None:
+def test_link_targets_exist() -> None:
     """Linked files exist, and so do the headings that anchors name."""
     found = [(page, target) for page in PAGES for target in _links(page)]
     assert [] == [each for each in found if _leads_nowhere(*each)]
@@ -59,7 +59,7 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     assert ["gone.md", "#three"] == broken
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
+def test_every_page_is_reachable_from_readme() -> None:
     """No page of the documentation is an orphan."""
     reached: set[Path] = set()
     waiting = [ROOT / "README.md"]

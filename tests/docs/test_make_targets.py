@@ -38,6 +38,6 @@ def test_commands_exist() -> None:
     assert {} == _unknown("carpool", COMMANDS)
 
 
-def test_the_readme_names_the_two_commands() -> None:
+def test_readme_names_demo_and_tests() -> None:
     """A newcomer finds the demo and the tests in the README."""
     assert {"demo", "test"} <= _mentioned(ROOT / "README.md", "make")

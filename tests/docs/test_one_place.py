@@ -35,6 +35,14 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("name", "page"), EXPECTED)
-def test_it_has_one_place(name: str, page: str) -> None:
+def test_setting_metric_or_command_has_one_place(name: str, page: str) -> None:
     """Other pages mention it, and link to that place."""
     assert [f"docs/{page}.md"] == [where for each, where in PLACES if each == name]
+
+
+def test_options_of_commands_have_one_place() -> None:
+    """The tables of options are generated on one page, and other pages link to it."""
+    pages = [page for page in PAGES if page.startswith("docs/")]
+    texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in pages}
+    option = re.compile(r"^\| `--?[a-z]", re.MULTILINE)
+    assert ["docs/commands.md"] == [page for page, text in texts.items() if option.search(text)]

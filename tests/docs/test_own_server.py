@@ -26,13 +26,13 @@ def _free_port() -> str:
         return str(listener.getsockname()[1])
 
 
-def test_the_sidecars_page_shows_the_same_command() -> None:
+def test_sidecar_page_shows_same_command() -> None:
     """The command in docs/sidecar.md is the one that the next test runs."""
     assert IN_SHORT.rstrip() in BLOCKS["bash"]
 
 
 @pytest.mark.slow
-def test_the_answer_is_the_one_that_is_shown(tmp_path: Path) -> None:
+def test_response_matches_page(tmp_path: Path) -> None:
     """Run the commands one after the other as they are printed, on other ports."""
     (tmp_path / "app.py").write_text(BLOCKS["python"], encoding="utf-8")
     command = BLOCKS["bash"]

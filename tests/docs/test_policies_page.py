@@ -24,7 +24,7 @@ BROKEN = take_one("docs/policies.md", "^Patient breaks a promise")
 PARAMETERS = [*take("docs/policies.md", "^functions:"), *take("docs/policies.md", "batch.params")]
 
 
-def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it() -> None:
+def test_first_table_lists_exactly_the_built_in_policies() -> None:
     """The first table is about the policies that there are, and no others."""
     table = PAGE.partition("## Which one")[2].partition("\n- ")[0]
     named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
@@ -33,7 +33,7 @@ def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it() -> None:
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: str(knob.name))
-def test_every_foreign_name_has_its_line(knob: plugins.Knob) -> None:
+def test_every_translated_parameter_has_its_row(knob: plugins.Knob) -> None:
     """The translation is printed from the table that does it."""
     (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{knob.name}` |")]
     assert (knob.parameter or "refused") in line
@@ -61,7 +61,7 @@ def test_the_parameters_shown_are_accepted() -> None:
 
 
 @pytest.mark.usefixtures("quick_checks")
-def test_the_policy_of_ones_own_is_written_checked_and_driven(
+def test_example_policy_is_written_checked_and_driven(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Run the blocks of Python one after the other as they are printed."""
@@ -75,7 +75,7 @@ def test_the_policy_of_ones_own_is_written_checked_and_driven(
 
 
 @pytest.mark.usefixtures("quick_checks")
-def test_the_report_on_a_broken_promise_is_the_one_that_is_shown() -> None:
+def test_report_on_broken_promise_matches_page() -> None:
     """Check the policy of the page with a division by zero in its ``decide``."""
     names: dict[str, Any] = {"__name__": __name__}
     broken = CODE[0].text.replace("Decision(waiting.limit)", "Decision(1 / 0)")

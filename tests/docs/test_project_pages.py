@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.docs.snippets import take_one
+from tests.waiting import HANG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 ADR = ROOT / "docs" / "adr"
 RECORDS = sorted(ADR.glob("[0-9]*.md"))
 PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "RELEASING.md", "docs/api-stability.md")]
+CLONE = take_one("CONTRIBUTING.md", "^git clone")
+SIGN = take_one("RELEASING.md", "^digest=")
 
 
 def _read(name: str) -> str:
@@ -35,13 +43,13 @@ def test_files_and_folders_exist() -> None:
     assert [] == [(page, path) for page, path in named if not (ROOT / path).exists()]
 
 
-def test_paths_are_found_at_all() -> None:
+def test_paths_are_found() -> None:
     """The check above has something to check."""
     found = {path for page in [*PAGES, *RECORDS] for path in _paths(page)}
     assert {"constraints.txt", "sidecar/core/", "carpool/settings.py"} <= found
 
 
-def test_every_folder_of_code_says_which_tests_to_run() -> None:
+def test_contributing_names_tests_of_every_part() -> None:
     """CONTRIBUTING.md has a line for each part, and the tests that it names exist."""
     table = re.findall(r"^\| (`.+`) \| (.+) \|$", _read("CONTRIBUTING.md"), re.MULTILINE)
     changed = {path for names, _ in table for path in re.findall(r"`(\w+)/`", names)}
@@ -51,7 +59,7 @@ def test_every_folder_of_code_says_which_tests_to_run() -> None:
     assert [] == [path for path in sorted(tests) if not (ROOT / path).is_dir()]
 
 
-def test_what_is_said_of_names_in_code_is_so() -> None:
+def test_names_in_code_are_defined_where_page_says() -> None:
     """The names to change for a policy, a setting or a command are defined where the page says."""
     stated = re.findall(r"`(\w+)` (?:of|in) `([\w/]+\.py)`", _read("CONTRIBUTING.md"))
     assert {"BUILT_IN", "COMMANDS", "FunctionSettings"} <= {name for name, _ in stated}
@@ -63,7 +71,7 @@ def test_what_is_said_of_names_in_code_is_so() -> None:
     assert [] == missing
 
 
-def test_before_a_commit_runs_what_make_lint_runs() -> None:
+def test_pre_commit_runs_make_lint() -> None:
     """The only hook of pre-commit is `make lint`, on everything."""
     (repository,) = _yaml(".pre-commit-config.yaml")["repos"]
     (hook,) = repository["hooks"]
@@ -71,7 +79,7 @@ def test_before_a_commit_runs_what_make_lint_runs() -> None:
     assert (True, False) == (hook["always_run"], hook["pass_filenames"])
 
 
-def test_the_hosted_workflow_runs_what_ci_runs() -> None:
+def test_hosted_workflow_runs_ci_script() -> None:
     """Its one command is .ci/run, with the oldest Python supported."""
     (job,) = _yaml(".github/workflows/ci.yml")["jobs"].values()
     (command,) = [step["run"] for step in job["steps"] if "run" in step]
@@ -100,3 +108,47 @@ def test_the_index_lists_every_record_under_its_title() -> None:
     assert [(r.name, title) for r, title in zip(RECORDS, titles, strict=True)] == [
         row[1:] for row in listed
     ]
+
+
+def _run(block: str, folder: Path, **variables: str) -> str:
+    """Run a block in ``folder`` by a shell that ends at the first error, and return its output."""
+    done = subprocess.run(
+        ["bash", "-euc", block],
+        cwd=folder,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stdout
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the tests are not in a clone")
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_fresh_clone_has_lint(tmp_path: Path) -> None:
+    """Clone this repository; ``make`` prints what it would run there: a new .venv, and checks."""
+    block = CLONE.replace("<this repository>", str(ROOT))
+    printed = _run(block, tmp_path, MAKEFLAGS="n").splitlines()
+    made, checked = (
+        [number for number, line in enumerate(printed) if line.endswith(command)]
+        for command in ("-m venv .venv", ".venv/bin/ruff check .")
+    )
+    assert made < checked
+    assert 1 == len(made) == len(checked)
+
+
+def test_digest_of_pushed_image_is_signed(tmp_path: Path) -> None:
+    """The digest is read from what ``docker push`` prints; both programs only print here."""
+    digest = f"sha256:{'0123456789abcdef' * 4}"
+    pushed = f"The push refers to repository [x]\nabc: Pushed\n0.2.0: digest: {digest} size: 1573"
+    for name, script in {"docker": f"printf '%b\\n' '{pushed}'", "cosign": 'echo "$@"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    lines = _run(SIGN, tmp_path, PATH=path).splitlines()
+    assert ["sign", "attest"] == [line.split()[0] for line in lines]
+    assert {f"REGISTRY/carpool/provider@{digest}"} == {line.split()[-1] for line in lines}

@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "settings.md"
 EXAMPLE = take_one("docs/settings.md")
 
 
-def test_the_table_is_what_the_code_would_write() -> None:
+def test_generated_table_is_up_to_date() -> None:
     """The generated table in the documentation is up to date; `make docs` updates it."""
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -28,7 +28,7 @@ def test_the_table_is_what_the_code_would_write() -> None:
 
 
 @pytest.mark.parametrize("row", settings.rows(), ids=lambda row: str(row.key))
-def test_every_setting_has_its_line(row: Row) -> None:
+def test_every_setting_is_documented(row: Row) -> None:
     """Every setting is documented with label, environment variable and default."""
     lines = [line for line in PAGE.read_text().splitlines() if f"`{row.label}`" in line]
     assert 1 == len(lines)

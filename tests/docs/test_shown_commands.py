@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import shutil
@@ -31,6 +32,14 @@ BLOCKS = [
 ]
 SLOW = {"profile"}
 LINES = sorted({line for block in BLOCKS for line in block.text.splitlines()})
+MATRIX = [
+    line
+    for block in [
+        *take("docs/policies/carpool.md", "^carpool compare --matrix"),
+        *take("docs/simulator.md", "^carpool compare --matrix  "),
+    ]
+    for line in block.text.splitlines()
+]
 DOCTOR = take_one(COMMANDS, "^carpool doctor")
 FINDING = take_one("docs/doctor.md", "^functions")
 PREDICTION = take_one("docs/profiles.md", "^carpool predict")
@@ -71,7 +80,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "line",
     [pytest.param(x, marks=pytest.mark.slow if SLOW & {*x.split()} else ()) for x in LINES],
 )
-def test_a_command_ends_well(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_succeeds_with_output(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The command prints something; simulations are limited to their first seconds."""
     name, *argv = shlex.split(line.replace("NAME", "classify"), comments=True)
     assert "carpool" == name
@@ -80,7 +89,22 @@ def test_a_command_ends_well(line: str, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out
 
 
-def test_the_doctor_prints_what_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("line", MATRIX)
+def test_matrix_compares_policies(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command ranks all its policies; a few cells are simulated for ten seconds each."""
+    name, *argv = shlex.split(line, comments=True)
+    assert "carpool" == name
+    share = [] if "--trace" in argv else ["--share", "0.01"]
+    assert 0 == main([*argv, *share, "--seeds", "1", "--horizon", "10s"])
+    ranked = re.findall(r"^\| `?([\w:-]+)`? \| +\d", capsys.readouterr().out, re.MULTILINE)
+    named = {policy for flag, policy in itertools.pairwise(argv) if flag == "--policy"}
+    assert named <= set(ranked)
+    assert len(ranked) >= 2
+
+
+def test_doctor_output_matches_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both commands give the same finding, because the stack file has its usual name."""
     (folder / "stack.yaml").write_text(STACK)
     for command in (DOCTOR, SILENT):
@@ -88,7 +112,7 @@ def test_the_doctor_prints_what_is_shown(folder: Path, capsys: pytest.CaptureFix
         assert FINDING == capsys.readouterr().out.splitlines(keepends=True)[0]
 
 
-def test_the_message_is_the_golden_one() -> None:
+def test_message_matches_golden_file() -> None:
     """The first columns have the bytes of the golden message that the page does not omit."""
     whole = (ROOT / "tests" / "contract" / "golden" / "request.bin").read_bytes()
     rows = re.findall(r"^((?:[0-9a-f]{2} +)+)(\.\.\.)?", GOLDEN, re.MULTILINE)
@@ -100,7 +124,7 @@ def test_the_message_is_the_golden_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_a_prediction_prints_what_is_shown(
+def test_prediction_output_matches_page(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The second prediction, which measures nothing, differs in numbers and names alone."""

@@ -110,7 +110,9 @@ def answered(url: str, document: object) -> requests.Response:
     return answers[-1]
 
 
-def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_commands_serve_model_and_simulate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The reader's model is served; the simulation is limited to its first seconds."""
     monkeypatch.chdir(tmp_path)
     models.mlp(tmp_path / "model.onnx")
@@ -123,7 +125,7 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 0 == main([*SIMULATE.split()[1:], "--horizon", "5s"])
 
 
-def test_a_provider_and_a_scaler(tmp_path: Path) -> None:
+def test_scaler_finds_provider_credentials(tmp_path: Path) -> None:
     """The scaler finds the provider's credentials, and answers health checks."""
     (tmp_path / "stack.yaml").write_text(STACK)
     (tmp_path / "classify").mkdir()
@@ -138,7 +140,7 @@ def test_a_provider_and_a_scaler(tmp_path: Path) -> None:
         provider.stop()
 
 
-def test_a_provider_with_a_backend_of_ones_own(tmp_path: Path) -> None:
+def test_provider_runs_functions_on_custom_backend(tmp_path: Path) -> None:
     """The class and its parameters are found, and the backend runs what is deployed."""
     (tmp_path / "mine.py").write_text(BACKEND)
     with started(PLUGIN, tmp_path, "--port", "0", "--no-auth") as provider:
@@ -151,7 +153,7 @@ def test_a_provider_with_a_backend_of_ones_own(tmp_path: Path) -> None:
     assert (tmp_path / "state").is_dir()
 
 
-def test_a_sidecar_with_its_handler(tmp_path: Path) -> None:
+def test_sidecar_starts_its_handler(tmp_path: Path) -> None:
     """The handler is started in the folder above ``function``."""
     models.mlp(tmp_path / "function" / "model.onnx")
     port = free_port()
@@ -161,7 +163,7 @@ def test_a_sidecar_with_its_handler(tmp_path: Path) -> None:
         sidecar.stop()
 
 
-def test_a_sidecar_before_a_server_of_the_open_inference_protocol(tmp_path: Path) -> None:
+def test_sidecar_forwards_response_of_open_inference_server(tmp_path: Path) -> None:
     """The sidecar passes on the answer of a Flask app under gunicorn."""
     text = OWN_SERVER
     ports = {port: str(free_port()) for port in ("8501", "8080")}

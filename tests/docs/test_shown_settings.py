@@ -65,7 +65,7 @@ def _functions(block: Block) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("block", FUNCTIONS, ids=_named)
-def test_settings_of_functions(
+def test_doctor_accepts_function_settings(
     block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The doctor knows each setting and accepts its value."""
@@ -86,7 +86,7 @@ def scenarios(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_scenario(scenarios: Path) -> None:
+def test_scenario_with_every_key_can_be_read(scenarios: Path) -> None:
     """The scenario with every key of the page can be read."""
     (scenarios / "scenario.yaml").write_text(SCENARIO)
     scenario = read_scenario(scenarios / "scenario.yaml")
@@ -94,7 +94,7 @@ def test_the_scenario(scenarios: Path) -> None:
 
 
 @pytest.mark.parametrize("block", PIECES, ids=_named)
-def test_pieces_of_scenarios(block: Block, scenarios: Path) -> None:
+def test_scenario_with_each_fragment_can_be_read(block: Block, scenarios: Path) -> None:
     """The scenario can be read with each piece in place of its own keys."""
     whole, piece = yaml.safe_load(SCENARIO), yaml.safe_load(block.text)
     known = {**whole["models"], **piece.get("models", {})}
@@ -103,14 +103,14 @@ def test_pieces_of_scenarios(block: Block, scenarios: Path) -> None:
 
 
 @pytest.mark.parametrize("block", VALUES, ids=_named)
-def test_values_of_the_chart(block: Block, tmp_path: Path) -> None:
+def test_chart_accepts_values(block: Block, tmp_path: Path) -> None:
     """The chart accepts the values, and they change what it renders."""
     (tmp_path / "values.yaml").write_text(block.text)
     with_block = rendered(require_tool("helm"), values=tmp_path / "values.yaml")
     assert with_block != rendered(require_tool("helm"), values=None)
 
 
-def test_queries(tmp_path: Path) -> None:
+def test_prometheus_accepts_queries(tmp_path: Path) -> None:
     """Prometheus accepts each query as the expression of a rule."""
     rules = [{"record": f"shown:{n}", "expr": query.text} for n, query in enumerate(QUERIES)]
     (tmp_path / "rules.yml").write_text(
@@ -121,7 +121,7 @@ def test_queries(tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stderr
 
 
-def test_what_prometheus_scrapes(tmp_path: Path) -> None:
+def test_prometheus_accepts_scrape_configuration(tmp_path: Path) -> None:
     """Prometheus accepts the configuration; its password files are not checked."""
     (tmp_path / "prometheus.yml").write_text(SCRAPED)
     command = (require_tool("promtool"), "check", "config", "--syntax-only")
@@ -131,7 +131,7 @@ def test_what_prometheus_scrapes(tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stderr
 
 
-def test_the_entry_point_of_a_batch_policy() -> None:
+def test_entry_point_of_batch_policy_is_in_searched_group() -> None:
     """The entry point is in the group that is searched."""
     (group,) = tomllib.loads(ENTRY_POINT)["project"]["entry-points"]
     assert plugins.GROUPS["batch"] == group

@@ -98,7 +98,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("live")
-def test_commands_of_a_running_stack(folder: Path) -> None:
+def test_commands_on_running_stack_succeed(folder: Path) -> None:
     """No command fails; the scaler's state is imported again once the stack has stopped."""
     name, *argv = shlex.split(UP)
     assert "carpool" == name

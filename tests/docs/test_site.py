@@ -70,7 +70,7 @@ def test_no_bytecode_is_published(site: Path) -> None:
     assert [] == [*site.rglob("*.py[co]"), *site.rglob("__pycache__")]
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, _Page]) -> None:
+def test_site_loads_no_external_files(site: Path, pages: dict[Path, _Page]) -> None:
     """Scripts, styles, fonts and images are files of the site."""
     loaded = [(path, target) for path, page in pages.items() for target in page.loaded if target]
     assert [] == [each for each in loaded if urlsplit(each[1]).scheme not in ("", "data")]
@@ -80,7 +80,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, _Page]) 
     assert [] == re.findall(r"url\([\"']?(?:https?:)?//[^)]*", styles)
 
 
-def test_links_lead_somewhere(pages: dict[Path, _Page]) -> None:
+def test_link_targets_exist(pages: dict[Path, _Page]) -> None:
     """Each link leads to a page of the site, and each fragment to a place in that page."""
     lost = []
     for path, page in pages.items():
@@ -93,7 +93,7 @@ def test_links_lead_somewhere(pages: dict[Path, _Page]) -> None:
     assert [] == lost
 
 
-def test_every_page_is_reached_from_the_first(site: Path, pages: dict[Path, _Page]) -> None:
+def test_every_page_is_reachable_from_start_page(site: Path, pages: dict[Path, _Page]) -> None:
     """No page of the site is an orphan."""
     reached: set[Path] = set()
     waiting = [site / "index.html"]
@@ -105,7 +105,7 @@ def test_every_page_is_reached_from_the_first(site: Path, pages: dict[Path, _Pag
     assert {site / "404.html"} == set(pages) - reached
 
 
-def test_tables_and_code_are_read_as_on_github(site: Path) -> None:
+def test_no_markdown_markup_is_left_in_text(site: Path) -> None:
     """No Markdown markup is left in the text of a page."""
     left = {}
     for path in site.rglob("*.html"):

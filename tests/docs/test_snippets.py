@@ -35,23 +35,23 @@ def needed() -> Counter[str]:
     return Counter(f"{block.page}: {block.first}" for block in BLOCKS if block not in TAKEN)
 
 
-def test_every_block_is_run_or_says_why_not(needed: Counter[str]) -> None:
+def test_every_block_is_run_or_listed_with_reason(needed: Counter[str]) -> None:
     """A new block needs a test, or a line in not_run.yaml."""
     assert Counter() == needed - GIVEN
 
 
-def test_no_reason_is_left_over(needed: Counter[str]) -> None:
+def test_listed_reasons_have_a_block_that_is_not_run(needed: Counter[str]) -> None:
     """Each entry names an existing block that no test runs."""
     assert Counter() == GIVEN - needed
 
 
-def test_reasons_name_files_that_exist() -> None:
+def test_files_named_in_reasons_exist() -> None:
     """The tests and benchmarks that the list mentions exist."""
     named = re.findall(r"\b(?:tests|benchmarks)/[\w/.]*\w", LIST)
     assert named
     assert [] == [path for path in named if not (ROOT / path).exists()]
 
 
-def test_blocks_are_found_at_all() -> None:
+def test_blocks_are_found() -> None:
     """Blocks with and without fences are found."""
     assert {"", "bash", "console", "json", "python", "toml", "yaml"} <= {b.language for b in BLOCKS}

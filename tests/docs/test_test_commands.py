@@ -29,7 +29,7 @@ def selected() -> dict[str, set[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("marks", "files"), sorted(selected().items()))
-def test_every_file_that_is_named_has_such_tests(marks: str, files: set[str]) -> None:
+def test_named_files_have_tests_with_those_markers(marks: str, files: set[str]) -> None:
     """Each named file has tests with those markers, so the figures beside it have a source."""
     options = ("--collect-only", "-q", "-n", "0", *shlex.split(marks))
     command = (sys.executable, "-m", "pytest", *options, *sorted(files))
@@ -39,7 +39,7 @@ def test_every_file_that_is_named_has_such_tests(marks: str, files: set[str]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", SHOWN.splitlines())
-def test_every_selection_that_is_shown_has_tests(line: str) -> None:
+def test_shown_selections_have_tests(line: str) -> None:
     """Collect the tests of the command without running them."""
     python, *words = shlex.split(line, comments=True)
     assert ".venv/bin/python" == python

@@ -13,13 +13,13 @@ SEEN = [row.split(" | ")[0] for row in re.findall(r"^\| (?!what|--)(.+)", PAGE, 
 MESSAGES = sorted({span for seen in SEEN for span in re.findall(r"`([^`]+)`", seen)})
 
 
-def test_a_message_is_one_that_is_said() -> None:
+def test_quoted_message_is_in_code() -> None:
     """The fixed parts of each message stand in the code."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     pieces = [piece.strip(" :;,?") for message in MESSAGES for piece in message.split("...")]
     assert [] == [piece for piece in pieces if piece.removesuffix(" =") not in sources]
 
 
-def test_messages_are_found_at_all() -> None:
+def test_messages_are_found() -> None:
     """Most rows of the table quote a message in the first column."""
     assert len(MESSAGES) > len(SEEN) / 2 > 20

@@ -67,7 +67,7 @@ CASES: list[Any] = [
 @pytest.mark.parametrize(
     ("example", "body", "kind", "sizes"), CASES, indirect=["example"], scope="module"
 )
-def test_answers_in_a_batch_equal_answers_one_by_one(
+def test_batched_responses_equal_single_responses(
     example: Handler, body: Callable[[int], bytes], kind: str, sizes: list[int]
 ) -> None:
     """Integers and text are equal, floating point to 1e-5, in every place of every batch."""
@@ -83,7 +83,7 @@ def test_answers_in_a_batch_equal_answers_one_by_one(
 
 
 @pytest.mark.parametrize("example", ["tiny"], indirect=True)
-def test_a_bad_item_is_refused_and_its_neighbours_are_answered(example: Handler) -> None:
+def test_invalid_item_is_refused_alone(example: Handler) -> None:
     """Wrong JSON, name, shape and type give their sender a 400 and do not affect others."""
     good = [tensor("x", 64)(n) for n in range(3)]
     wrong = [b"{", tensor("y", 64)(1), tensor("x", 63)(1), good[0].replace(b"FP32", b"INT64")]

@@ -102,7 +102,7 @@ def test_shrinkwrap_and_carpool_assemble_the_same_contexts(tmp_path: Path) -> No
     assert "wordcount/function/handler.py" in theirs
 
 
-def test_the_example_stack_is_read_without_a_complaint(tmp_path: Path) -> None:
+def test_example_stack_is_read_without_problems(tmp_path: Path) -> None:
     """Carpool knows every label, template and handler of the example stack."""
     stack = stack_file.load(example_copy(tmp_path) / "stack.yaml")
     names = [function.name for function in stack.functions]

@@ -101,7 +101,7 @@ def oracle() -> Magika:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", ["filetype"], indirect=True)
-def test_answers_equal_the_magika_packages(example: Handler, oracle: Magika) -> None:
+def test_results_equal_those_of_magika_package(example: Handler, oracle: Magika) -> None:
     """Label, the model's own guess, MIME type and score agree for all files in one batch."""
     answers = example.batch(list(FILES.values()))
     for (name, content), answer in zip(FILES.items(), answers, strict=True):

@@ -34,7 +34,7 @@ def run(path: Path, batch: int) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_valid_and_takes_any_batch(
+def test_model_is_valid_for_any_batch_size(
     name: str, example_folder: Callable[[str], Path]
 ) -> None:
     """Inputs and outputs begin with a symbolic batch, and batches of two sizes run."""
@@ -59,7 +59,7 @@ def test_outputs_differ_by_input_and_keep_their_scale(
 
 
 @pytest.mark.slow
-def test_resnet50_answers_with_probabilities(example_folder: Callable[[str], Path]) -> None:
+def test_resnet50_returns_probabilities(example_folder: Callable[[str], Path]) -> None:
     """The thousand classes sum to one."""
     output = run(example_folder("resnet50") / "model.onnx", 1)
     assert output.shape == (1, 1000)
@@ -67,7 +67,7 @@ def test_resnet50_answers_with_probabilities(example_folder: Callable[[str], Pat
 
 
 @pytest.mark.slow
-def test_filetype_scores_do_not_depend_on_the_batch_and_alone_equal_magikas(
+def test_filetype_scores_are_batch_independent_and_equal_magika(
     example_folder: Callable[[str], Path],
 ) -> None:
     """Rows of little variance, where the model as shipped differs by 5e-4, agree to rounding."""
@@ -85,19 +85,19 @@ def test_filetype_scores_do_not_depend_on_the_batch_and_alone_equal_magikas(
         np.testing.assert_allclose(scores, alone[:size], rtol=1e-5, atol=1e-8)
 
 
-def test_builds_repeat_byte_by_byte() -> None:
+def test_builds_are_reproducible() -> None:
     """Weights are seeded, so that two machines serve the same model."""
     first, again = (models.mlp((8, 16, 4), seed=9).SerializeToString() for _ in range(2))
     assert first == again
 
 
-def test_the_templates_model_is_the_one_built_here() -> None:
+def test_template_model_equals_built_starter_model() -> None:
     """`examples.models.starter` builds the only binary file of the templates."""
     assert models.starter().SerializeToString() == STARTER.read_bytes()
     assert len(STARTER.read_bytes()) < 1024
 
 
-def test_an_unknown_example_is_named_with_the_known_ones(
+def test_unknown_example_error_lists_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The message for a misspelt name lists the known ones."""

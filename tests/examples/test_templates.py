@@ -23,7 +23,7 @@ LANGS = ["python3-batch", "python3-flask-batch", "python3-onnx-batch", "python3-
 
 
 @pytest.mark.parametrize("lang", LANGS)
-def test_the_skeletons_own_test_runs(lang: str, tmp_path: Path) -> None:
+def test_skeleton_passes_its_own_test(lang: str, tmp_path: Path) -> None:
     """A new function passes its test, with the example model where it needs one."""
     folder = shutil.copytree(TEMPLATES / lang / "function", tmp_path / "fresh")
     if (folder / "example.onnx").exists():
@@ -32,7 +32,7 @@ def test_the_skeletons_own_test_runs(lang: str, tmp_path: Path) -> None:
     assert 0 == result.returncode, result.stderr
 
 
-def test_the_template_for_gpus_is_the_other_one_on_cuda() -> None:
+def test_gpu_template_has_same_function_files_as_cpu_template() -> None:
     """An author's files are the same with and without a GPU."""
     plain, gpu = (TEMPLATES / name for name in ("python3-onnx-batch", "python3-onnx-batch-gpu"))
     names = [path.name for path in (plain / "function").iterdir() if path.is_file()]
@@ -40,7 +40,7 @@ def test_the_template_for_gpus_is_the_other_one_on_cuda() -> None:
     assert (sorted(names), [], []) == (sorted(compared[0]), *compared[1:])
 
 
-def test_a_missing_model_is_said(tmp_path: Path) -> None:
+def test_missing_model_is_reported(tmp_path: Path) -> None:
     """The template brings no model of its own that could be served by mistake."""
     folder = shutil.copytree(TEMPLATES / "python3-onnx-batch" / "function", tmp_path / "fresh")
     assert not (folder / "model.onnx").exists()

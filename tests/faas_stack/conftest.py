@@ -1,4 +1,4 @@
-"""Every backend as a stage for the provider's stories."""
+"""Fixtures that provide each backend as a stage for the provider tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     ]
 )
 def backend_stage(request: pytest.FixtureRequest) -> Stage:
-    """A stage of each kind; of processes also without calls in bundles."""
+    """A stage of each backend; for processes, also one that does not accept bundled calls."""
     if request.param.startswith("process"):
         return ProcessStage(alone=request.param == "process-alone")
     stage: Stage = request.getfixturevalue("docker_stage")

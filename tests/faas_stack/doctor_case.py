@@ -1,4 +1,4 @@
-"""Stack files for the doctor, and what it says of them."""
+"""Helper that runs the doctor on stack files and returns its findings."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["Doctor"]
 
 
 class Doctor:
-    """Examines stack files in one folder."""
+    """Runs the doctor on stack files in one folder."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self._capsys = capsys
 
     def says(self, function: dict[str, Any], *options: str) -> list[dict[str, str]]:
-        """What is found about a stack of one function, ``fn``."""
+        """Return the findings for a stack with one function, ``fn``."""
         return self.says_of({"fn": function}, *options)
 
     def says_of(self, functions: dict[str, Any], *options: str) -> list[dict[str, str]]:
-        """What is found about a stack of ``functions``, which are built elsewhere."""
+        """Return the findings for a stack of ``functions`` whose images are built elsewhere."""
         bare = {"skip_build": True, "image": "fn:latest"}
         stack = {
             "provider": {"name": "openfaas"},
@@ -38,7 +38,7 @@ class Doctor:
         return self.says_of_text(yaml.safe_dump(stack), *options)
 
     def says_of_text(self, text: str, *options: str) -> list[dict[str, str]]:
-        """What is found about a stack file, with the exit code that belongs to it."""
+        """Return the findings for a stack file, and check that the exit code matches them."""
         path = self.folder / "stack.yaml"
         path.write_text(text)
         code = main(["-f", str(path), "--json", *options])
@@ -47,5 +47,5 @@ class Doctor:
         return findings
 
     def compose(self, services: dict[str, Any]) -> None:
-        """Put a compose file beside the stack file."""
+        """Write a compose file beside the stack file."""
         (self.folder / "compose.yaml").write_text(yaml.safe_dump({"services": services}))

@@ -1,8 +1,9 @@
-"""What OpenFaaS's gateway puts on the wire towards a provider, and how strictly it reads answers.
+"""What OpenFaaS's gateway sends to a provider, and how strictly it reads responses.
 
-The gateway (0.27) is a Go program: header names in Go's canonical case and order, bodies that it
-passes on in chunks, its own calls on a connection each. Its JSON is read as ``encoding/json`` reads
-it into the gateway's types: numbers are no text, integers no floats, times carry an offset.
+The gateway (0.27) is a Go program: it sends header names in Go's canonical case and order, forwards
+bodies in chunks, and opens a connection for each call of its own. It reads JSON as
+``encoding/json`` does for the gateway's types: numbers are not accepted as strings or floats as
+integers, and times have an offset.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ LISTS = {"constraints", "secrets"}
 
 
 class Answer(NamedTuple):
-    """An answer with its body whole."""
+    """A response with its complete body."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """What the body says."""
+        """Return the body parsed as JSON."""
         return json.loads(self.body)
 
 
 class Gateway:
-    """Calls one provider, each time on a connection of its own."""
+    """Calls one provider, with a new connection for each call."""
 
     def __init__(self, address: str) -> None:
         self.host, _, port = address.rpartition(":")
         self.port = int(port)
 
     async def own(self, method: str, target: str, document: object = None) -> Answer:
-        """A call of the gateway's own accord: polls, status and scale calls, with credentials.
+        """Send a call that the gateway makes itself (poll, status or scale), with credentials.
 
-        It says nowhere that the body of a scale call is JSON.
+        The gateway does not declare the body of a scale call as JSON.
         """
         body = b"" if document is None else json.dumps(document).encode()
         length = f"Content-Length: {len(body)}\r\n" if body else ""
@@ -66,7 +67,7 @@ class Gateway:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """A client's request as the gateway forwards it: its headers, and the body in chunks."""
+        """Send a client's request as the gateway forwards it: with its headers, in chunks."""
         return await self.send(self.forwarded(method, target, body, headers))
 
     def forwarded(
@@ -76,7 +77,7 @@ class Gateway:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The bytes of such a request."""
+        """Return the bytes of a forwarded request."""
         sent = {"X-Forwarded-For": "10.62.0.1:52044", "X-Forwarded-Host": "gateway:8080"}
         sent |= dict(headers or {})
         agent = sent.pop("User-Agent", "openfaas-ce-gateway/0.27.14")
@@ -87,7 +88,7 @@ class Gateway:
         return "\r\n".join(lines).encode() + (chunks(body) if body is not None else b"")
 
     async def send(self, request: bytes) -> Answer:
-        """Exactly these bytes; the answer, read as HTTP/1.1 frames it."""
+        """Send exactly these bytes and return the response, read with HTTP/1.1 framing."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(request)
@@ -98,7 +99,7 @@ class Gateway:
 
 
 def chunks(body: bytes) -> bytes:
-    """A body in the chunks that Go makes of it."""
+    """Return a body in the chunks in which Go sends it."""
     pieces = [body[start : start + CHUNK] for start in range(0, len(body), CHUNK)]
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
@@ -118,7 +119,7 @@ async def _read(reader: asyncio.StreamReader, *, head: bool) -> Answer:
 
 
 def functions(answer: Answer) -> list[dict[str, Any]]:
-    """A list of functions, read into the gateway's types."""
+    """Return a list of functions, checked against the gateway's types."""
     assert 200 == answer.status
     listed = answer.json()
     assert isinstance(listed, list)
@@ -126,7 +127,7 @@ def functions(answer: Answer) -> list[dict[str, Any]]:
 
 
 def status(answer: Answer) -> dict[str, Any]:
-    """One function, read into the gateway's types."""
+    """Return one function, checked against the gateway's types."""
     assert 200 == answer.status
     return _checked(answer.json())
 

@@ -20,7 +20,7 @@ __all__ = ["delayed", "running"]
 
 @contextmanager
 def running(app: Application) -> Iterator[str]:
-    """The base URL of a server that runs ``app``."""
+    """Run a server for ``app`` and return its base URL."""
     started = threading.Event()
     stop: asyncio.Event
     loop: asyncio.AbstractEventLoop
@@ -46,7 +46,7 @@ def running(app: Application) -> Iterator[str]:
 
 
 def delayed(delay_s: float, status: int = 200) -> Application:
-    """An application that answers ``status`` after ``delay_s``."""
+    """Return an application that responds with ``status`` after ``delay_s``."""
 
     def app(exchange: Exchange) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A backend as another package would bring it: processes of one command, whatever the image."""
+"""A backend as another package would provide it: processes of one command for any image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Workers(ProcessBackend):
 
     @dataclass(frozen=True)
     class Params:
-        """What it is made with."""
+        """Parameters of the backend."""
 
         image: str
 
@@ -30,7 +30,7 @@ class Workers(ProcessBackend):
         self._image = params.image
 
     async def open(self, secrets: SecretStore, state: Path) -> None:  # type: ignore[override]
-        """Ready from now on."""
+        """Make the build context and open the backend."""
         context = state / "context"
         context.mkdir(exist_ok=True)
         images = {self._image: BuildContext(self._image, context, "the command")}
@@ -38,11 +38,11 @@ class Workers(ProcessBackend):
         await ProcessBackend.open(self)
 
     async def sweep(self) -> None:
-        """Nothing outlives the provider."""
+        """Do nothing, as no process outlives the provider."""
 
 
 class Unfinished:
-    """It cannot stop what it starts."""
+    """A backend that cannot stop what it starts."""
 
     def start(self) -> None:
-        """Start."""
+        """Do nothing."""

@@ -1,7 +1,7 @@
-"""A provider over real instances for tests: started, called over HTTP, and taken down again.
+"""A provider with real instances for tests: started, called over HTTP, and stopped again.
 
-The same stories are told of every backend: `story` makes of each a test that takes the backend as
-its parameter (`conftest.py`). What differs between them is in a `Stage` each.
+The same tests run for every backend: `story` turns each into a test with the backend as its
+parameter (`conftest.py`). The differences between backends are in the `Stage` of each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 from carpool.http.client import Pool, Response
-from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.logs import LogQuery
@@ -37,32 +37,32 @@ GRACE_S = 3.0
 
 
 class Stage(Protocol):
-    """Where stories are told: a backend that knows `IMAGE`, whose instances are `INSTANCE`."""
+    """Place for tests: a backend that knows `IMAGE` and runs `INSTANCE` as its instances."""
 
     def open(
         self, folder: Path, secrets: SecretStore, **options: Any
     ) -> AbstractAsyncContextManager[Any]:
-        """The open backend, closed and cleared away afterwards."""
+        """Open the backend; close and clean it up afterwards."""
         ...
 
     def orchestrator(self, backend: Any, secrets: SecretStore, **options: Any) -> Any:
-        """What a provider over the open backend is made with."""
+        """Return an orchestrator for the open backend."""
         ...
 
 
 class MachineStage:
-    """What those have in common that run instances on this machine."""
+    """Base of the stages that run instances on this machine."""
 
     def orchestrator(self, backend: Any, secrets: SecretStore, **options: Any) -> LocalOrchestrator:
-        """All functions over a backend."""
+        """Return a local orchestrator for a backend."""
         return LocalOrchestrator(backend, secrets, **options)
 
 
 class ProcessStage(MachineStage):
-    """Instances as processes.
+    """Stage that runs instances as processes.
 
     Args:
-        alone: they take no calls in bundles.
+        alone: The instances accept no bundled calls.
     """
 
     def __init__(self, *, alone: bool = False) -> None:
@@ -87,7 +87,7 @@ class ProcessStage(MachineStage):
 
 
 class Rig:
-    """What a test holds of a running provider."""
+    """A running provider and a client for it."""
 
     def __init__(self, provider: Provider, orchestrator: Any, backend: Any, folder: Path) -> None:
         self.provider = provider
@@ -103,7 +103,7 @@ class Rig:
         document: object = None,
         headers: list[tuple[str, str]] | None = None,
     ) -> Response:
-        """One request; ``document`` is sent as JSON unless it is bytes."""
+        """Send a request with ``document`` as JSON, or as it is if it is bytes."""
         body, sent = document if isinstance(document, bytes) else b"", [*(headers or ())]
         if document is not None and not isinstance(document, bytes):
             body = json.dumps(document).encode()
@@ -131,24 +131,24 @@ class Rig:
         await wait_until_async(lambda: function.available == replicas, what=f"{name} ready")
 
     def function(self, name: str) -> Any:
-        """The function as the provider holds it."""
+        """Return the provider's function."""
         return self.orchestrator.find(name, self.orchestrator.default_namespace)
 
     def instances(self, name: str) -> list[Any]:
-        """The instances of a function that are not on their way out."""
+        """Return the instances of a function that are not draining."""
         return [r.instance for r in self.function(name).running if not r.draining]
 
     async def printed(self, name: str, text: str, times: int = 1) -> None:
-        """Wait until a function's log has a line, so often."""
+        """Wait until a function's log has a line this many times."""
         await self._until(name, lambda lines: lines.count(text) >= times)
 
     async def told(self, name: str, part: str) -> str:
-        """Wait until a line of a function's log has ``part`` in it; the first such line."""
+        """Wait for a line with ``part`` in a function's log, and return the first one."""
         lines = await self._until(name, lambda lines: any(part in line for line in lines))
         return next(line for line in lines if part in line)
 
     async def _until(self, name: str, enough: Callable[[list[str]], bool]) -> list[str]:
-        """Follow a function's log until there is enough of it."""
+        """Follow a function's log until it has enough lines, and return them."""
         printed: list[str] = []
         batches = self.orchestrator.lines(self.function(name), LogQuery(follow=True))
         async with asyncio.timeout(HANG_S), aclosing(batches):
@@ -159,7 +159,7 @@ class Rig:
         raise AssertionError(printed)
 
     async def logs(self, name: str, query: str = "") -> list[str]:
-        """The lines a function has printed."""
+        """Return the lines that a function has printed."""
         answer = await self.call("GET", f"/system/logs?name={name}{query}")
         assert 200 == answer.status
         return [json.loads(line)["text"] for line in answer.body.splitlines()]
@@ -167,14 +167,14 @@ class Rig:
 
 @asynccontextmanager
 async def provider(stage: Stage, folder: Path, **options: Any) -> AsyncIterator[Rig]:
-    """A provider on a stage; options of the backend, the orchestrator and the provider."""
-    of_provider = _taken(options, Options)
+    """Run a provider on a stage, with options of the backend, the orchestrator and the provider."""
+    of_provider = _taken(options, ProviderOptions)
     of_orchestrator = _taken(options, LocalOrchestrator)
-    of_orchestrator["grace_s"] = of_provider.get("grace_s", Options().grace_s)
+    of_orchestrator["grace_s"] = of_provider.get("grace_s", ProviderOptions().grace_s)
     secrets = SecretStore(folder / "secrets")
     async with stage.open(folder, secrets, **options) as backend:
         orchestrator = stage.orchestrator(backend, secrets, **of_orchestrator)
-        made = Provider(orchestrator, Options(listen="127.0.0.1:0", **of_provider))
+        made = Provider(orchestrator, ProviderOptions(listen="127.0.0.1:0", **of_provider))
         await made.listen()
         rig = Rig(made, orchestrator, backend, folder)
         yield rig
@@ -183,7 +183,7 @@ async def provider(stage: Stage, folder: Path, **options: Any) -> AsyncIterator[
 
 
 def _taken(options: dict[str, Any], by: Callable[..., object]) -> dict[str, Any]:
-    """The options that ``by`` takes, no longer among the others."""
+    """Remove the options that ``by`` accepts from ``options`` and return them."""
     known = inspect.signature(by).parameters
     return {key: options.pop(key) for key in list(options) if key in known}
 
@@ -191,7 +191,7 @@ def _taken(options: dict[str, Any], by: Callable[..., object]) -> dict[str, Any]
 def story(
     stage: Stage | None = None, **options: Any
 ) -> Callable[[Callable[[Rig], Awaitable[None]]], Callable[..., None]]:
-    """Turns ``async def test(rig)`` into a test that plays on ``stage``; without one, on each."""
+    """Turn ``async def test(rig)`` into a test on ``stage``, or on each stage if it is None."""
 
     def decorate(test: Callable[[Rig], Awaitable[None]]) -> Callable[..., None]:
         def play(chosen: Stage, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a provider lets in: honest callers, and no web page that its user happens to visit."""
+"""Tests of the provider's access control against web pages that its user may visit."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ SYSTEM = (
 async def sent(
     rig: Rig, method: str, path: str, *headers: tuple[str, str], body: bytes = b""
 ) -> Response:
-    """One request with these headers and no others of the test's."""
+    """Send a request with only these headers."""
     return await rig.client.request(method, path, headers, body, HANG_S)
 
 
 @pytest.mark.parametrize("header", [PAGE, REBOUND, ("origin", "null")], ids=str)
 @pytest.mark.parametrize("pair", [ADMIN, None], ids=["credentials", "no-auth"])
-def test_foreign_pages_get_nothing(
+def test_foreign_pages_may_only_call_functions(
     tmp_path: Path, header: tuple[str, str], pair: Credentials | None
 ) -> None:
-    """Whatever they ask for, and even with what a browser may have remembered; calls are let in."""
+    """Foreign pages may only call functions, even with credentials that a browser remembers."""
 
     async def attack() -> None:
         auth = BasicAuth(*pair) if pair else None
@@ -79,8 +79,8 @@ def test_foreign_pages_get_nothing(
 
 
 @story(ProcessStage(), auth=BasicAuth(*ADMIN))
-async def test_nothing_but_calls_and_health_without_credentials(rig: Rig) -> None:
-    """Not even whether there is such a route, or a function's name among the metrics."""
+async def test_only_calls_and_health_are_allowed_without_credentials(rig: Rig) -> None:
+    """Without credentials only calls and health are allowed; even unknown routes are refused."""
     for method, path in SYSTEM:
         answer = await sent(rig, method, path, JSON, body=DOCUMENT)
         assert 401 == answer.status, (method, path)
@@ -111,8 +111,8 @@ async def test_nothing_but_calls_and_health_without_credentials(rig: Rig) -> Non
     ],
     ids=str,
 )
-def test_a_change_is_json(tmp_path: Path, headers: list[tuple[str, str]], status: int) -> None:
-    """What no browser sends to another site before that site has agreed."""
+def test_changes_must_be_json(tmp_path: Path, headers: list[tuple[str, str]], status: int) -> None:
+    """A change is sent as JSON, which browsers do not send to other sites without their consent."""
 
     async def change() -> None:
         async with provider(ProcessStage(), tmp_path) as rig:
@@ -127,8 +127,8 @@ def test_a_change_is_json(tmp_path: Path, headers: list[tuple[str, str]], status
 
 
 @story(ProcessStage())
-async def test_documents_are_small(rig: Rig) -> None:
-    """A client that may deploy cannot keep calls waiting for a document to be read."""
+async def test_large_documents_are_refused(rig: Rig) -> None:
+    """Large documents are refused, so that calls do not wait while one is read."""
     large = json.dumps({"service": "fn", "image": IMAGE, "labels": {"a": "b" * 2**21}}).encode()
     assert 413 == (await sent(rig, "POST", "/system/functions", JSON, body=large)).status
     await rig.deploy("fn")
@@ -136,8 +136,8 @@ async def test_documents_are_small(rig: Rig) -> None:
 
 
 @story(ProcessStage(), hosts=("carpool.lan",))
-async def test_further_names(rig: Rig) -> None:
-    """What the user has named is a name of the provider's, for its pages, too."""
+async def test_host_names_from_options_are_accepted(rig: Rig) -> None:
+    """A host name from the options is a name of the provider, also for its pages."""
     named, page = ("host", "carpool.lan"), ("origin", "https://carpool.lan")
     assert 200 == (await sent(rig, "GET", "/system/functions", named)).status
     assert 200 == (await sent(rig, "GET", "/system/functions", page)).status

@@ -1,4 +1,4 @@
-"""The alert rules, tried by Prometheus's own checker on series as sidecars export them."""
+"""Tests of the alert rules with Prometheus's own checker, on series as sidecars export them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Series = dict[str, str]
 
 
 def series(in_time: int, ratio: float = 0.99, **others: int) -> list[Series]:
-    """Requests a minute by outcome, for an hour, of a function with an objective."""
+    """Return an hour of requests per minute by outcome, for a function with an objective."""
     counts = {"in_time": in_time, "cancelled": 50, **others}
     found = [
         {"series": f'batch_outcomes_total{{{OF},app="*",outcome="{name}"}}', "values": each}
@@ -40,21 +40,22 @@ def series(in_time: int, ratio: float = 0.99, **others: int) -> list[Series]:
 
 
 def constant(**values: float) -> list[Series]:
-    """Gauges of the function."""
+    """Return constant gauges of the function."""
     return [{"series": f"{n}{{{OF}}}", "values": f"{v}x{MINUTES}"} for n, v in values.items()]
 
 
+VIOLATED = {"CarpoolSloViolation"}
 CASES: dict[str, tuple[Sequence[Series], set[str]]] = {
     "all in time": (series(1000), set()),
     "few are late": (series(1000, late=20), set()),
-    "many are late": (series(1000, late=100), {"CarpoolObjectiveMissed"}),
+    "many are late": (series(1000, late=100), VIOLATED),
     "half may be late": (series(1000, 0.5, late=800), set()),
-    "all but a few are late": (series(20, 0.5, late=1000), {"CarpoolObjectiveMissed"}),
+    "all but a few are late": (series(20, 0.5, late=1000), VIOLATED),
     "no objective": (series(1000, late=100)[:-1], set()),
-    "many fail": (series(1000, failed=100), {"CarpoolObjectiveMissed", "CarpoolFunctionFails"}),
+    "many fail": (series(1000, failed=100), {*VIOLATED, "CarpoolFunctionFails"}),
     "many are refused": (
         series(1000, refused=100),
-        {"CarpoolObjectiveMissed", "CarpoolRequestsRefused"},
+        {*VIOLATED, "CarpoolRequestsRefused"},
     ),
     "none is ready": (
         constant(provider_replicas=2, provider_replicas_ready=0),
@@ -73,16 +74,16 @@ CASES: dict[str, tuple[Sequence[Series], set[str]]] = {
 }
 
 
-def test_the_rules_are_prometheuss() -> None:
-    """As its checker has it."""
+def test_prometheus_accepts_rules() -> None:
+    """Prometheus's checker accepts the rules."""
     command = (require_tool("promtool"), "check", "rules", str(RULES))
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANG_S)
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_alert_fires_for_its_reason_and_for_no_other(case: str, tmp_path: Path) -> None:
-    """Every rule, after an hour of each case."""
+def test_only_expected_alerts_fire(case: str, tmp_path: Path) -> None:
+    """After an hour of each case, exactly the expected alerts fire."""
     given, expected = CASES[case]
     names = re.findall(r"alert: (\w+)", RULES.read_text())
     assert expected <= set(names)
@@ -90,7 +91,10 @@ def test_an_alert_fires_for_its_reason_and_for_no_other(case: str, tmp_path: Pat
 
 
 def fired(names: Sequence[str], given: Sequence[Series], folder: Path) -> set[str]:
-    """The alerts that fire; the checker is asked whether none does, and names those that do."""
+    """Return the alerts that fire.
+
+    The checker is asked to verify that none does, and names those that do.
+    """
     asked = [{"eval_time": f"{MINUTES}m", "alertname": name, "exp_alerts": []} for name in names]
     test = {"interval": "1m", "input_series": given, "alert_rule_test": asked}
     path = folder / "test.yml"
@@ -103,8 +107,8 @@ def fired(names: Sequence[str], given: Sequence[Series], folder: Path) -> set[st
     return found
 
 
-def test_the_rules_speak_of_what_there_is() -> None:
-    """Every metric in them is one that sidecar, provider, scaler or Prometheus itself has."""
+def test_metrics_in_rules_exist() -> None:
+    """Every metric in the rules exists in the sidecar, the provider, the scaler or Prometheus."""
     named = set(re.findall(r"\b((?:batch|provider|scaler)_[a-z_]+)", RULES.read_text()))
     sidecar = {f"{m.name}{'_total' * (m.type == 'counter')}" for m in Metrics().collect()}
     sources = [STACK / "provider" / "metrics.py", STACK.parent / "scaler" / "metrics.py"]

@@ -1,4 +1,4 @@
-"""Templates and build contexts."""
+"""Tests of templates and build contexts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file below ``folder``."""
+    """Return the texts of all files below ``folder``."""
     return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A stack with one function and everything a context is made of."""
+    """A stack with one function and everything that a context is made of."""
     write(
         tmp_path,
         {
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_context_is_template_then_handler_then_copies(folder: Path) -> None:
-    """The context is what ``faas-cli build --shrinkwrap`` writes, byte for byte and mode."""
+    """The context has the bytes and modes that ``faas-cli build --shrinkwrap`` writes."""
     write(folder, {"build/fn/stale.txt": "from an earlier build"})
     stack = load(folder / "stack.yaml", {})
     context = assemble(stack, stack.functions[0])
@@ -82,7 +82,7 @@ def test_context_is_template_then_handler_then_copies(folder: Path) -> None:
 
 
 def test_handler_folder_of_the_template(folder: Path) -> None:
-    """``handler_folder`` in template.yml says where the author's files go."""
+    """The author's files go into the ``handler_folder`` of template.yml."""
     write(folder, {"template/py/template.yml": "handler_folder: src/app\n"})
     stack = load(folder / "stack.yaml", {})
     context = assemble(stack, stack.functions[0])
@@ -97,7 +97,7 @@ def test_dockerfile_language_uses_the_handler_folder_itself(folder: Path) -> Non
 
 
 def test_an_image_built_elsewhere_cannot_be_assembled(folder: Path) -> None:
-    """A function with ``skip_build`` has nothing to assemble, which is said."""
+    """A function with ``skip_build`` has nothing to assemble and is refused."""
     write(folder, {"stack.yaml": STACK.replace("lang: py", "skip_build: true")})
     stack = load(folder / "stack.yaml", {})
     with pytest.raises(ConfigError, match="skip_build = 'true': expected a function built from"):
@@ -105,7 +105,7 @@ def test_an_image_built_elsewhere_cannot_be_assembled(folder: Path) -> None:
 
 
 def test_unreadable_handler_files_are_reported(folder: Path) -> None:
-    """A file that cannot be copied is an error that names it."""
+    """The error for files that cannot be copied names them."""
     (folder / "fn" / "dangling").symlink_to(folder / "nowhere")
     stack = load(folder / "stack.yaml", {})
     with pytest.raises(ConfigError, match="dangling"):
@@ -118,8 +118,8 @@ def test_unreadable_handler_files_are_reported(folder: Path) -> None:
         assemble(stack, stack.functions[0])
 
 
-def test_links_to_a_folder_above_are_not_copied(folder: Path) -> None:
-    """Two of them would be followed without end; other links are."""
+def test_links_to_parent_folder_are_not_copied(folder: Path) -> None:
+    """Links to a parent folder are left out, as two would never end; others are followed."""
     (folder / "fn" / "sub" / "here").symlink_to(".")
     (folder / "fn" / "sub" / "up").symlink_to(folder / "fn")
     (folder / "fn" / "sub" / "data").symlink_to(folder / "data")
@@ -128,28 +128,28 @@ def test_links_to_a_folder_above_are_not_copied(folder: Path) -> None:
     assert {"deep.txt": "deep", "data/d.csv": "1"} == copied
 
 
-def test_project_templates_are_found_without_a_template_folder(tmp_path: Path) -> None:
-    """The templates that come with Carpool need not be copied into a project."""
+def test_carpool_templates_are_found_without_template_folder(tmp_path: Path) -> None:
+    """Carpool's own templates need not be copied into a project."""
     found = templates.find("python3-batch", tmp_path)
     assert ("python3-batch", "function") == (found.name, found.handler_folder)
     assert "watchdog_plugin" in found.fprocess
 
 
-def test_a_project_s_own_template_goes_first(tmp_path: Path) -> None:
-    """``template/LANG`` beside the stack file wins over the shipped one of the same name."""
+def test_project_template_overrides_carpool_template(tmp_path: Path) -> None:
+    """``template/LANG`` beside the stack file overrides Carpool's template of the same name."""
     write(tmp_path, {"template/python3-batch/template.yml": "fprocess: own\n"})
     assert "own" == templates.find("python3-batch", tmp_path).fprocess
 
 
 def test_broken_template(tmp_path: Path) -> None:
-    """A template.yml that is not what it must be is reported with its path."""
+    """The error for an invalid template.yml has its path."""
     write(tmp_path, {"template/x/template.yml": "fprocess: [a]\nbuild_options: {}\n"})
     with pytest.raises(ConfigError, match=r"template.yml:1: fprocess = 'a list': expected text"):
         templates.find("x", tmp_path)
 
 
-def test_one_run_at_a_time_uses_a_build_folder(folder: Path) -> None:
-    """A second run would rebuild the first one's functions under its feet: it is refused."""
+def test_second_run_on_build_folder_is_refused(folder: Path) -> None:
+    """A second run on a build folder is refused, as it would rebuild the first one's functions."""
     stack = load(folder / "stack.yaml", {})
     with exclusive(stack), pytest.raises(ConfigError, match="stop the other"), exclusive(stack):
         pass

@@ -1,4 +1,4 @@
-"""How long calls may take, and what becomes of those whose replica does not answer."""
+"""Tests of how long calls may take, and of calls whose replica does not respond."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ LIMIT_S = 91.0  # of a function that sets nothing
     ],
 )
 def test_call_limit(environment: dict[str, str], settings: dict[str, Any], limit_s: float) -> None:
-    """What a sidecar's own limits add up to."""
+    """A call may take the sum of its sidecar's own limits."""
     deployment = Deployment("fn", "i", env_vars=environment, settings=FunctionSettings(**settings))
     assert limit_s == call_limit_s(deployment)
 
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_answers_may_be_as_large_as_the_sidecar_lets_them(rig: Rig) -> None:
-    """The provider takes what a function's sidecar does, and at least what it takes by default."""
+async def test_response_size_limit_is_that_of_sidecar(rig: Rig) -> None:
+    """The provider accepts responses as large as the sidecar does, and at least its default."""
     for most, expected in ((2**20, 2**26), (2**30, 2**30)):
         env = {"sidecar_answer_max_bytes": str(most)}
         await rig.deploy(f"fn{most}", envVars=env)
@@ -67,7 +67,7 @@ async def test_answers_may_be_as_large_as_the_sidecar_lets_them(rig: Rig) -> Non
 
 
 async def begun(rig: Rig, path: str, **headers: str) -> asyncio.Future[Response]:
-    """A call that a replica has."""
+    """Start a call and return it once a replica has it."""
     replicas = rig.function("fn").running
     before = sum(replica.in_flight for replica in replicas)
     named = [(name.replace("_", "-"), value) for name, value in headers.items()]
@@ -77,14 +77,14 @@ async def begun(rig: Rig, path: str, **headers: str) -> asyncio.Future[Response]
 
 
 async def swept(rig: Rig, after_s: float) -> None:
-    """Let the provider look at its calls as it will in so many seconds."""
+    """Let the provider check its calls as it would after ``after_s``."""
     rig.provider._proxy.sweep(asyncio.get_running_loop().time() + after_s)
     await asyncio.sleep(0)
 
 
 @story()
-async def test_a_call_that_takes_too_long_is_504(rig: Rig) -> None:
-    """It says how long it may take, and the function learns that no client waits any more."""
+async def test_slow_call_is_504_and_cancelled(rig: Rig) -> None:
+    """A call that takes too long gets a 504 with the limit, and is cancelled at the function."""
     await rig.deploy("fn")
     call = await begun(rig, "/hang")
     await rig.printed("fn", "hanging")
@@ -102,7 +102,7 @@ async def test_a_call_that_takes_too_long_is_504(rig: Rig) -> None:
 @pytest.mark.slow
 @story()
 async def test_an_update_changes_the_limit(rig: Rig) -> None:
-    """The limit is that of the deployment in force."""
+    """The limit is that of the current deployment."""
     await rig.deploy("fn", envVars={"exec_timeout": "1m"})
     assert 60 + 60 + 1 == rig.function("fn").call_limit_s
     document = {"service": "fn", "image": rig.function("fn").deployment.image}
@@ -113,7 +113,7 @@ async def test_an_update_changes_the_limit(rig: Rig) -> None:
 @pytest.mark.slow
 @story()
 async def test_x_timeout_limits_a_call(rig: Rig) -> None:
-    """A second later than the caller asks for, as the replica has had its say by then."""
+    """A call ends a second after its X-Timeout, by when the replica has had time to respond."""
     await rig.deploy("fn")
     call = await begun(rig, "/hang", x_timeout="5s")
     await swept(rig, 5)
@@ -125,8 +125,8 @@ async def test_x_timeout_limits_a_call(rig: Rig) -> None:
 
 
 @story()
-async def test_waiting_for_a_replica_counts_for_x_timeout_alone(rig: Rig) -> None:
-    """The caller's limit is from the call's arrival, the function's from when it is sent on."""
+async def test_wait_for_replica_counts_only_for_x_timeout(rig: Rig) -> None:
+    """The caller's limit starts when the call arrives, the function's when it is forwarded."""
     await rig.deploy("fn", ready=False, envVars={"ready_after": "60"})
     hurried = asyncio.ensure_future(rig.call("GET", "/function/fn", headers=[("x-timeout", "5s")]))
     patient = asyncio.ensure_future(rig.call("GET", "/function/fn"))
@@ -138,8 +138,8 @@ async def test_waiting_for_a_replica_counts_for_x_timeout_alone(rig: Rig) -> Non
 
 
 @story()
-async def test_an_answer_in_pieces_is_limited_from_piece_to_piece(rig: Rig) -> None:
-    """However long it takes as a whole, and whatever X-Timeout said of its beginning."""
+async def test_streamed_response_is_limited_per_chunk(rig: Rig) -> None:
+    """A streamed response is limited from chunk to chunk, not as a whole or by X-Timeout."""
     await rig.deploy("fn")
     headers = [("accept", "text/event-stream"), ("x-timeout", "1s")]
     async with rig.client.stream("GET", "/function/fn/events", headers) as answer:
@@ -155,8 +155,8 @@ async def test_an_answer_in_pieces_is_limited_from_piece_to_piece(rig: Rig) -> N
 
 @pytest.mark.slow
 @story()
-async def test_what_was_not_begun_with_goes_elsewhere(rig: Rig) -> None:
-    """A 503 that says so is no answer yet: the call is sent again, a few times."""
+async def test_call_that_was_not_begun_is_retried(rig: Rig) -> None:
+    """A call that a replica has not begun, as its 503 says, is sent again a few times."""
     await rig.deploy("fn")
     answer = await rig.call("POST", "/function/fn/refuse?times=2", b"body")
     assert 200 == answer.status
@@ -165,8 +165,8 @@ async def test_what_was_not_begun_with_goes_elsewhere(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_a_call_that_no_replica_begins_is_refused_as_the_last_one_says(rig: Rig) -> None:
-    """After five replicas the client gets what the fifth said."""
+async def test_last_refusal_is_returned_after_five_attempts(rig: Rig) -> None:
+    """After five attempts the client gets the response of the fifth."""
     await rig.deploy("fn")
     answer = await rig.call("POST", "/function/fn/refuse?times=99")
     assert (503, b"not now") == (answer.status, answer.body)
@@ -175,9 +175,9 @@ async def test_a_call_that_no_replica_begins_is_refused_as_the_last_one_says(rig
 
 @contextlib.asynccontextmanager
 async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Response]]]:
-    """Eight calls of two replicas, one of which was stopped before; it has four, and is silent.
+    """Send eight calls to two replicas, one of which is stopped and silent and has four of them.
 
-    The other one is stopped too until all eight are under way: what it has answered makes room.
+    The other one is stopped, too, until all eight are in flight, as each response would make room.
     """
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
@@ -202,8 +202,8 @@ async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Respon
 
 
 @story(ProcessStage())
-async def test_calls_of_a_stopped_replica_go_elsewhere_if_they_may(rig: Rig) -> None:
-    """A sidecar's functions may see a request again: what it does not answer another one does."""
+async def test_repeatable_calls_of_silent_replica_are_retried(rig: Rig) -> None:
+    """Calls of a silent replica are sent to another one if the function allows repetition."""
     await rig.deploy("fn", envVars={"repeatable": "1"})
     async with a_silent_replica(rig) as calls:
         assert [200] * 8 == [answer.status for answer in await asyncio.gather(*calls)]
@@ -211,8 +211,8 @@ async def test_calls_of_a_stopped_replica_go_elsewhere_if_they_may(rig: Rig) -> 
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_calls_of_a_stopped_replica_are_not_repeated_otherwise(rig: Rig) -> None:
-    """A function that says nothing may act twice: its calls wait until their time is over."""
+async def test_other_calls_of_silent_replica_are_not_retried(rig: Rig) -> None:
+    """Calls of other functions are not repeated and wait for their time limit."""
     await rig.deploy("fn")
     async with a_silent_replica(rig) as calls:
         assert 4 == sum(call.done() for call in calls)
@@ -223,8 +223,8 @@ async def test_calls_of_a_stopped_replica_are_not_repeated_otherwise(rig: Rig) -
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_a_replica_that_accepts_no_more_calls_keeps_what_it_has(rig: Rig) -> None:
-    """As one that was told to end does, by whomever: it refuses probes, and answers its calls."""
+async def test_ending_replica_keeps_its_calls(rig: Rig) -> None:
+    """A replica that is ending refuses probes and keeps its calls."""
     await rig.deploy("fn", envVars={"repeatable": "1"})
     call = await begun(rig, "/hang")
     await rig.printed("fn", "hanging")
@@ -238,8 +238,8 @@ async def test_a_replica_that_accepts_no_more_calls_keeps_what_it_has(rig: Rig) 
 
 
 @story(ProcessStage())
-async def test_a_call_is_taken_from_one_silent_replica_and_no_more(rig: Rig) -> None:
-    """It may be what silences them."""
+async def test_call_is_taken_from_at_most_one_silent_replica(rig: Rig) -> None:
+    """A call is taken from only one silent replica, as it may be what silences them."""
     await rig.deploy("fn", envVars={"repeatable": "1"})
     call = await begun(rig, "/hang")
     await rig.printed("fn", "hanging")

@@ -1,4 +1,4 @@
-"""A share of a function's calls answered by others: how they are divided, and what callers see."""
+"""Tests of canaries: how calls are divided between functions, and what callers see."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FALLBACKS = 'provider_canary_fallbacks_total{canary="new",function_name="fn.open
 # -- how calls are divided ---------------------------------------------------------------------
 
 
-def test_calls_are_dealt_in_the_shares() -> None:
-    """Of any stretch of calls, each function has its share to within a call or two."""
+def test_calls_are_split_by_shares() -> None:
+    """In any sequence of calls, each function's share is exact to within two calls."""
     division = Division("fn", {"a": 10.0, "b": 2.5})
     chosen = [division.next(None) for _ in range(2000)]
     assert (200, 50) == (chosen.count("a"), chosen.count("b"))
@@ -40,16 +40,19 @@ def test_calls_are_dealt_in_the_shares() -> None:
         assert abs(stretch.count("b") - 2.5) <= 2
 
 
-def test_all_calls_or_none() -> None:
-    """A share of 100 leaves the function nothing, and one of 0 the canary."""
+def test_canary_gets_all_calls_or_none() -> None:
+    """A share of 100 gives the canary all calls, and one of 0 none."""
     whole, none = Division("fn", {"a": 100.0}), Division("fn", {"a": 0.0})
     keys = [None, *(str(number).encode() for number in range(200))]
     assert {"a"} == {whole.next(key) for key in keys}
     assert {"fn"} == {none.next(key) for key in keys}
 
 
-def test_a_known_caller_stays_with_its_function() -> None:
-    """As long as shares stay; a share that grows keeps its callers, and keys are spread evenly."""
+def test_caller_with_key_keeps_its_function() -> None:
+    """A caller with a key keeps its function while shares stay, and its canary if the share grows.
+
+    Keys are divided by share, and differently for each function.
+    """
     keys = [f"user-{number}".encode() for number in range(4000)]
     small, large = Division("fn", {"a": 10.0}), Division("fn", {"a": 25.0})
     of_small = {key for key in keys if small.next(key) == "a"}
@@ -61,8 +64,8 @@ def test_a_known_caller_stays_with_its_function() -> None:
     assert other != of_small  # not the same callers have everything new
 
 
-def test_the_label() -> None:
-    """Functions with their percent, together at most 100."""
+def test_label_lists_functions_with_percentages() -> None:
+    """The label has functions with percentages of at most 100 together."""
 
     def read(text: str) -> Any:
         return FunctionSettings.from_labels({LABEL: text}).canary
@@ -86,7 +89,7 @@ async def divided(rig: Rig, shares: str, **canary: Any) -> None:
 
 
 async def update(rig: Rig, **document: Any) -> None:
-    """Deploy the function again."""
+    """Update the function."""
     answer = await rig.call(
         "PUT", "/system/functions", {"service": "fn", "image": IMAGE, **document}
     )
@@ -94,7 +97,7 @@ async def update(rig: Rig, **document: Any) -> None:
 
 
 async def answering(rig: Rig, count: int, **key: str) -> list[str]:
-    """Which functions answer so many calls, as each answer says; all answer."""
+    """Return the functions that answered ``count`` calls, all of which succeed."""
     headers = list(key.items())
     answers = [await rig.call("GET", "/function/fn", headers=headers) for _ in range(count)]
     assert {200} == {answer.status for answer in answers}
@@ -104,13 +107,13 @@ async def answering(rig: Rig, count: int, **key: str) -> list[str]:
 
 
 def version(answer: Response) -> str:
-    """The function that an answer says it is of."""
+    """Return the function that a response names as its origin."""
     return (answer.header(b"x-carpool-function") or b"").decode()
 
 
 @contextmanager
 def logged(name: str) -> Iterator[list[str]]:
-    """What a logger says meanwhile."""
+    """Collect the messages of a logger."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
@@ -122,14 +125,14 @@ def logged(name: str) -> Iterator[list[str]]:
 
 
 def counted(rig: Rig, name: str) -> Counter[int]:
-    """How often a function answered, by status."""
+    """Return the number of a function's responses by status."""
     answers: Counter[int] = rig.function(name).answers
     return answers
 
 
 @story()
-async def test_a_share_of_the_calls(rig: Rig) -> None:
-    """Ten of a hundred calls are the canary's; each answer says whose it is, and each counts."""
+async def test_canary_gets_its_share_of_calls(rig: Rig) -> None:
+    """Ten of a hundred calls go to the canary; each response names its function and is counted."""
     await divided(rig, "new=10%")
     assert 10 == (await answering(rig, 100)).count("new")
     assert ({200: 90}, {200: 10}) == (counted(rig, "fn"), counted(rig, "new"))
@@ -141,7 +144,7 @@ async def test_a_share_of_the_calls(rig: Rig) -> None:
 @pytest.mark.slow
 @story()
 async def test_shares_change_without_a_restart(rig: Rig) -> None:
-    """A deployment with other shares alone replaces no replica, and the rest of it does."""
+    """An update of the shares alone replaces no replica, and any other does."""
     await divided(rig, "new=10%")
     before = {each.name for each in rig.instances("fn")}
     await update(rig, labels={LABEL: "new=50%"})
@@ -159,8 +162,8 @@ async def test_shares_change_without_a_restart(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_callers_who_are_known(rig: Rig) -> None:
-    """The header, or the cookie of its name, decides which function a caller always gets."""
+async def test_header_or_cookie_determines_function(rig: Rig) -> None:
+    """The header, or the cookie of the same name, determines the function that a caller gets."""
     await divided(rig, "new=50%")
     users = [f"user-{number}" for number in range(20)]
     of = {user: (await answering(rig, 3, **{"x-carpool-user": user})) for user in users}
@@ -173,8 +176,8 @@ async def test_callers_who_are_known(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_a_canary_that_is_gone(rig: Rig) -> None:
-    """The function answers itself, and a metric counts it, until there is one of that name."""
+async def test_calls_of_missing_canary_go_to_function(rig: Rig) -> None:
+    """The function answers for a missing canary, and a metric counts these calls."""
     await rig.deploy("fn", labels={LABEL: "new=50%"})
     assert {"fn"} == set(await answering(rig, 10))
     metrics = (await rig.call("GET", "/metrics")).body.decode()
@@ -185,8 +188,8 @@ async def test_a_canary_that_is_gone(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_a_canary_that_is_scaled_to_zero(rig: Rig) -> None:
-    """Its first call starts it, and waits for nothing: the function answers until it is ready."""
+async def test_first_call_starts_canary_at_zero(rig: Rig) -> None:
+    """A canary's first call starts it, and the function answers until the canary is ready."""
     await divided(rig, "new=100%", labels={"com.carpool.scale.min": "0"}, ready=False)
     assert 0 == rig.function("new").replicas
     assert ["fn"] == await answering(rig, 1)
@@ -196,8 +199,8 @@ async def test_a_canary_that_is_scaled_to_zero(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_a_canary_that_does_not_start(rig: Rig) -> None:
-    """The function answers, and the log says why the canary does not."""
+async def test_calls_of_canary_that_fails_to_start_go_to_function(rig: Rig) -> None:
+    """The function answers for a canary that fails to start, and the log gives the reason."""
     await divided(rig, "new=100%", envVars={"refuse": "1"}, ready=False)
     await wait_until_async(lambda: rig.function("new").replica_set.failing, what="it keeps failing")
     with logged("faas_stack.provider.canaries") as lines:
@@ -211,8 +214,8 @@ async def test_a_canary_that_does_not_start(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_a_canary_that_refuses(rig: Rig) -> None:
-    """What no replica of it has begun with, the function answers; its own failures stay its own."""
+async def test_calls_that_canary_did_not_begin_go_to_function(rig: Rig) -> None:
+    """The function answers calls that no canary replica has begun, but not those that failed."""
     await divided(rig, "new=100%")
     refused = await rig.call("GET", "/function/fn/refuse?times=1")
     assert (200, "fn") == (refused.status, version(refused))
@@ -223,8 +226,8 @@ async def test_a_canary_that_refuses(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_what_asks_for_one_function(rig: Rig) -> None:
-    """Probes and metrics are of the function whose name they give."""
+async def test_probes_and_metrics_ignore_shares(rig: Rig) -> None:
+    """Probes and metrics are those of the function in the path."""
     await divided(rig, "new=100%")
     for path in ("/_/ready", "/metrics", "/metrics?x=y"):
         assert "fn" == version(await rig.call("GET", f"/function/fn{path}")), path
@@ -232,8 +235,8 @@ async def test_what_asks_for_one_function(rig: Rig) -> None:
 
 
 @story(ProcessStage())
-async def test_refused_deployments(rig: Rig) -> None:
-    """A function is not its own canary, and canaries have none: no circles."""
+async def test_circular_and_nested_canaries_are_refused(rig: Rig) -> None:
+    """A function cannot be its own canary, and a canary cannot have canaries."""
     await rig.deploy("new")
     await rig.deploy("fn", labels={LABEL: "new=10%"})
     cases = {

@@ -1,4 +1,4 @@
-"""``carpool canary``: shares are shown and set at a real provider, and nothing else changes."""
+"""Tests of ``carpool canary`` with a real provider: shares are shown and set, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def said(rig: Rig, *argv: str) -> str:
-    """What the command prints."""
+    """Return the output of the command."""
     text = io.StringIO()
 
     def run() -> None:
@@ -32,7 +32,7 @@ async def said(rig: Rig, *argv: str) -> str:
 
 @story(ProcessStage())
 async def test_shares_are_shown_and_set(rig: Rig) -> None:
-    """Each command replaces the shares of before, and no replica or setting with them."""
+    """Each command replaces the previous shares, and no replica or other setting."""
     fields: dict[str, Any] = {
         "envVars": {"a": "b"},
         "labels": {"com.carpool.slo": "1s", "team": "x"},
@@ -64,8 +64,8 @@ async def test_shares_are_shown_and_set(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_what_cannot_be_set(rig: Rig) -> None:
-    """Unknown functions, bad shares, circles: an error says why, and nothing changes."""
+async def test_invalid_shares_are_refused(rig: Rig) -> None:
+    """Unknown functions, invalid shares and circular canaries are refused and change nothing."""
     await rig.deploy("new")
     await rig.deploy("fn")
     with pytest.raises(CarpoolError, match=r"no function 'nev'.*did you mean 'new'"):

@@ -1,4 +1,4 @@
-"""Which files have changed, once they have come to rest."""
+"""Tests of which files are reported as changed, and when."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 ONE, TWO = (1, 1, 1), (2, 1, 1)
 
 
-def test_a_change_is_said_once_and_at_rest() -> None:
-    """Not while a file is still being written."""
+def test_change_is_reported_once_when_file_is_stable() -> None:
+    """A change is reported once, and only when the file has stopped changing."""
     changes = FileChanges({"a": ONE, "b": ONE})
     assert [] == changes.take({"a": ONE, "b": ONE})
     assert [] == changes.take({"a": TWO, "b": ONE})
@@ -22,16 +22,16 @@ def test_a_change_is_said_once_and_at_rest() -> None:
     assert [] == changes.take({"a": (3, 1, 1), "c": ONE})
 
 
-def test_what_is_put_back_is_no_change() -> None:
-    """As by an editor that moves the file away while it writes."""
+def test_file_moved_away_and_back_is_unchanged() -> None:
+    """A file that is moved away and back, as by an editor, has not changed."""
     changes = FileChanges({"a": ONE})
     assert [] == changes.take({})
     assert [] == changes.take({"a": ONE})
     assert [] == changes.take({"a": ONE})
 
 
-def test_files_of_editors_and_caches_are_left_out(tmp_path: Path) -> None:
-    """What vim, emacs, PyCharm, gedit and Python write beside a file."""
+def test_editor_and_cache_files_are_ignored(tmp_path: Path) -> None:
+    """Files that vim, emacs, PyCharm, gedit and Python write beside a file are ignored."""
     kept = ["handler.py", "data/model.onnx", ".env", "tmp", "data/build"]
     left = [
         *("4913", "handler.py~", ".#handler.py", "#handler.py#", ".handler.py.swp"),
@@ -46,8 +46,8 @@ def test_files_of_editors_and_caches_are_left_out(tmp_path: Path) -> None:
     assert {str(tmp_path / name) for name in kept} == set(seen)
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
-    """What lies beside one that leads into itself, or to a folder above, is seen, and once."""
+def test_links_are_followed_except_circular_ones(tmp_path: Path) -> None:
+    """Links are followed, except circular ones, and each file is reported once."""
     elsewhere, root = tmp_path / "elsewhere", tmp_path / "root"
     (root / "a").mkdir(parents=True)
     elsewhere.mkdir()
@@ -63,13 +63,13 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     assert {str(root / name) for name in names} == set(look([root]))
 
 
-def test_what_is_no_path_has_no_files(tmp_path: Path) -> None:
-    """Names that are too long, and a NUL."""
+def test_invalid_paths_have_no_files(tmp_path: Path) -> None:
+    """Names that are too long or contain a NUL have no files."""
     assert {} == look([tmp_path / ("x" * 300), tmp_path / "a\0b"])
 
 
-def test_another_file_of_the_same_size_is_another(tmp_path: Path) -> None:
-    """As one that an editor has moved into its place; links are followed."""
+def test_replacement_of_same_size_is_a_change(tmp_path: Path) -> None:
+    """A file replaced by one of the same size has changed, also behind a link."""
     (tmp_path / "model").write_text("a")
     (tmp_path / "link").symlink_to(tmp_path / "model")
     before = look([tmp_path / "link"])

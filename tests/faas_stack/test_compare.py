@@ -1,8 +1,9 @@
-"""``carpool compare``: the table of a simulation, made on a running stack."""
+"""Tests of ``carpool compare``, which makes a simulation's table on a running stack."""
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 from carpool.__main__ import main
 from faas_stack.compare import stack_under_test
 from scaler.scenarios.scenario_file import read_scenario
+from tests.docs.snippets import take
 from tests.faas_stack.test_up import carpool, descendants
 from tests.live.stack import write_function
 from tests.waiting import HANG_S, wait_until
@@ -35,6 +37,10 @@ horizon_s: 3
 # Where real processes serve it, a busy machine may be late.
 TOY = "toy: {linear: {base_ms: 20, per_item_ms: 2, cpu: 0.5}, load_s: 0.2}"
 PATIENT = SCENARIO.replace("slo_ms: 500", "slo_ms: 3000").replace("slo_ms: 300", "slo_ms: 2000")
+SHOWN = [
+    *take("docs/commands.md", "^carpool compare .*--live"),
+    *take("docs/simulator.md", "^carpool compare .*--live"),
+]
 LIVE = ("compare", "scenario.yaml", "--live", "--policy", "infless")
 
 
@@ -46,14 +52,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def keys(data: Any) -> Any:
-    """A document's keys, at every depth."""
+    """Return a document's keys at every depth."""
     return {key: keys(value) for key, value in data.items()} if isinstance(data, dict) else None
 
 
-def test_without_a_stack_it_is_a_simulation(
+def test_compare_without_stack_is_a_simulation(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both commands print the same."""
+    """Without a stack, ``compare`` prints the same as ``simulate``."""
     printed = []
     for command in ("compare", "simulate"):
         assert 0 == main([command, str(folder / "scenario.yaml"), "--policy", "fixed"])
@@ -72,14 +78,14 @@ def test_without_a_stack_it_is_a_simulation(
         (("-f", "nowhere.yaml"), "an existing file"),
     ],
 )
-def test_mistakes_show_before_anything_is_started(
+def test_invalid_options_are_reported_before_start(
     folder: Path,
     options: tuple[str, ...],
     said: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each with what was expected."""
+    """Invalid options are reported before anything is started."""
     monkeypatch.chdir(folder)
     assert 2 == main([*LIVE, *options])
     assert said in capsys.readouterr().err
@@ -101,15 +107,15 @@ def test_a_stack_of_another_scenario_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Or it would be compared with what it is not."""
+    """A stack that does not match the scenario is refused."""
     write_function(folder, **labels)
     monkeypatch.chdir(folder)
     assert 2 == main([*LIVE, "-f", "stack.yaml"])
     assert said in capsys.readouterr().err
 
 
-def test_stand_ins_are_what_the_scenario_says(folder: Path) -> None:
-    """The stack of stand-ins passes the check of a user's."""
+def test_generated_stack_matches_scenario(folder: Path) -> None:
+    """The generated stack of stand-ins passes the check for users' stacks."""
     scenario = read_scenario(folder / "scenario.yaml")
     stack_under_test.check(scenario, stack_under_test.write_stand_ins(scenario, folder / "stage"))
 
@@ -117,16 +123,18 @@ def test_stand_ins_are_what_the_scenario_says(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_trace_is_replayed_under_several_policies(folder: Path) -> None:
-    """The document has a simulation's form; the requests are the same, and all are answered."""
+    """Each policy gets the same requests, and the document has the form of a simulation's."""
     (folder / "scenario.yaml").write_text(PATIENT)
-    options = (*LIVE, "--policy", "openfaas", "--json", "--report", "out.html")
+    shown = {re.sub(r" --horizon .*", "", block.text.strip()) for block in SHOWN}
+    (command,) = {line.replace("SCENARIO", "scenario.yaml") for line in shown}
+    options = [*command.removeprefix("carpool ").split(), "--json", "--report", "out.html"]
     with carpool(folder, *options) as live:
         assert live.process.stdout is not None
         text = live.process.stdout.read()
         code, said = live.ended()
     assert 0 == code, said
     found = json.loads(text)["policies"]
-    with carpool(folder, "simulate", *LIVE[1:2], *options[3:-2]) as simulated:
+    with carpool(folder, "simulate", options[1], *options[3:-2]) as simulated:
         assert simulated.process.stdout is not None
         expected = json.loads(simulated.process.stdout.read())["policies"]
     assert keys(expected) == keys(found)
@@ -143,10 +151,10 @@ def test_a_trace_is_replayed_under_several_policies(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_policy_whose_instances_are_refused_ends_at_once_and_others_are_printed(
+def test_policy_that_needs_too_many_cores_ends_at_once(
     folder: Path,
 ) -> None:
-    """This machine has fewer cores than one of the policies plans for."""
+    """A policy that needs more cores than the machine has ends at once, and others are printed."""
     table = "cpu_threads,gpu_percent,batch,latency_ms\n"
     table += "".join(f"{cores},0,{batch},20\n" for cores in (1, 4000) for batch in (1, 8))
     (folder / "toy.csv").write_text(table)
@@ -173,8 +181,8 @@ def test_a_policy_whose_instances_are_refused_ends_at_once_and_others_are_printe
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_stand_ins_have_the_gpus_that_this_machine_lacks(folder: Path) -> None:
-    """Nothing is counted, so nothing is refused."""
+def test_stand_ins_with_gpus_run_on_machine_without_gpus(folder: Path) -> None:
+    """Stand-ins with GPUs are not refused on a machine without them, as nothing is counted."""
     policies = "policies: {shared: {policy: fixed, cpu: 1, gpu: 40}}\n"
     table = "cpu_threads,gpu_percent,batch,latency_ms\n1,40,1,20\n1,40,8,40\n"
     (folder / "toy.csv").write_text(table)
@@ -194,7 +202,7 @@ def test_stand_ins_have_the_gpus_that_this_machine_lacks(folder: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
-    """Neither processes nor folders."""
+    """An interrupt leaves no processes behind."""
     with carpool(folder, *LIVE) as live:
         wait_until(lambda: "warming up" in "".join(live.said), what="a stack")
         started = descendants(live.process.pid)

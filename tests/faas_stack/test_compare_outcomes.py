@@ -1,4 +1,4 @@
-"""A run on a stack counts what becomes of a request as a simulation does."""
+"""Tests that a run on a stack counts the outcomes of requests as a simulation does."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from faas_stack.compare.outcomes import CompareOutcomes
         (502, 0.1, "failed", 1),
     ],
 )
-def test_every_answer_is_counted_once(
+def test_each_response_is_counted_once(
     status: int, latency_s: float, counted: str, missed: int
 ) -> None:
-    """By its status, and a good one by its objective."""
+    """A response is counted once by its status, and as missed if it failed or is late."""
     outcomes = CompareOutcomes(slo_s=0.2, app="web")
     outcomes.answered(status, latency_s, 4)
-    served = outcomes.served
+    counts = outcomes.counts
     names = ("done", "expired", "refused", "failed")
-    found = [name for name in names for _ in range(int(getattr(served, name)))]
+    found = [name for name in names for _ in range(int(getattr(counts, name)))]
     assert ["done" if counted == "late" else counted] == found
-    assert (missed, missed) == (served.missed, served.missed_by_app.get("web", 0))
-    assert (0.25 if status == 200 else 0.0) == served.batches
+    assert (missed, missed) == (counts.missed, counts.missed_by_app.get("web", 0))
+    assert (0.25 if status == 200 else 0.0) == counts.batches
 
 
-def test_a_request_without_an_answer_has_failed() -> None:
-    """And missed its objective."""
+def test_request_without_response_has_failed() -> None:
+    """A request without a response has failed and missed its objective."""
     outcomes = CompareOutcomes(slo_s=0.2, app="web")
     outcomes.failed("no connection")
-    assert (1, {"web": 1.0}) == (outcomes.served.failed, outcomes.served.missed_by_app)
+    assert (1, {"web": 1.0}) == (outcomes.counts.failed, outcomes.counts.missed_by_app)
 
 
-def test_a_request_that_came_while_none_was_ready_is_a_cold_start() -> None:
-    """One that came later is none."""
+def test_request_without_ready_replica_is_a_cold_start() -> None:
+    """A request that came while no replica was ready is a cold start, and a later one is not."""
     outcomes = CompareOutcomes(slo_s=None)
     outcomes.asleep_s = time.perf_counter() - 5.0
     outcomes.answered(200, 1.0, 1)
-    assert 0 == outcomes.served.cold
+    assert 0 == outcomes.counts.cold
     outcomes.answered(200, 60.0, 1)
-    assert 1 == outcomes.served.cold
+    assert 1 == outcomes.counts.cold

@@ -1,4 +1,4 @@
-"""The docker backend's parts that need no engine: what it asks for, whom it gives which cores."""
+"""Tests of the docker backend's parts that need no engine: container settings, cores, files."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ SIZE = "a size of at least 1MB such as 512Mi, 2Gi or 500MB"
 
 
 def deployment(**fields: Any) -> Deployment:
-    """A deployment as a client sends it."""
+    """Return a deployment as a client sends it."""
     return Deployment.from_json(json.dumps({"service": "fn", "image": "img", **fields}).encode())
 
 
 def asked(place: Place | None = None, secrets: str = "", **fields: Any) -> dict[str, Any]:
-    """What the engine is asked for."""
+    """Return the settings for the engine."""
     made = deployment(**fields)
     return document("fn-1", made, Resources.of(made), place or Place("s", "o", "net"), secrets)
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
-    """The variables of a container."""
+    """Return the environment variables of a container."""
     return dict(text.split("=", 1) for text in container["Env"])
 
 
 # -- what the engine is asked for ---------------------------------------------------------------
 
 
-def test_container_of_a_plain_function() -> None:
-    """Without a word about resources there is no limit, and no privilege either."""
+def test_plain_function_has_no_limits_or_privileges() -> None:
+    """A function without resources gets no limits and no privileges."""
     container = asked()
     host = container["HostConfig"]
     assert ("img", {"Test": ["NONE"]}) == (container["Image"], container["Healthcheck"])
@@ -68,8 +68,8 @@ def test_container_of_a_plain_function() -> None:
     assert {"Name": "no"} == host["RestartPolicy"]
 
 
-def test_environment_of_a_container() -> None:
-    """Labels become variables, the deployment's own go before them, the command before both."""
+def test_command_overrides_environment_and_labels() -> None:
+    """The command overrides the deployment's variables, which override those from labels."""
     env = environment(
         asked(
             labels={"com.carpool.slo": "200ms", "com.carpool.cpu": "2.5", "other": "x"},
@@ -89,8 +89,8 @@ def test_environment_of_a_container() -> None:
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in env
 
 
-def test_labels_of_a_container() -> None:
-    """The function's labels are on it; ours cannot be forged by them."""
+def test_function_labels_cannot_replace_carpool_labels() -> None:
+    """A container has the function's labels, which cannot replace Carpool's own."""
     made = deployment(labels={"topic": "cats", "carpool.stack": "forged"}, namespace="team")
     shown = document("fn-1", made, Resources(), Place("s", "o", "net", ("1", "3"), "0,2"))["Labels"]
     assert {
@@ -107,7 +107,7 @@ def test_labels_of_a_container() -> None:
 
 
 def test_limits_of_a_container() -> None:
-    """Cores become a quota, requests a weight and a reservation; memory never swaps."""
+    """Cores become a quota, requests a weight and a reservation, and memory never swaps."""
     host = asked(
         limits={"cpu": "500m", "memory": "256Mi"}, requests={"cpu": "0.25", "memory": "64Mi"}
     )["HostConfig"]
@@ -127,16 +127,16 @@ def test_limits_of_a_container() -> None:
         ((), "0,2", ["cpuset=0-3"], "0-3"),
     ],
 )
-def test_cores_of_a_container(
+def test_container_gets_own_constrained_or_unpinned_cores(
     cores: tuple[str, ...], pool: str, constraints: list[str], expected: str
 ) -> None:
-    """Its own, else those it names, else those that no other has to itself, if some are pinned."""
+    """A container gets its own cores, else those of its constraint, else the unpinned ones."""
     place = Place("s", "o", "net", cores, pool)
     assert expected == asked(place, constraints=constraints)["HostConfig"]["CpusetCpus"]
 
 
-def test_carpool_s_labels_go_before_limits() -> None:
-    """Scaling plans speak through labels, so these win."""
+def test_carpool_labels_override_limits() -> None:
+    """Carpool's labels override limits, as scaling plans use labels."""
     host = asked(
         labels={"com.carpool.cpu": "2", "com.carpool.memory": "1Gi"},
         limits={"cpu": "1", "memory": "256Mi"},
@@ -145,7 +145,7 @@ def test_carpool_s_labels_go_before_limits() -> None:
 
 
 def test_read_only_root_and_secrets() -> None:
-    """A read-only root has a /tmp to write to; secrets are mounted read-only."""
+    """A read-only root has a writable /tmp, and secrets are mounted read-only."""
     host = asked(secrets="/host/s", readOnlyRootFilesystem=True, secrets_=[])["HostConfig"]
     assert (True, ["/tmp"]) == (host["ReadonlyRootfs"], list(host["Tmpfs"]))
     assert [("bind", "/host/s", "/var/openfaas/secrets", True)] == [
@@ -153,8 +153,8 @@ def test_read_only_root_and_secrets() -> None:
     ]
 
 
-def test_share_of_a_gpu() -> None:
-    """A function with a share of a GPU sees it through MPS, with its percentage."""
+def test_gpu_share_uses_mps() -> None:
+    """A function with a share of a GPU uses it through MPS with its percentage."""
     place = Place("s", "o", "net", gpus=("1",), mps="/run/mps")
     container = asked(place, labels={"com.carpool.gpu": "25"})
     host = container["HostConfig"]
@@ -177,21 +177,21 @@ def test_share_of_a_gpu() -> None:
         ({"constraints": ["cpu=pinned", "zone == a"]}, Resources(pinned=True)),
     ],
 )
-def test_resources(fields: dict[str, Any], expected: Resources) -> None:
-    """What a deployment asks for; unknown constraints are passed over."""
+def test_resources_of_deployment_are_read(fields: dict[str, Any], expected: Resources) -> None:
+    """A deployment's resources are read, and unknown constraints are ignored."""
     assert expected == Resources.of(deployment(**fields))
 
 
 @pytest.mark.parametrize(("cpu", "cores"), [("0.5", 1), ("2", 2), ("2.4", 2)])
 def test_pinned_functions_get_whole_cores(cpu: str, cores: int) -> None:
-    """At least one, else the nearest whole number."""
+    """Pinned functions get the nearest whole number of cores, and at least one."""
     made = deployment(labels={"com.carpool.cpu": cpu}, constraints=["cpu=pinned"])
     assert cores == Resources.of(made).whole_cores
     assert 0 == Resources.of(deployment(labels={"com.carpool.cpu": cpu})).whole_cores
 
 
-def test_bad_quantities_come_together() -> None:
-    """Every quantity that is none is named, with what was meant where that is plain."""
+def test_invalid_quantities_are_reported_together() -> None:
+    """All invalid quantities are reported together, with a suggestion where possible."""
     with pytest.raises(ConfigError) as caught:
         Resources.of(
             deployment(
@@ -208,8 +208,8 @@ def test_bad_quantities_come_together() -> None:
     ] == str(caught.value).splitlines()
 
 
-def test_refusals_by_whose_fault_they_are() -> None:
-    """A full disk is told from what the engine does not like."""
+def test_full_disk_and_engine_errors_have_different_statuses() -> None:
+    """A full disk and other errors of the engine have different statuses."""
     for text, kind, status in (
         ("write /x: no space left on device", NoSpace, 507),
         ("Minimum memory limit allowed is 6MB", EngineError, 500),
@@ -225,12 +225,12 @@ def test_refusals_by_whose_fault_they_are() -> None:
     [("0", ()), ("2", ("0", "1")), ("MIG-a,GPU-b", ("MIG-a", "GPU-b"))],
 )
 def test_gpus_by_number_or_name(text: str, names: tuple[str, ...]) -> None:
-    """As the engine takes them; MIG instances have no number."""
+    """GPUs are given by their number or by name, such as MIG instances, which have no number."""
     assert names == _gpus(text)
 
 
-def test_gpus_that_are_neither() -> None:
-    """The error says where names can be found."""
+def test_invalid_gpu_error_says_what_is_expected() -> None:
+    """The error for other values says what is expected."""
     with pytest.raises(ConfigError, match="--gpus = 'a100': expected a number, or UUIDs"):
         _gpus("a100")
 
@@ -238,8 +238,8 @@ def test_gpus_that_are_neither() -> None:
 # -- files --------------------------------------------------------------------------------------
 
 
-def test_journal_gives_back_what_it_was_told(tmp_path: Path) -> None:
-    """Entries survive, the newest of each function; what is forgotten is gone."""
+def test_journal_returns_newest_entry_of_each_function(tmp_path: Path) -> None:
+    """The journal returns the newest entry of each function, unless it was forgotten."""
     journal = Journal(tmp_path / "functions")
     created = datetime(2026, 1, 2, tzinfo=UTC)
     first = Entry(deployment(envVars={"key": "x"}, labels={"com.carpool.slo": "1s"}), 1, created)
@@ -259,22 +259,22 @@ def test_journal_gives_back_what_it_was_told(tmp_path: Path) -> None:
     assert [] == list(journal.entries())
 
 
-def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
-    """An entry that is none stops the start, by its name and with the fix."""
+def test_invalid_journal_entry_error_has_file_name(tmp_path: Path) -> None:
+    """The error for an invalid entry has its file name and says what to do."""
     (tmp_path / "fn.openfaas-fn.json").write_text('{"deployment": {}}')
     with pytest.raises(ConfigError, match=r"(?s)fn\.openfaas-fn\.json.*deploy the function again"):
         list(Journal(tmp_path).entries())
 
 
-def test_journal_without_room(tmp_path: Path) -> None:
-    """What cannot be written is said, and leaves nothing."""
+def test_unwritable_journal_entry_changes_nothing(tmp_path: Path) -> None:
+    """An entry that cannot be written is an error and changes nothing."""
     (tmp_path / "functions").write_text("in the way")
     with pytest.raises(NoSpace, match="nothing was changed"):
         Journal(tmp_path / "functions").keep(Entry(deployment(), 1, datetime.now(UTC)))
 
 
-def test_secrets_laid_out_for_a_container(tmp_path: Path) -> None:
-    """Readable inside, though the function's user is another, and out of reach outside."""
+def test_secrets_are_readable_only_in_container(tmp_path: Path) -> None:
+    """Secrets are readable in the container, whatever its user, and not for other users outside."""
     store = SecretStore(tmp_path / "secrets")
     store.create("key", "openfaas-fn", b"value")
     mounts = SecretMounts(store, tmp_path / "mounts", tmp_path / "elsewhere")
@@ -295,8 +295,8 @@ def test_secrets_laid_out_for_a_container(tmp_path: Path) -> None:
     assert 1 == len(problems)
 
 
-def test_state_folder_has_one_user_and_one_owner(tmp_path: Path) -> None:
-    """A second provider is refused; the owner mark stays the same."""
+def test_second_provider_on_state_folder_is_refused(tmp_path: Path) -> None:
+    """A second provider on a state folder is refused, and the owner mark stays the same."""
     first = State(tmp_path / "state")
     with pytest.raises(ConfigError, match="one runs on it already"):
         State(tmp_path / "state")
@@ -306,10 +306,10 @@ def test_state_folder_has_one_user_and_one_owner(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_socket_that_is_not_ours_names_the_group(
+def test_socket_permission_error_names_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A provider that may not open the engine's socket says which group may, and what to set."""
+    """The error for a socket that may not be opened says which group to set."""
     path = tmp_path / "docker.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
     assert "" == engine._not_ours()

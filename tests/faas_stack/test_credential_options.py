@@ -1,4 +1,4 @@
-"""Where a provider's credentials are kept, and whose they are."""
+"""Tests of where a provider's credentials are stored, and of whose they are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHOSEN = "127.0.0.1:43210"  # by the system
 
 
 def asked(*options: str, listen: str = "127.0.0.1:0") -> Access:
-    """As by these options."""
+    """Return the access for these options."""
     parser = argparse.ArgumentParser()
     credential_options.add_flags(parser)
     return Access.of(parser.parse_args(options), listen)
@@ -31,15 +31,15 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def test_a_port_of_the_moment_leaves_nothing() -> None:
-    """What was made for it goes with it."""
+def test_credentials_of_system_chosen_port_are_removed() -> None:
+    """Credentials made for a port that the system chose are removed at the end."""
     with asked().stored(CHOSEN):
         assert basic_auth.credentials_for(CHOSEN)
     assert basic_auth.credentials_for(CHOSEN) is None
 
 
-def test_a_port_of_the_moment_may_be_that_of_another_stack() -> None:
-    """One that does not run now: it finds its credentials as it left them, and so do its users."""
+def test_chosen_port_of_stopped_stack_keeps_its_credentials() -> None:
+    """A chosen port that belongs to a stopped stack uses and keeps that stack's credentials."""
     theirs = Credentials("admin", "theirs")
     basic_auth.write(basic_auth.folder_of(CHOSEN), theirs)
     mine = asked()
@@ -50,8 +50,8 @@ def test_a_port_of_the_moment_may_be_that_of_another_stack() -> None:
     assert theirs == basic_auth.credentials_for(CHOSEN)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """Whatever is put there, the user is told which folder, and what to do."""
+def test_unwritable_folder_is_named(tmp_path: Path) -> None:
+    """The error for a folder that cannot be written names it, whatever is stored there."""
     file = tmp_path / "file"
     file.touch()
     named = asked()
@@ -63,8 +63,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         named.share("token", b"x")
 
 
-def test_what_is_shared_is_shared_where_the_user_said(tmp_path: Path) -> None:
-    """Beside the credentials in a folder that was named; not in one of ours."""
+def test_shared_files_are_written_only_to_named_folder(tmp_path: Path) -> None:
+    """Shared files are written beside the credentials only in a folder that the user named."""
     asked().share("token", b"x")
     asked("--basic-auth", str(tmp_path / "mine")).share("token", b"x")
     assert [tmp_path / "mine" / "token"] == [p for p in tmp_path.rglob("*") if p.is_file()]

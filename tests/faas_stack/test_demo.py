@@ -1,45 +1,51 @@
-"""The demonstration: a fair rate, plain words, and the whole story once."""
+"""Tests of the demonstration: its rate, its words, and one complete run."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from faas_stack.demo.comparison import PolicyResult, choose_rate, table, verdict
-from faas_stack.load.results import Tally
+from faas_stack.demo.comparison import PolicyResult, announcement, choose_rate, table, verdict
+from faas_stack.load.results import LoadResults
+from tests.docs.snippets import take_one
 from tests.waiting import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
+DEMO = take_one("docs/commands.md", "^carpool demo")
+PRINTED = take_one("README.md", "^wide: ")
 
 
 def result(policy: str, latencies_s: list[float], batch: int) -> PolicyResult:
-    """A result of one second with these answers."""
-    tally = Tally(slo_s=0.2, elapsed_s=1.0)
+    """Return a result of one second with these responses."""
+    tally = LoadResults(slo_s=0.2, elapsed_s=1.0)
     for latency_s in latencies_s:
         tally.answered(200, latency_s, batch)
     return PolicyResult(policy, tally)
 
 
-def test_the_rate_lies_between_two_capacities_that_differ() -> None:
-    """It overloads the slower by as much as it leaves the faster in reserve."""
+def test_rate_lies_between_different_capacities() -> None:
+    """The rate overloads the slower by the factor that it leaves the faster in reserve."""
     rate_rps, overload = choose_rate({"none": 100.0, "deadline": 900.0})
     assert overload
     assert rate_rps == pytest.approx(300)
 
 
-def test_capacities_that_hardly_differ_get_a_rate_both_can_carry() -> None:
-    """Where batching gains nothing there is nothing to overload."""
+def test_rate_overloads_neither_of_similar_capacities() -> None:
+    """If batching gains nothing, the rate overloads neither."""
     rate_rps, overload = choose_rate({"none": 100.0, "deadline": 110.0})
     assert not overload
     assert rate_rps < 100
 
 
-def test_table_and_verdict_say_what_was_measured() -> None:
-    """One line a policy, and one sentence with what came in time, and no flattering ratio."""
+def test_table_and_verdict_report_measurements() -> None:
+    """The table has a line per policy, and the verdict says what came in time, without ratios."""
     results = [result("none", [0.1] * 2 + [0.9] * 8, 1), result("deadline", [0.05] * 10, 5)]
     head, none, deadline = table(results, "200ms").splitlines()
     assert head.split()[:2] == ["policy", "throughput"]
@@ -51,20 +57,44 @@ def test_table_and_verdict_say_what_was_measured() -> None:
     )
 
 
-def test_a_policy_that_answered_nothing_in_time_is_no_division_by_zero() -> None:
-    """Complete collapse is said in words."""
+def test_policy_without_timely_response_causes_no_zero_division() -> None:
+    """A policy without any response in time is described without a division by zero."""
     results = [result("none", [], 1), result("deadline", [0.05], 1)]
     words = "0 were answered without batching (none), 0 of them within 200ms (p99 -)"
     assert words in verdict(results, "200ms", 1)
     assert "-" in table(results, "200ms").splitlines()[1].split()
 
 
+def shown(row: str) -> PolicyResult:
+    """Return a result of ten seconds whose row in the table is ``row``."""
+    policy, *cells = row.replace("/s", "").replace(" ms", "").replace(" %", "").split()
+    rps, p50_ms, p99_ms, late, batch = map(float, cells)
+    tally = LoadResults(slo_s=0.2, elapsed_s=10)
+    number = round(10 * rps)
+    in_time = number - round(late / 100 * number)
+    tally.told, tally.batches = number, number / batch
+    for at in range(number):
+        latency_ms = p99_ms if at >= 0.98 * number else p50_ms
+        tally.answered(200, min(latency_ms / 1e3, 0.2) if at < in_time else latency_ms / 1e3, 0)
+    return PolicyResult(policy, tally)
+
+
+def test_output_has_form_of_readme() -> None:
+    """The figures of the README, formatted as the demo does, give the README's text."""
+    sentence, head, *rows = PRINTED.splitlines()
+    none, deadline = map(float, re.findall(r"(\d+)/s (?:with|without)", sentence))
+    assert sentence == f"wide: {announcement({'none': none, 'deadline': deadline})}"
+    assert 2 == len(rows)
+    results = [shown(row) for row in rows]
+    assert [head, *rows] == textwrap.dedent(table(results, "200ms")).splitlines()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_demonstration_is_right_from_beginning_to_end() -> None:
-    """Every prediction right, both comparisons shown, exit code 0."""
+def test_demo_runs_to_end_with_right_predictions() -> None:
+    """The demonstration has right predictions, shows both comparisons and exits with 0."""
     done = subprocess.run(
-        [sys.executable, "-m", "carpool", "demo"],
+        [sys.executable, "-m", *shlex.split(DEMO)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -78,8 +108,8 @@ def test_the_demonstration_is_right_from_beginning_to_end() -> None:
 
 
 @pytest.mark.slow
-def test_interrupting_the_demonstration_leaves_no_process_behind() -> None:
-    """Ctrl-C while it serves: it stops what it started and says so."""
+def test_interrupted_demo_leaves_no_process() -> None:
+    """Ctrl-C while the demonstration serves stops everything that it started."""
     with subprocess.Popen(
         [sys.executable, "-m", "carpool", "demo"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,10 +1,10 @@
-"""What is said of a change of a running stack that fails in a way that nobody has thought of."""
+"""Tests of changes to a running stack that overlap or fail unexpectedly."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 from faas_stack.stack import stack_file
 from faas_stack.stack.development import Development
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_change_waits_until_what_it_has_ended_has_cleaned_up(tmp_path: Path) -> None:
-    """Also if it is the second one that comes meanwhile, as when a file is saved twice."""
+def test_change_waits_for_cleanup_of_replaced_one(tmp_path: Path) -> None:
+    """A change waits for the cleanup of the one it replaces, even if another change comes."""
     (tmp_path / "tell").mkdir()
     write_stack(tmp_path, tell="word")
     steps: list[str] = []
@@ -53,8 +53,8 @@ def test_a_change_waits_until_what_it_has_ended_has_cleaned_up(tmp_path: Path) -
     asyncio.run(play())
 
 
-def test_an_unexpected_error_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is that change's alone: the next one is followed as usual."""
+def test_unexpected_error_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unexpected error of one change is reported, and the next one is followed as usual."""
     (tmp_path / "tell").mkdir()
     write_stack(tmp_path, tell="word")
     prepared: list[str] = []
@@ -78,3 +78,56 @@ def test_an_unexpected_error_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().err
     assert "more: stack.yaml changed; it is not deployed\nOSError(28, 'No space left" in said
     assert "other: stack.yaml changed; it is not deployed\n" in said
+
+
+def test_function_is_prepared_before_update(tmp_path: Path) -> None:
+    """A changed function is prepared as a new one is: it may be the first with a scaling policy."""
+    (tmp_path / "tell").mkdir()
+    write_stack(tmp_path, tell="word")
+    steps: list[str] = []
+
+    async def prepare(function: Any) -> None:
+        steps.append(f"prepared with {function.environment['word']}")
+
+    async def play() -> None:
+        images = Images(stack_file.load(tmp_path / "stack.yaml"), {}, list)
+        roll_out = AsyncMock(side_effect=lambda *_: steps.append("rolled out"))
+        orchestrator = Mock(all=lambda _: [], rollout=Mock(roll_out=roll_out))
+        development = Development(images, orchestrator, 1.0, prepare)
+        write_stack(tmp_path, tell="other")
+        for _ in range(2):  # a file counts once it is at rest
+            await development._look()
+        await wait_until_async(lambda: not development._work, what="the update")
+
+    asyncio.run(play())
+    assert ["prepared with other", "rolled out"] == steps
+
+
+def test_reverted_change_replaces_update_in_progress(tmp_path: Path) -> None:
+    """An edit that is reverted while it is rolled out is not deployed."""
+    (tmp_path / "tell").mkdir()
+    write_stack(tmp_path, tell="word")
+    steps: list[str] = []
+
+    async def roll_out(*_: Any) -> None:
+        steps.append("begins")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("is taken back")
+
+    async def play() -> None:
+        images = Images(stack_file.load(tmp_path / "stack.yaml"), {}, list)
+        reload = AsyncMock(side_effect=lambda *_: steps.append("reloaded"))
+        rollout = Mock(roll_out=AsyncMock(side_effect=roll_out))
+        orchestrator = Mock(all=lambda _: [], rollout=rollout, reload=reload)
+        development = Development(images, orchestrator, 1.0, AsyncMock())
+        for word, step in (("other", "begins"), ("word", "is taken back")):
+            write_stack(tmp_path, tell=word)
+            for _ in range(2):
+                await development._look()
+            await wait_until_async(lambda: step in steps, what=step)  # noqa: B023
+        await wait_until_async(lambda: not development._work, what="the end")
+
+    asyncio.run(play())
+    assert ["begins", "is taken back", "reloaded"] == steps

@@ -1,4 +1,4 @@
-"""What `carpool doctor` finds in a stack file alone: each check finds its fault and no other."""
+"""Tests of `carpool doctor` on stack files: each check finds its own fault and no other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
 def function(
     labels: dict[str, str] | None = None, env: dict[str, str] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """A function of a stack file."""
+    """Return a function of a stack file."""
     return {"labels": labels or {}, "environment": env or {}, **more}
 
 
@@ -268,14 +268,14 @@ BAD: dict[str, tuple[str, dict[str, Any], str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_each_fault_is_found_with_its_value_and_its_mend(doctor: Doctor, name: str) -> None:
-    """A finding names the check, the place, what is there and what should be."""
+def test_finding_has_check_place_value_and_expectation(doctor: Doctor, name: str) -> None:
+    """A finding has its check, its place, the value and what is expected."""
     check, given, where, value, said = BAD[name]
     found = [each for each in doctor.says(given) if each["check"] == check]
     assert 1 == len(found), found
     assert found[0]["where"].endswith(where)
     assert value == found[0]["value"]
-    assert said in f"{found[0]['expected']}; {found[0]['mend']}"
+    assert said in f"{found[0]['expected']}; {found[0]['fix']}"
 
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -297,13 +297,13 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_well_is_left_alone(doctor: Doctor, name: str) -> None:
-    """Nothing is found where nothing is wrong."""
+def test_function_without_faults_has_no_findings(doctor: Doctor, name: str) -> None:
+    """A function without faults has no findings."""
     assert [] == doctor.says(GOOD[name])
 
 
-def test_every_check_is_seen_to_find_something() -> None:
-    """No check of one function is in the table without a fault that it finds."""
+def test_every_check_has_a_fault_that_it_finds() -> None:
+    """Every check of a function has a fault here that it finds, or a test of its own."""
     seen = {check for check, *_ in BAD.values()}
     assert set() == set(FUNCTION) - seen - {"warm-up"} - {"executor", "stages"}  # with folders
     assert "" not in promises().values()
@@ -320,8 +320,8 @@ def test_every_check_is_seen_to_find_something() -> None:
         ("this is no Python", 0),
     ],
 )
-def test_a_handler_without_an_example_is_cold(doctor: Doctor, code: str, found: int) -> None:
-    """A handle_batch with an objective needs something to warm up with."""
+def test_handler_without_warm_up_example_is_found(doctor: Doctor, code: str, found: int) -> None:
+    """A handle_batch with an objective needs an example for its warm-up."""
     handler = doctor.folder / "fn"
     handler.mkdir()
     (handler / "handler.py").write_text(code)
@@ -350,10 +350,10 @@ def test_a_handler_without_an_example_is_cold(doctor: Doctor, code: str, found: 
         ({"models/one/model.onnx": ""}, "", 0),
     ],
 )
-def test_a_function_without_its_model_is_found(
+def test_missing_model_is_found(
     doctor: Doctor, files: dict[str, str], environment: str, found: int
 ) -> None:
-    """Before `carpool up` waits for what cannot start."""
+    """A function without its model is found before `carpool up` waits for it."""
     for name, text in {".keep": "", **files}.items():
         path = doctor.folder / "fn" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -379,10 +379,10 @@ def test_a_function_without_its_model_is_found(
         ("unix:/tmp/one.sock", "unix:/tmp/two.sock", []),
     ],
 )
-def test_functions_that_share_a_port_for_grpc_are_found(
+def test_shared_grpc_port_is_found(
     doctor: Doctor, first: str, second: str, found: list[str]
 ) -> None:
-    """Both are named: on one machine each would get the other's calls, as replicas do."""
+    """Functions with the same gRPC port are found, as on one machine they would share calls."""
     functions = {"one": function(env={"sidecar_grpc": first})}
     functions["two"] = function(env={"sidecar_grpc": second})
     findings = doctor.says_of(functions)
@@ -392,8 +392,8 @@ def test_functions_that_share_a_port_for_grpc_are_found(
     assert all("that of one" in each["expected"] for each in findings)
 
 
-def test_everything_is_said_at_once(doctor: Doctor) -> None:
-    """Problems of reading do not hide others, nor one function's those of another."""
+def test_all_findings_are_reported_together(doctor: Doctor) -> None:
+    """Problems of reading hide no other findings, nor do those of other functions."""
     found = doctor.says_of(
         {
             "one": {"labels": {"com.carpool.slo": "soon"}, "environment": {"mode": "http"}},
@@ -413,26 +413,26 @@ def test_everything_is_said_at_once(doctor: Doctor) -> None:
         ["--compose", "nowhere.yaml"],
     ],
 )
-def test_what_cannot_be_read_is_an_error(
+def test_missing_file_or_invalid_option_is_an_error(
     doctor: Doctor, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing file or an option without sense is no finding."""
+    """A missing file or an invalid option is an error and not a finding."""
     doctor.says({})
     monkeypatch.chdir(doctor.folder)
     with pytest.raises(ConfigError):
         main(arguments)
 
 
-def test_text_that_is_no_yaml_cannot_be_read(doctor: Doctor) -> None:
-    """Then there is nothing to examine."""
+def test_stack_file_that_is_not_yaml_is_an_error(doctor: Doctor) -> None:
+    """A stack file that is not YAML is an error."""
     with pytest.raises(ConfigError):
         doctor.says_of_text("functions: [")
 
 
-def test_the_command_prints_a_line_a_finding(
+def test_command_prints_a_line_per_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`carpool doctor` ends with 1 and says which check has found what; 0 and 2 as well."""
+    """`carpool doctor` prints a line per finding and exits with 1, 0 or 2."""
     path = tmp_path / "stack.yaml"
     head = "provider: {name: openfaas}\nfunctions: {fn: {skip_build: true, image: fn"
     path.write_text(head + ", environment: {max_inflight: 1}}}\n")
@@ -448,10 +448,10 @@ def test_the_command_prints_a_line_a_finding(
     assert "an existing file" in capsys.readouterr().err
 
 
-def test_the_page_shows_a_finding_as_it_is_printed(
+def test_documented_line_is_what_doctor_prints(
     doctor: Doctor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line in docs/doctor.md is what the doctor says."""
+    """The line in docs/doctor.md is what the doctor prints."""
     page = (ROOT / "docs" / "doctor.md").read_text()
     labels = {"com.carpool.slo": "8s"}
     doctor.says_of({"classify": function(labels, {"exec_timeout": "5s"})})
@@ -460,7 +460,7 @@ def test_the_page_shows_a_finding_as_it_is_printed(
 
 
 def test_json_names_every_check(doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
-    """A program can tell which checks a version has."""
+    """The JSON document lists all checks of a version."""
     doctor.says({})
     main(["-f", str(doctor.folder / "stack.yaml"), "--json"])
     document = json.loads(capsys.readouterr().out)

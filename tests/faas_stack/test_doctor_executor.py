@@ -1,4 +1,4 @@
-"""What `carpool doctor` says of a function's executor, by its model's profile."""
+"""Tests of `carpool doctor` on a function's executor, by its model's profile."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def function(labels: dict[str, str]) -> dict[str, Any]:
-    """A function with a folder of its own."""
+    """Return a function with a folder of its own."""
     return {"skip_build": False, "handler": "./fn", "lang": "dockerfile", "labels": labels}
 
 
 def found(doctor: Doctor, labels: dict[str, str]) -> dict[str, dict[str, str]]:
-    """The findings about the executor, by check."""
+    """Return the findings about the executor, by check."""
     findings = {finding["check"]: finding for finding in doctor.says(function(labels))}
     return {name: findings[name] for name in ("executor", "stages") if name in findings}
 
 
-def test_stages_that_bring_nothing_are_told(doctor: Doctor) -> None:
-    """Two batches of a tiny model are over long before a second is; nor has it been cut."""
+def test_lazy_execution_of_tiny_model_is_found(doctor: Doctor) -> None:
+    """Lazy execution is reported for a tiny model, which needs no stages and has not been cut."""
     told = found(doctor, {**LAZY, "com.carpool.slo": "1s"})
 
     assert {"executor", "stages"} == told.keys()
     assert ("lazy", "graph") == (told["executor"]["value"], told["executor"]["expected"])
-    assert "and is in time" in told["executor"]["mend"]
-    assert "carpool stages" in told["stages"]["mend"]
+    assert "and is in time" in told["executor"]["fix"]
+    assert "carpool stages" in told["stages"]["fix"]
 
 
-def test_a_model_that_answers_step_by_step_wants_stages(doctor: Doctor) -> None:
-    """Whole batches would wait for their longest answer; its steps are its stages."""
+def test_lazy_execution_is_suggested_for_decoder(doctor: Doctor) -> None:
+    """A model with a decoder should be lazy, as batches would wait for their longest response."""
     models.doubler(doctor.folder / "fn" / "decoder.onnx")
     told = found(doctor, {"com.carpool.slo": "1s"})
 
@@ -53,15 +53,15 @@ def test_a_model_that_answers_step_by_step_wants_stages(doctor: Doctor) -> None:
     assert {} == found(doctor, LAZY)
 
 
-def test_an_objective_that_one_missed_batch_breaks_wants_stages(doctor: Doctor) -> None:
-    """Two batches of 32 do not fit into a microsecond."""
+def test_stages_are_suggested_if_two_batches_exceed_objective(doctor: Doctor) -> None:
+    """Stages are suggested if two full batches do not fit into the objective."""
     told = found(doctor, {"com.carpool.slo": "1us"})
 
-    assert "carpool stages" in told["executor"]["mend"]
+    assert "carpool stages" in told["executor"]["fix"]
 
 
-def test_an_unreadable_model_is_left_alone(doctor: Doctor) -> None:
-    """What is not known is no fault."""
+def test_unreadable_model_has_no_findings(doctor: Doctor) -> None:
+    """A model that cannot be read has no findings."""
     (doctor.folder / "fn" / "model.onnx").write_bytes(b"no model")
 
     assert {} == found(doctor, {"com.carpool.slo": "1s"})

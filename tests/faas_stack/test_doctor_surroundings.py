@@ -1,4 +1,4 @@
-"""What `carpool doctor` learns from a compose file, a gateway, a provider, a Prometheus."""
+"""Tests of what `carpool doctor` reads from a compose file, gateway, provider and Prometheus."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from carpool.errors import ConfigError
 from tests.faas_stack.doctor_case import Doctor
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 @contextmanager
 def answering(documents: dict[str, Any]) -> Iterator[str]:
-    """A server that answers these paths with these documents, as those of others would."""
+    """Run a server with these documents by path, as others would send them, and return its URL."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -55,12 +56,12 @@ def answering(documents: dict[str, Any]) -> Iterator[str]:
 
 
 def checks(found: list[dict[str, str]]) -> list[str]:
-    """The checks that have found something."""
+    """Return the checks of the findings."""
     return [each["check"] for each in found]
 
 
-def test_alert_manager_in_the_compose_file(doctor: Doctor) -> None:
-    """AlertManager is a fault where functions are scaled, and else none."""
+def test_alert_manager_is_a_finding_if_functions_are_scaled(doctor: Doctor) -> None:
+    """AlertManager is a finding only if functions are scaled."""
     doctor.compose({"alerts": {"image": "prom/alertmanager:v0.27.0"}})
     (found,) = doctor.says(SCALED)
     assert "alertmanager" == found["check"]
@@ -68,18 +69,34 @@ def test_alert_manager_in_the_compose_file(doctor: Doctor) -> None:
     assert [] == doctor.says({})
 
 
-def test_a_service_of_a_profile_counts_where_the_profile_is_on(
+def test_service_counts_only_if_its_profile_is_active(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What does not start does no harm."""
+    """A service counts only if its profile is active."""
     doctor.compose({"alerts": {"image": "prom/alertmanager", "profiles": ["alerts"]}})
     assert [] == doctor.says(SCALED)
     monkeypatch.setenv("COMPOSE_PROFILES", "other,alerts")
     assert ["alertmanager"] == checks(doctor.says(SCALED))
 
 
-def test_alert_manager_that_prometheus_knows(doctor: Doctor) -> None:
-    """Prometheus says where it sends its alerts."""
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{x: 2024-13-45, services: {a: {}}}", "valid YAML"),
+        ("services: {a: {environment: text}}", "services.a.environment = 'text': expected a map"),
+        ("services: {a: {profiles: 5}}", "services.a.profiles = '5': expected a list"),
+    ],
+)
+def test_invalid_compose_file_is_refused(doctor: Doctor, text: str, said: str) -> None:
+    """A compose file that Compose itself would refuse is an error with the place."""
+    (doctor.folder / "compose.yaml").write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        doctor.says({})
+    assert said in str(raised.value)
+
+
+def test_alert_manager_is_found_by_prometheus_address(doctor: Doctor) -> None:
+    """AlertManager is found by the address to which Prometheus sends alerts."""
     url = "http://alerts:9093/api/v2/alerts"
     data = {"status": "success", "data": {"activeAlertmanagers": [{"url": url}]}}
     with answering({"/api/v1/alertmanagers": data}) as prometheus:
@@ -90,8 +107,8 @@ def test_alert_manager_that_prometheus_knows(doctor: Doctor) -> None:
         assert [] == doctor.says(SCALED, "--prometheus", prometheus)
 
 
-def test_the_gateways_timeouts(doctor: Doctor) -> None:
-    """exec_timeout fits under upstream_timeout, and that under the gateway's other times."""
+def test_gateway_timeouts_are_ordered(doctor: Doctor) -> None:
+    """exec_timeout is at most upstream_timeout, which is less than the gateway's other timeouts."""
     times = {"upstream_timeout": "60s", "read_timeout": "60s", "write_timeout": "65s"}
     doctor.compose({"gateway": {**GATEWAY, "environment": times}})
     found = doctor.says({"environment": {"exec_timeout": "90s"}})
@@ -104,8 +121,8 @@ def test_the_gateways_timeouts(doctor: Doctor) -> None:
     assert [] == doctor.says({"environment": {"exec_timeout": "90s"}})
 
 
-def test_a_timeout_that_is_told(doctor: Doctor) -> None:
-    """A timeout of the gateway that is given has precedence over the compose file's."""
+def test_timeout_option_overrides_default(doctor: Doctor) -> None:
+    """An option for the gateway's timeout overrides the edition's default."""
     slow = {"environment": {"exec_timeout": "90s"}}
     assert [] == doctor.says(slow)
     assert ["gateway-timeout"] == checks(doctor.says(slow, "--ce"))
@@ -113,8 +130,8 @@ def test_a_timeout_that_is_told(doctor: Doctor) -> None:
     assert [] == doctor.says(slow, "--ce", "--gateway-timeout", "90s")
 
 
-def test_the_bounds_of_the_community_edition(doctor: Doctor) -> None:
-    """Five replicas, fifteen functions with the classes among them."""
+def test_community_edition_limits(doctor: Doctor) -> None:
+    """The Community Edition allows five replicas, and fifteen functions including their classes."""
     env = {"sidecar_scaler": "scaler:8090", "sidecar_scaler_token": "t"}
     doctor.compose({"scaler": {"image": "carpool/scaler"}})
     most = {"labels": {**SCALED["labels"], "com.carpool.scale.max": "6"}, "environment": env}
@@ -130,8 +147,8 @@ def test_the_bounds_of_the_community_edition(doctor: Doctor) -> None:
     assert ("functions", "16") == (found["check"], found["value"])
 
 
-def test_a_gateway_is_asked_what_it_is(doctor: Doctor) -> None:
-    """OpenFaaS's gateway wraps its provider's answer; what is deployed there counts too."""
+def test_gateway_reports_its_provider_and_functions(doctor: Doctor) -> None:
+    """OpenFaaS's gateway reports its provider, and functions deployed there are counted."""
     info = {"provider": {"provider": "faasd", "orchestration": "containerd"}, "version": {}}
     listed = [{"name": f"old{number}"} for number in range(15)]
     with answering({"/system/info": info, "/system/functions": listed}) as gateway:
@@ -142,8 +159,8 @@ def test_a_gateway_is_asked_what_it_is(doctor: Doctor) -> None:
     assert "0, as faasd gives functions none" == found[2]["expected"]
 
 
-def test_a_provider_that_names_the_scaler(doctor: Doctor) -> None:
-    """Functions need not say what the provider tells their sidecars; else they have to."""
+def test_scaler_address_is_needed_only_if_provider_gives_none(doctor: Doctor) -> None:
+    """Functions need the scaler's address only if the provider does not give it to them."""
     info = {"provider": "carpool", "orchestration": "docker", "version": {}}
     for scaler, found in (({}, ["scaler-address"]), ({"scaler": "scaler:8090"}, [])):
         with answering({"/system/info": {**info, **scaler}, "/system/functions": []}) as provider:
@@ -154,8 +171,8 @@ def test_a_provider_that_names_the_scaler(doctor: Doctor) -> None:
         assert missing == ("scaler-address" in checks(doctor.says(SCALED)))
 
 
-def test_carpools_own_provider_has_no_such_bounds(doctor: Doctor) -> None:
-    """The provider over containers is no Community Edition, and may have GPUs."""
+def test_container_provider_has_no_community_edition_limits(doctor: Doctor) -> None:
+    """Carpool's container provider has no bounds of the Community Edition and may have GPUs."""
     info = {"provider": "carpool", "orchestration": "docker", "version": {}}
     labels = {"com.carpool.gpu": "50", "com.openfaas.scale.max": "20"}
     with answering({"/system/info": info, "/system/functions": []}) as provider:
@@ -165,8 +182,8 @@ def test_carpools_own_provider_has_no_such_bounds(doctor: Doctor) -> None:
         assert ["gpu"] == checks(doctor.says({"labels": labels}, "--gateway", provider))
 
 
-def test_functions_of_a_process_provider_share_the_ports_of_its_machine(doctor: Doctor) -> None:
-    """Those of containers do not: each has a network of its own."""
+def test_functions_of_process_provider_share_ports(doctor: Doctor) -> None:
+    """Functions of a process provider share ports; those in containers do not."""
     functions = {name: {"environment": {"sidecar_grpc": "0.0.0.0:9000"}} for name in ("a", "b")}
     for kind, found in (("docker", []), ("process", ["grpc-port"])):
         info = {"provider": "carpool", "orchestration": kind}
@@ -174,8 +191,8 @@ def test_functions_of_a_process_provider_share_the_ports_of_its_machine(doctor: 
             assert found == checks(doctor.says_of(functions, "--gateway", provider))
 
 
-def test_a_provider_that_says_what_it_has(doctor: Doctor) -> None:
-    """Limits are held against its machine, as the provider will; so are GPUs."""
+def test_limits_and_gpus_are_checked_against_provider_machine(doctor: Doctor) -> None:
+    """Limits and GPUs are checked against the provider's machine, as the provider does."""
     machine = {"cpus": 2.0, "gpus": 0, "memory_mb": 1000.0}
     info = {"provider": "carpool", "orchestration": "process", "machine": machine}
     half, two = {"limits": {"cpu": "500m"}}, {"limits": {"cpu": "1"}, **labels("scale.min", "2")}
@@ -190,59 +207,59 @@ def test_a_provider_that_says_what_it_has(doctor: Doctor) -> None:
         assert [] == doctor.says(labels("gpu", "50"), *asked)
         scaled = {**SCALED, "limits": {"cpu": "9"}}
         assert ["scaler-address"] == checks(doctor.says(scaled, *asked))
-    assert ("room", "functions.b.limits", "1 x 0.5 core") == (
+    assert ("capacity", "functions.b.limits", "1 x 0.5 core") == (
         *(found["check"], found["where"]),
         found["value"],
     )
     assert (
         "none would fit; of 2 cores and 953.7 MiB, part is reserved by a (2 x 1 core)"
-        in found["mend"]
+        in found["fix"]
     )
-    assert ("room", "2 GiB", "at most 953.7 MiB") == (
+    assert ("capacity", "2 GiB", "at most 953.7 MiB") == (
         *(second["check"], second["value"]),
         second["expected"],
     )
 
 
 def labels(name: str, text: str) -> dict[str, Any]:
-    """A function with one setting."""
+    """Return a function with one setting."""
     return {"labels": {f"com.carpool.{name}": text}}
 
 
 @pytest.mark.parametrize(("gpus", "found"), [("", ["gpu"]), ("0", ["gpu"]), ("2", [])])
-def test_gpus_of_the_compose_files_provider(doctor: Doctor, gpus: str, found: list[str]) -> None:
-    """The provider's option says how many it has."""
+def test_gpu_count_is_read_from_compose_file(doctor: Doctor, gpus: str, found: list[str]) -> None:
+    """The option of the provider in the compose file gives its number of GPUs."""
     command = ["carpool", "provider", "docker", *([f"--gpus={gpus}"] if gpus else [])]
     doctor.compose({"provider": {"image": "carpool/provider", "entrypoint": command}})
     assert found == checks(doctor.says({"labels": {"com.carpool.gpu": "40"}}))
 
 
-def test_a_scaler_that_answers(doctor: Doctor) -> None:
-    """Where something listens nothing is found, nor where only the stack's network can tell."""
+def test_reachable_scaler_is_no_finding(doctor: Doctor) -> None:
+    """A scaler that listens, or that only the stack's network can reach, is no finding."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         where = f"127.0.0.1:{listener.getsockname()[1]}"
         assert [] == doctor.says({**SCALED, "environment": {"sidecar_scaler": where}})
     (found,) = doctor.says({**SCALED, "environment": {"sidecar_scaler": where}})
     assert ("scaler", where) == (found["check"], found["value"])
-    assert "Connection refused" in found["mend"]
+    assert "Connection refused" in found["fix"]
     doctor.compose({"scaler": {"image": "carpool/scaler", "profiles": ["scaler"]}})
     named = {"sidecar_scaler": "scaler:8090"}
     assert [] == doctor.says({**SCALED, "environment": named, "secrets": ["carpool-scaler-token"]})
 
 
-def test_nothing_listens(doctor: Doctor) -> None:
-    """What was named and does not answer is a finding, and no more is concluded."""
+def test_unreachable_address_is_only_finding_of_service(doctor: Doctor) -> None:
+    """An address that does not respond is the only finding about its service."""
     with answering({}) as server:
         found = doctor.says({}, "--gateway", server, "--prometheus", server)
     assert ["reachable"] * 2 == checks(found)
-    assert "/system/info says 404" == found[0]["mend"]
+    assert "/system/info says 404" == found[0]["fix"]
     found = doctor.says({}, "--gateway", server)
     assert ["reachable"] == checks(found)
-    assert "Connection refused" in found[0]["mend"]
+    assert "Connection refused" in found[0]["fix"]
 
 
-def test_the_stack_of_this_repository_is_well(doctor: Doctor) -> None:
-    """Carpool's own compose file finds nothing wrong with a function that is scaled in it."""
+def test_compose_file_of_repository_has_no_findings(doctor: Doctor) -> None:
+    """Carpool's own compose file has no findings for a scaled function."""
     scaled = {
         **SCALED,
         "environment": {"sidecar_scaler": "scaler:8090"},
@@ -251,8 +268,8 @@ def test_the_stack_of_this_repository_is_well(doctor: Doctor) -> None:
     assert [] == doctor.says(scaled, "--compose", "faas_stack/compose.yaml")
 
 
-def test_what_the_running_scaler_complains_of(doctor: Doctor) -> None:
-    """`carpool up` leaves in the folder where its scaler is; one that has ended says nothing."""
+def test_notes_of_running_scaler_are_findings(doctor: Doctor) -> None:
+    """Notes of a running scaler of `carpool up` are findings; a stopped one has none."""
     note = "the gateway counts 80/s where the sidecars count 50/s"
     lines = {"functions": [{"name": "fn", "notes": [note]}], "trouble": "no gateway"}
     for folder in (".carpool", ".secrets"):

@@ -1,4 +1,4 @@
-"""A function of a shipped template, from the stack file to the answer."""
+"""Test of a function of a shipped template, from the stack file to the response."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ functions:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A stack with one batch function that tells its inputs and its batch's size."""
+    """A stack with one batch function that returns its inputs and its batch's size."""
     (tmp_path / "echo").mkdir()
     (tmp_path / "echo" / "handler.py").write_text(HANDLER)
     (tmp_path / "stack.yaml").write_text(STACK)
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def handlers(provider: int) -> list[int]:
-    """The handler processes below a provider."""
+    """Return the handler processes of a provider."""
     return [
         pid
         for pid in descendants(provider)
@@ -55,7 +55,7 @@ def handlers(provider: int) -> list[int]:
 
 @pytest.mark.slow
 def test_handler_killed_under_load(folder: Path) -> None:
-    """Callers get their own answers, batched; a killed handler comes back, all are answered."""
+    """Callers get their own batched responses, and a killed handler is restarted."""
     with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
         url = up.result()["functions"][0]["url"]
         answered: list[int] = []

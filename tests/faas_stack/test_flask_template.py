@@ -1,4 +1,4 @@
-"""Functions of the template for Flask apps, from the stack file to the answer."""
+"""Tests of functions of the Flask template, from the stack file to the response."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SKELETON = ROOT / "templates" / "python3-flask-batch" / "function"
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Two functions of one machine, as the template makes them."""
+    """URLs of two functions made by the template on one machine."""
     folder: Path = tmp_path_factory.mktemp("stack")
     shutil.copytree(SKELETON, folder / "names")
     (folder / "stack.yaml").write_text(STACK)
@@ -50,19 +50,19 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 def ask(url: str, *instances: object) -> requests.Response:
-    """One request."""
+    """Send one request."""
     headers = {"x-carpool-explain": "1"}
     return requests.post(url, json={"instances": instances}, headers=headers, timeout=HANG_S)
 
 
 def together(url: str, rows: list[Any]) -> list[requests.Response]:
-    """The answers to requests that fill a batch."""
+    """Return the responses to requests that fill a batch."""
     with ThreadPoolExecutor(len(rows)) as callers:
         return list(callers.map(lambda row: ask(url, row), rows))
 
 
-def test_requests_are_merged(urls: list[str]) -> None:
-    """By each of two functions, whose servers do not meet at one port."""
+def test_requests_of_each_function_are_batched(urls: list[str]) -> None:
+    """Two functions batch their requests, with servers on different ports."""
     for url in urls:
         answers = together(url, [f"no {n}" for n in range(16)])
         found = [answer.json()["predictions"] for answer in answers]
@@ -71,14 +71,14 @@ def test_requests_are_merged(urls: list[str]) -> None:
 
 
 def test_one_bad_request_fails_alone(urls: list[str]) -> None:
-    """Its fifteen neighbours are answered."""
+    """An invalid request fails alone, and the other fifteen in its batch succeed."""
     answers = together(urls[0], [*range(1), *(f"{n}" for n in range(15))])
     assert [400, *[200] * 15] == [answer.status_code for answer in answers]
     assert {"error": "expected a name as text"} == json.loads(answers[0].text)
 
 
-def test_the_stack_files_environment_goes_before(tmp_path: Path) -> None:
-    """What a template gives its functions is a default."""
+def test_stack_file_environment_overrides_template(tmp_path: Path) -> None:
+    """The stack file's environment overrides the template's defaults."""
     shutil.copytree(SKELETON, tmp_path / "names")
     text = STACK.replace("handler:", "environment: {sidecar_handler_port: 6000}\n    handler:", 1)
     (tmp_path / "stack.yaml").write_text(text)
@@ -86,8 +86,8 @@ def test_the_stack_files_environment_goes_before(tmp_path: Path) -> None:
     assert {"carpool_wire": "v1", "sidecar_handler_port": "6000"} == function.environment
 
 
-def test_the_stack_files_labels_go_before(tmp_path: Path) -> None:
-    """What their author says of a function holds, whatever its template says."""
+def test_stack_file_annotations_override_template(tmp_path: Path) -> None:
+    """The stack file's annotations override the template's environment."""
     shutil.copytree(SKELETON, tmp_path / "names")
     text = STACK.replace("handler:", "annotations: {com.carpool.wire: oip}\n    handler:", 1)
     (tmp_path / "stack.yaml").write_text(text)

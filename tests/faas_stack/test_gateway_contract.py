@@ -1,4 +1,4 @@
-"""What OpenFaaS's gateway and faas-cli send, byte for byte, and what they must be answered."""
+"""What OpenFaaS's gateway and faas-cli send, byte for byte, and the responses they need."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 def gateway_of(rig: Rig) -> Gateway:
-    """The gateway in front of a story's provider."""
+    """Return the gateway in front of a test's provider."""
     return Gateway(rig.provider.address)
 
 
 async def changes(rig: Rig, method: str, target: str, document: object) -> Answer:
-    """A change that faas-cli asks the gateway for."""
+    """Send a change as faas-cli does, through the gateway."""
     headers = {**AUTH, "Content-Type": "application/json", "User-Agent": "faas-cli/0.18.12"}
     body = json.dumps(document).encode()
     return await gateway_of(rig).passes_on(method, target, body, headers)
 
 
 @story(auth=ADMIN)
-async def test_idle_gateway(rig: Rig) -> None:
-    """The polls of every five seconds: namespaces, and each one's functions, as it parses them."""
+async def test_gateway_can_parse_its_polls(rig: Rig) -> None:
+    """The gateway can parse its polls: namespaces, each one's functions, health and info."""
     gateway = gateway_of(rig)
     answer = await gateway.own("GET", "/system/namespaces")
     assert (200, [NS]) == (answer.status, answer.json())
@@ -71,8 +71,8 @@ async def test_idle_gateway(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_faas_cli_deploys_through_it(rig: Rig) -> None:
-    """PUT, 404, POST; then PUT again; statuses are 200 and 202 and nothing else, bodies chunked."""
+async def test_faas_cli_deploys_updates_and_removes(rig: Rig) -> None:
+    """faas-cli deploys, updates and removes a function with the statuses it expects."""
     assert 404 == (await changes(rig, "PUT", "/system/functions", DEPLOYMENT)).status
     created = await changes(rig, "POST", "/system/functions", DEPLOYMENT)
     assert (202, b"") == (created.status, created.body)
@@ -89,8 +89,8 @@ async def test_faas_cli_deploys_through_it(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_invocation(rig: Rig) -> None:
-    """No credentials; path, query, body in chunks and the client's headers arrive as they were."""
+async def test_invocation_arrives_unchanged(rig: Rig) -> None:
+    """A call needs no credentials; its path, query, headers and chunked body arrive unchanged."""
     await changes(rig, "POST", "/system/functions", DEPLOYMENT)
     await rig.ready("fn")
     gateway = gateway_of(rig)
@@ -115,7 +115,7 @@ async def test_invocation(rig: Rig) -> None:
 
 @story(auth=ADMIN)
 async def test_invocation_without_a_body(rig: Rig) -> None:
-    """A GET has no body at all, or one of no chunks; both are the same to the function."""
+    """A GET without a body and one with an empty chunked body are the same to the function."""
     await changes(rig, "POST", "/system/functions", DEPLOYMENT)
     await rig.ready("fn")
     for body in (None, b""):
@@ -128,8 +128,8 @@ async def test_invocation_without_a_body(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_from_zero(rig: Rig) -> None:
-    """Status, scale with the namespace in the query alone, status until there is one, the call."""
+async def test_gateway_starts_function_from_zero(rig: Rig) -> None:
+    """The gateway starts a function from zero with its status and scale calls, then calls it."""
     gateway = gateway_of(rig)
     document = {**DEPLOYMENT, "labels": {"com.carpool.scale.min": "0"}}
     assert 202 == (await changes(rig, "POST", "/system/functions", document)).status
@@ -159,8 +159,8 @@ async def test_from_zero(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_client_that_leaves_the_gateway(rig: Rig) -> None:
-    """It closes its connection to the provider at once, and the function learns of it."""
+async def test_function_learns_of_client_disconnect(rig: Rig) -> None:
+    """When the gateway closes its connection, the function learns that the client has left."""
     await changes(rig, "POST", "/system/functions", DEPLOYMENT)
     await rig.ready("fn")
     gateway = gateway_of(rig)
@@ -174,8 +174,8 @@ async def test_client_that_leaves_the_gateway(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_events_through_the_other_path(rig: Rig) -> None:
-    """For event streams the gateway sends a bare address and no host; events come one by one."""
+async def test_event_stream_without_port_in_host_arrives(rig: Rig) -> None:
+    """Event streams, for which the gateway omits the port in the host, arrive event by event."""
     await changes(rig, "POST", "/system/functions", DEPLOYMENT)
     await rig.ready("fn")
     gateway = gateway_of(rig)
@@ -195,8 +195,8 @@ async def test_events_through_the_other_path(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_secrets_through_it(rig: Rig) -> None:
-    """Every operation with the statuses faas-cli takes for success, for a clash and for nothing."""
+async def test_secret_operations_have_expected_statuses(rig: Rig) -> None:
+    """Secret operations have the statuses that faas-cli takes for success, conflict and absence."""
     secret = {"name": "key", "namespace": NS, "value": "word"}
     for method, document, expected in (
         ("PUT", secret, 404),
@@ -217,8 +217,8 @@ async def test_secrets_through_it(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_logs_through_it(rig: Rig) -> None:
-    """The caller's own credentials, and a line of JSON each; only 200 is passed on as is."""
+async def test_logs_are_json_lines_and_need_credentials(rig: Rig) -> None:
+    """Logs need the caller's credentials and are sent as a line of JSON each."""
     await changes(rig, "POST", "/system/functions", DEPLOYMENT)
     await rig.ready("fn")
     await gateway_of(rig).passes_on("POST", "/function/fn/print", b"seen", CALL)
@@ -236,8 +236,8 @@ async def test_logs_through_it(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_no_request_passes_without_credentials(rig: Rig) -> None:
-    """The provider asks for the gateway's credentials on everything but calls and health."""
+async def test_only_calls_and_health_need_no_credentials(rig: Rig) -> None:
+    """The provider requires the gateway's credentials for everything but calls and health."""
     gateway = gateway_of(rig)
     for method, target in (
         ("GET", "/system/functions"),
@@ -252,8 +252,8 @@ async def test_no_request_passes_without_credentials(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_what_the_cli_prints_of_a_refusal(rig: Rig) -> None:
-    """It shows status and body of an error as they are, so both are one line a person can read."""
+async def test_error_body_is_one_readable_line(rig: Rig) -> None:
+    """An error has a body of one readable line, as faas-cli prints it unchanged."""
     refused = await changes(rig, "POST", "/system/functions", {**DEPLOYMENT, "service": "../fn"})
     assert 400 == refused.status
     assert b"\n" not in refused.body.strip()

@@ -1,4 +1,4 @@
-"""Images of a stack, rebuilt while instances of them run."""
+"""Tests of rebuilding a stack's images while their instances run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMAGE = "tell:latest"
 
 
 def images(folder: Path) -> tuple[Images, dict[str, BuildContext]]:
-    """The images of a stack with one function, assembled, and what they are made of."""
+    """Return the assembled images of a stack with one function, and their contexts."""
     (folder / "tell").mkdir()
     (folder / "tell" / "handler.py").write_text("old")
     write_stack(folder, tell="word")
@@ -30,12 +30,12 @@ def images(folder: Path) -> tuple[Images, dict[str, BuildContext]]:
 
 
 def handler(context: BuildContext) -> str:
-    """What the handler is in an image."""
+    """Return the handler's text in an image."""
     return (context.folder / "function" / "handler.py").read_text()
 
 
-def test_what_fails_is_the_image_before_again(tmp_path: Path) -> None:
-    """For instances that are started later; its folder goes with the next one."""
+def test_failed_rebuild_restores_previous_image(tmp_path: Path) -> None:
+    """After a failed rebuild the previous image is used; the next one removes the failed image."""
 
     async def play() -> None:
         made, contexts = images(tmp_path)
@@ -54,8 +54,8 @@ def test_what_fails_is_the_image_before_again(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_two_of_one_image_come_one_after_the_other(tmp_path: Path) -> None:
-    """As for two functions of it: what the first one restores is not what the second has made."""
+def test_rebuilds_of_one_image_take_turns(tmp_path: Path) -> None:
+    """Two rebuilds of one image take turns, so that restoring one does not undo the other."""
 
     async def play() -> None:
         made, contexts = images(tmp_path)

@@ -1,4 +1,4 @@
-"""How a command that serves ends, by itself or interrupted."""
+"""Tests of how a serving command ends, by itself or interrupted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import HANG_S
 
 
 class Serving:
-    """Notes what happens; each part may be told to send an interrupt and wait to be ended."""
+    """Records its steps; each part can send an interrupt and wait until it is cancelled."""
 
     def __init__(self, *interrupted: str) -> None:
         self._interrupted = interrupted
@@ -33,15 +33,15 @@ class Serving:
         await self._part("work")
 
     async def drain(self) -> None:
-        """Clear up."""
+        """Drain."""
         await self._part("drain")
 
     async def close(self) -> None:
-        """The last."""
+        """Close."""
         self.done.append("close")
 
     def run(self) -> int:
-        """From the beginning to the exit code."""
+        """Run all parts and return the exit code."""
 
         async def main() -> int:
             async with asyncio.timeout(HANG_S):
@@ -50,31 +50,34 @@ class Serving:
         return asyncio.run(main())
 
 
-def test_work_that_ends_is_cleared_up_after() -> None:
-    """One after the other, and the command has succeeded."""
+def test_finished_work_is_drained_and_closed() -> None:
+    """After its work ends, a command drains, closes and succeeds."""
     serving = Serving()
     assert 0 == serving.run()
     assert ["work", "work ends", "drain", "drain ends", "close"] == serving.done
 
 
 def test_the_first_interrupt_drains(capsys: pytest.CaptureFixture[str]) -> None:
-    """Work is cut short, clearing up is not; that is no failure."""
+    """The first interrupt ends the work and not the drain, and the command succeeds."""
     serving = Serving("work")
     assert 0 == serving.run()
     assert ["work", "drain", "drain ends", "close"] == serving.done
-    assert "draining; again to kill\n" == capsys.readouterr().err
+    assert "draining; press Ctrl-C again to kill\n" == capsys.readouterr().err
 
 
 def test_the_second_interrupt_kills(capsys: pytest.CaptureFixture[str]) -> None:
-    """Clearing up is cut short too, and what has to be closed is closed."""
+    """The second interrupt also ends the drain; close is still called."""
     serving = Serving("work", "drain")
     assert 130 == serving.run()
     assert ["work", "drain", "close"] == serving.done
-    assert ["draining; again to kill", "killing"] == capsys.readouterr().err.splitlines()
+    assert [
+        "draining; press Ctrl-C again to kill",
+        "killing",
+    ] == capsys.readouterr().err.splitlines()
 
 
-def test_work_that_fails_is_cleared_up_after_and_said() -> None:
-    """The failure is what comes out."""
+def test_failed_work_is_drained_closed_and_raised() -> None:
+    """After its work fails, a command drains and closes and raises the error."""
 
     class Failing(Serving):
         async def work(self) -> None:
@@ -87,8 +90,8 @@ def test_work_that_fails_is_cleared_up_after_and_said() -> None:
     assert ["drain", "drain ends", "close"] == serving.done
 
 
-def test_interrupts_count_with_standard_error_closed() -> None:
-    """Ctrl-C ends the reader of a pipe first; what serves must end, too."""
+def test_interrupt_drains_with_stderr_closed() -> None:
+    """An interrupt drains even if standard error is closed, as when Ctrl-C ends a pipe's reader."""
     reading, writing = os.pipe()
     os.close(reading)
     serving = Serving("work")

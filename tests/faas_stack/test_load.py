@@ -1,4 +1,4 @@
-"""``carpool load`` against a real server on loopback."""
+"""Tests of ``carpool load`` with a real server on loopback."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 
 from carpool.errors import ConfigError
 from faas_stack.load import command, engine, flags
-from faas_stack.load.engine import Engine, Target
-from faas_stack.load.results import Tally
+from faas_stack.load.engine import LoadEngine, Target
+from faas_stack.load.results import LoadResults
 from tests.faas_stack.load_target import delayed, running
 from tests.waiting import HANG_S, wait_until
 
@@ -31,14 +31,14 @@ KEYS = ["requests", "ok", "errors", "slo_miss_ratio", "rps", "latency_ms", "mean
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, object]:
-    """The report of a run that is expected to get at least one good answer."""
+    """Return the report of a run with at least one successful response."""
     assert command.main([*argv, "--json"]) == 0
     report: dict[str, object] = json.loads(capsys.readouterr().out)
     return report
 
 
 def figure(report: dict[str, object], name: str) -> float:
-    """One of the latency figures, in milliseconds."""
+    """Return one of the latency figures in milliseconds."""
     latency = report["latency_ms"]
     assert isinstance(latency, dict)
     return float(latency[name])
@@ -47,7 +47,7 @@ def figure(report: dict[str, object], name: str) -> float:
 def test_a_run_sends_the_scheduled_requests_and_reports_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Uniform load of 200/s for half a second is 100 requests, all answered."""
+    """A uniform load of 200/s for half a second is 100 requests, all answered."""
     began_s = time.monotonic()
     with running(delayed(0.01)) as url:
         report = run_json(
@@ -66,7 +66,7 @@ def test_a_run_sends_the_scheduled_requests_and_reports_them(
 def test_latency_counts_from_the_due_time_not_from_sending(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One connection and a server of 50 ms per answer: the wait counts for all in the queue."""
+    """With one connection and 50 ms per response, the latency includes the time in the queue."""
     with running(delayed(0.05)) as url:
         report = run_json(
             capsys,
@@ -79,10 +79,10 @@ def test_latency_counts_from_the_due_time_not_from_sending(
     assert figure(report, "p50") > 300
 
 
-def test_a_slow_answer_does_not_hold_back_later_requests(
+def test_slow_response_does_not_delay_later_requests(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Open loop: requests go out whatever the answers do. Here the first waits for the last."""
+    """Requests are sent whatever the responses do; here the first response waits for the last."""
     arrived: list[Exchange] = []
 
     def app(exchange: Exchange) -> None:
@@ -98,8 +98,8 @@ def test_a_slow_answer_does_not_hold_back_later_requests(
     assert report["ok"] == 30
 
 
-def test_a_request_that_is_due_while_a_connection_completes_gets_one_too() -> None:
-    """The attempt that has just ended is none that it may wait for."""
+def test_request_due_during_connect_gets_its_own_connection() -> None:
+    """A request that is due while a connection attempt completes gets a connection of its own."""
     arrived: list[Exchange] = []
 
     def app(exchange: Exchange) -> None:
@@ -107,7 +107,7 @@ def test_a_request_that_is_due_while_a_connection_completes_gets_one_too() -> No
         for waiting in arrived if len(arrived) == 3 else ():
             waiting.reply(200)
 
-    class Crowded(Engine):
+    class Crowded(LoadEngine):
         crowded = False
 
         def _take(self, connection: Any) -> None:
@@ -120,15 +120,15 @@ def test_a_request_that_is_due_while_a_connection_completes_gets_one_too() -> No
         host, _, port = url.removeprefix("http://").rpartition(":")
         request = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"
         target = Target(host, int(port), [request], connections=8, timeout_s=HANG_S)
-        tally = Tally()
-        asyncio.run(Crowded(target, iter([0.0, 0.0]), tally).run())
-    assert 3 == tally.ok
+        results = LoadResults()
+        asyncio.run(Crowded(target, iter([0.0, 0.0]), results).run())
+    assert 3 == results.ok
 
 
-def test_when_the_server_goes_away_all_that_follows_fails_at_once() -> None:
-    """Every request is a failed connection, and none waits for its time limit."""
+def test_requests_fail_at_once_after_server_has_gone() -> None:
+    """After the server has gone, each request fails at once, without waiting for its time limit."""
 
-    async def play() -> Tally:
+    async def play() -> LoadResults:
         async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             server.close()
@@ -136,18 +136,19 @@ def test_when_the_server_goes_away_all_that_follows_fails_at_once() -> None:
 
         server = await asyncio.start_server(end, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
-        target = Target(host, port, [b"GET / HTTP/1.1\r\n\r\n"], connections=2, timeout_s=HANG_S)
-        tally = Tally()
-        await Engine(target, iter([0.001 * number for number in range(50)]), tally).run()
+        request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+        target = Target(host, port, [request], connections=2, timeout_s=HANG_S)
+        tally = LoadResults()
+        await LoadEngine(target, iter([0.001 * number for number in range(50)]), tally).run()
         return tally
 
     assert {"connection": 50} == asyncio.run(play()).errors
 
 
-def test_bodies_headers_and_method_are_sent_as_told(
+def test_bodies_headers_and_method_are_sent_as_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder's files go out in turn, with the wanted headers."""
+    """A folder's files are sent in turn, with the given method and headers."""
     for name in ("a.bin", "b.json"):
         (tmp_path / name).write_bytes(name.encode())
     seen: list[tuple[object, ...]] = []
@@ -172,8 +173,8 @@ def test_bodies_headers_and_method_are_sent_as_told(
     ]
 
 
-def test_mean_batch_comes_from_the_answers_header(capsys: pytest.CaptureFixture[str]) -> None:
-    """The sidecar tells the size of the batch a request rode in."""
+def test_mean_batch_comes_from_response_header(capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean batch size is computed from the sidecar's response header."""
 
     def app(exchange: Exchange) -> None:
         exchange.reply(200, headers=[("X-Carpool-Batch", "4")])
@@ -184,7 +185,7 @@ def test_mean_batch_comes_from_the_answers_header(capsys: pytest.CaptureFixture[
 
 
 def test_warm_up_is_sent_but_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only requests due after the warm-up are in the figures."""
+    """Only requests that are due after the warm-up are counted."""
     count = 0
 
     def app(exchange: Exchange) -> None:
@@ -202,7 +203,7 @@ def test_warm_up_is_sent_but_not_counted(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_errors_are_counted_by_status_and_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    """Refusals, silence and broken connections are told apart, and none of them is a latency."""
+    """Refusals, timeouts and broken connections are counted separately and have no latency."""
     turn = 0
 
     def app(exchange: Exchange) -> None:
@@ -227,7 +228,7 @@ def test_errors_are_counted_by_status_and_kind(capsys: pytest.CaptureFixture[str
 
 
 def test_an_error_is_shown_with_an_example_of_its_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """One for each status, on one line that a terminal can show."""
+    """Each status is shown with one example, on one line that a terminal can show."""
     turn = 0
 
     def app(exchange: Exchange) -> None:
@@ -247,7 +248,7 @@ def test_an_error_is_shown_with_an_example_of_its_text(capsys: pytest.CaptureFix
 
 
 def test_an_example_is_made_once_for_each_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many errors would otherwise take the time that the requests need."""
+    """Only one example is made per status, so that many errors do not delay requests."""
     made: list[bytes] = []
 
     def one_line(body: bytes) -> str:
@@ -261,10 +262,10 @@ def test_an_example_is_made_once_for_each_status(monkeypatch: pytest.MonkeyPatch
     assert [b"busy"] == made
 
 
-def test_a_server_that_closes_after_each_answer_is_served_by_new_connections(
+def test_server_that_closes_after_each_response_gets_new_connections(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Not every server keeps connections alive."""
+    """A server that closes after each response gets new connections."""
 
     def app(exchange: Exchange) -> None:
         exchange.keep_alive = False
@@ -280,7 +281,7 @@ def test_a_server_that_closes_after_each_answer_is_served_by_new_connections(
 def test_a_trace_is_replayed_at_its_rates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rates per minute, scaled, for as long as the trace lasts."""
+    """A trace is replayed for its length, with its rates per minute scaled."""
     trace = tmp_path / "trace.csv"
     trace.write_text("start_s,requests_per_minute\n0,60\n0.2,120\n")
     with running(delayed(0)) as url:
@@ -291,8 +292,8 @@ def test_a_trace_is_replayed_at_its_rates(
     assert report["requests"] == 20 + 40
 
 
-def test_an_unreachable_target_is_one_clear_error() -> None:
-    """Nothing listens: the error says where and what to check."""
+def test_unreachable_target_error_has_address() -> None:
+    """The error for an unreachable target has its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -300,16 +301,16 @@ def test_an_unreachable_target_is_one_clear_error() -> None:
             command.main(["--url", f"http://127.0.0.1:{port}/", "--rate", "1", "--duration", "1s"])
 
 
-def test_a_target_that_never_succeeds_is_exit_code_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """Scripts can rely on the exit code."""
+def test_run_without_successful_response_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run without any successful response exits with 1."""
     with running(delayed(0, status=404)) as url:
         code = command.main(["--url", url, "--rate", "50", "--duration", "100ms"])
     assert code == 1
     assert "x 404" in capsys.readouterr().out
 
 
-def test_every_bad_flag_is_reported_together() -> None:
-    """One pass fixes them all."""
+def test_invalid_flags_are_reported_together() -> None:
+    """All invalid flags are reported together."""
     with pytest.raises(ConfigError) as caught:
         flags.parse(
             [
@@ -336,19 +337,19 @@ def test_every_bad_flag_is_reported_together() -> None:
     ],
 )
 def test_rate_and_trace_exclude_each_other(argv: list[str], told: str) -> None:
-    """Exactly one of them says how much."""
+    """Exactly one of rate and trace is required."""
     with pytest.raises(ConfigError, match=told):
         flags.parse(["--url", "http://127.0.0.1:1/", "--duration", "1s", *argv])
 
 
 def test_a_rate_needs_a_duration() -> None:
-    """Load without an end is a mistake."""
+    """A rate without a duration is refused."""
     with pytest.raises(ConfigError, match="--duration = 'nothing'"):
         flags.parse(["--url", "http://127.0.0.1:1/", "--rate", "5"])
 
 
-def test_interrupting_reports_what_was_measured() -> None:
-    """Ctrl-C ends the run at once with the figures so far, and stdout stays one JSON object."""
+def test_interrupt_reports_figures_so_far() -> None:
+    """Ctrl-C ends the run at once with the figures so far, and stdout is still one JSON object."""
     arrived = 0
 
     def app(exchange: Exchange) -> None:
@@ -376,8 +377,8 @@ def test_interrupting_reports_what_was_measured() -> None:
     assert "\r" not in err
 
 
-def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not() -> None:
-    """The bar is for people: on stderr, only when that is a terminal."""
+def test_progress_bar_is_shown_only_on_terminal() -> None:
+    """The progress bar is shown on stderr, and only if that is a terminal."""
     ours, theirs = os.openpty()
     with running(delayed(0)) as url:
         code = "import sys; from faas_stack.load.command import main; sys.exit(main(sys.argv[1:]))"

@@ -1,4 +1,4 @@
-"""Due times: rates, order, traces."""
+"""Tests of due times: rates, order and traces."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from faas_stack.load.arrivals import (
 
 
 def test_uniform_arrivals_are_evenly_spaced_from_zero() -> None:
-    """Uniform arrivals come at multiples of the gap, the first at once."""
+    """Uniform arrivals come at multiples of the gap, the first at zero."""
     times = list(arrivals(constant(4.0, 1.0), "uniform", seed=1))
     assert [0.0, 0.25, 0.5, 0.75] == pytest.approx(times)
 
 
-def test_poisson_arrivals_have_the_rate_and_the_spread_of_a_poisson_process() -> None:
-    """Mean gap and its standard deviation both equal 1/rate."""
+def test_poisson_gaps_have_expected_mean_and_deviation() -> None:
+    """The mean and the standard deviation of the gaps both equal 1/rate."""
     times = list(arrivals(constant(1000.0, 20.0), "poisson", seed=7))
     gaps = [later - earlier for earlier, later in pairwise(times)]
     mean = sum(gaps) / len(gaps)
@@ -33,8 +33,8 @@ def test_poisson_arrivals_have_the_rate_and_the_spread_of_a_poisson_process() ->
     assert pytest.approx(1e-3, rel=0.03) == deviation
 
 
-def test_a_seed_repeats_its_arrivals_and_another_seed_does_not() -> None:
-    """Runs can be repeated exactly."""
+def test_only_same_seed_gives_same_arrivals() -> None:
+    """The same seed gives the same arrivals, and another seed gives others."""
     first, again, other = (
         list(arrivals(constant(50.0, 2.0), "poisson", seed)) for seed in (3, 3, 4)
     )
@@ -43,8 +43,8 @@ def test_a_seed_repeats_its_arrivals_and_another_seed_does_not() -> None:
 
 
 @pytest.mark.parametrize("kind", ["poisson", "uniform"])
-def test_a_change_of_rate_holds_from_its_start(kind: str) -> None:
-    """Each segment gets its own rate's share of requests, silence none, and order is kept."""
+def test_each_segment_has_its_own_rate(kind: str) -> None:
+    """Each segment has the number of requests of its own rate, in order, and none at rate zero."""
     segments = [Segment(0, 10, 100.0), Segment(10, 20, 0.0), Segment(20, 30, 400.0)]
     times = list(arrivals(segments, kind, seed=5))
     counts = [sum(s.start_s <= t < s.end_s for t in times) for s in segments]
@@ -54,21 +54,21 @@ def test_a_change_of_rate_holds_from_its_start(kind: str) -> None:
     assert expected_requests(segments) == 5000
 
 
-def test_a_slow_rate_may_pass_over_short_segments() -> None:
-    """A gap longer than a segment is carried over, not restarted in each segment."""
+def test_long_gap_continues_across_segments() -> None:
+    """A gap longer than a segment continues in the next instead of starting again."""
     segments = [Segment(i, i + 1, 0.25) for i in range(16)]
     assert [0, 4, 8, 12] == pytest.approx(list(arrivals(segments, "uniform", seed=1)))
 
 
-def test_a_trace_gives_rates_per_second_and_its_last_row_a_length() -> None:
-    """Rows turn into segments; scale multiplies; time counts from the first row."""
+def test_trace_rows_become_segments_with_scaled_rates() -> None:
+    """Rows become segments with scaled rates, and time starts at the first row."""
     segments = read_trace(["start_s,requests_per_minute", "600,60", "660,120"], scale=2)
     assert [Segment(0, 60, 2.0), Segment(60, 120, 4.0)] == segments
     assert span_s(segments) == 120
 
 
-def test_every_bad_row_of_a_trace_is_reported_with_its_line() -> None:
-    """A user can fix the whole file in one pass."""
+def test_invalid_trace_rows_are_reported_with_their_lines() -> None:
+    """All invalid rows are reported together with their lines."""
     with pytest.raises(ConfigError) as caught:
         read_trace(["start,rate", "0,60", "60,many", "30,5", "0,1", "90,-1", "nan,1", "1,2,3"])
     message = str(caught.value)
@@ -85,6 +85,6 @@ def test_every_bad_row_of_a_trace_is_reported_with_its_line() -> None:
 
 @pytest.mark.parametrize("lines", [[], ["start_s,requests_per_minute"]])
 def test_an_empty_trace_is_an_error(lines: list[str]) -> None:
-    """No rows, no load: say so."""
+    """A trace without rows is an error."""
     with pytest.raises(ConfigError, match=r"first line|at least one row"):
         read_trace(lines)

@@ -1,4 +1,4 @@
-"""``carpool logs`` against a running ``carpool up``."""
+"""Tests of ``carpool logs`` with a running ``carpool up``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def handle_batch(items):
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str], Path]]:
-    """The URL of a stack, what was said when it started, and its folder."""
+    """URL of a stack, its messages at the start, and its folder."""
     folder = tmp_path_factory.mktemp("stack")
     (folder / "echo").mkdir()
     (folder / "echo" / "handler.py").write_text(HANDLER)
@@ -55,12 +55,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[
 
 
 def call(url: str, text: str) -> None:
-    """One request to the function that prints it."""
+    """Send a request to the function that prints it."""
     assert requests.post(f"{url}/function/echo", data=text, timeout=HANG_S).ok
 
 
 def lines(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
-    """What the command prints."""
+    """Return the lines that the command prints."""
     assert 0 == main(["logs", *argv])
     return capsys.readouterr().out.splitlines()
 
@@ -68,8 +68,8 @@ def lines(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
 Stack = tuple[str, list[str], "Path"]
 
 
-def test_starting_a_stack_says_what_a_handler_says_of_its_model(stack: Stack) -> None:
-    """A model that cannot share runs does not look healthy."""
+def test_handler_note_on_model_is_shown_at_start(stack: Stack) -> None:
+    """A handler's note that its model cannot batch is shown when the stack starts."""
     _, said, _ = stack
     wait_until(lambda: "net: ready" in "".join(said), what="the report")
     wait_until(lambda: "requests run one by one" in "".join(said), what="the handler's note")
@@ -81,7 +81,7 @@ def test_starting_a_stack_says_what_a_handler_says_of_its_model(stack: Stack) ->
 def test_lines_are_printed_with_time_and_instance(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The latest alone, if so many are asked for; as JSON, if that is."""
+    """Lines can be limited to the latest, to an instance or to a time, and printed as JSON."""
     url, _, _ = stack
     call(url, "one")
     call(url, "two")
@@ -97,8 +97,8 @@ def test_lines_are_printed_with_time_and_instance(
     assert lines(capsys, "echo", "-g", url, "--since", "1h")
 
 
-def test_following_goes_on_until_an_interrupt(stack: Stack) -> None:
-    """Lines come as they are printed."""
+def test_follow_prints_lines_until_interrupt(stack: Stack) -> None:
+    """With ``--follow``, lines are printed as they come, until an interrupt."""
     url, _, folder = stack
     with carpool(folder, *FOLLOW.replace("NAME", "echo").split()[1:], "-g", url) as following:
         assert following.process.stdout is not None
@@ -118,21 +118,21 @@ def test_following_goes_on_until_an_interrupt(stack: Stack) -> None:
         (("echo", "-g", "http://127.0.0.1:1"), 1, "no provider answers at http://127.0.0.1:1"),
     ],
 )
-def test_what_is_wrong_is_told(
+def test_error_is_reported_with_exit_code(
     stack: Stack, argv: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line."""
+    """An error is reported with its exit code."""
     assert code == main(["logs", "-g", stack[0], *argv])
     assert said in capsys.readouterr().err
 
 
-def test_credentials_are_asked_for(
+def test_missing_credentials_error_names_option(
     stack: Stack,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    """A user whose home has none is told where to name them."""
+    """Without stored credentials, the error names the option for them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert 1 == main(["logs", "-g", stack[0], "echo"])
     assert "--basic-auth" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`carpool new` makes functions that a stack file can be read with, and overwrites nothing."""
+"""Tests that `carpool new` makes functions with a readable stack file and overwrites nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _names() -> list[str]:
 def test_a_first_function_has_a_stack_file_and_a_model(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is made can be started as it is: with the template's example as its model."""
+    """A first function can be started as it is, with the template's example as its model."""
     assert 0 == new.main(["classify", "--slo", "50ms"])
     (function,) = stack_file.load(Path("stack.yaml")).functions
     assert ("classify", "50ms") == (function.name, function.labels["com.carpool.slo"])
@@ -38,15 +38,15 @@ def test_a_first_function_has_a_stack_file_and_a_model(
 
 @pytest.mark.parametrize("lang", [path.name for path in sorted((ROOT / "templates").iterdir())])
 def test_every_template_makes_a_function(lang: str) -> None:
-    """Whatever comes with Carpool can be started from."""
+    """A function can be made from each of Carpool's templates."""
     new.main(["mine", "--lang", lang])
     (function,) = stack_file.load(Path("stack.yaml")).functions
     assert function.template
     assert lang == function.template.name
 
 
-def test_a_model_of_ones_own_is_copied(folder: Path) -> None:
-    """The file that is named is what the function serves."""
+def test_given_model_is_copied(folder: Path) -> None:
+    """The given model file is copied into the function."""
     model = _with_weights(folder, "weights.bin").read_bytes()
     (folder / "weights.bin").write_bytes(b"weights")
     new.main(["classify", "--model", "mine.onnx"])
@@ -54,16 +54,16 @@ def test_a_model_of_ones_own_is_copied(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"import onnx\n", b"", b"version https://git-lfs.github.com/"])
-def test_a_file_that_is_no_model_is_refused(folder: Path, text: bytes) -> None:
-    """Here, and not when the function is started."""
+def test_file_that_is_not_a_model_is_refused(folder: Path, text: bytes) -> None:
+    """A file that is not a model is refused before anything is written."""
     (folder / "two.py").write_bytes(text)
     with pytest.raises(ConfigError, match=r"--model: two\.py = .*: expected an ONNX model"):
         new.main(["classify", "--model", "two.py"])
     assert ["two.py"] == [path.name for path in folder.iterdir()]
 
 
-def test_a_further_function_leaves_the_file_as_it_is(folder: Path) -> None:
-    """Comments and order of what people wrote stay."""
+def test_further_function_keeps_comments_and_order_of_file(folder: Path) -> None:
+    """A further function keeps the comments and order of the stack file."""
     new.main(["first"])
     path = folder / "stack.yaml"
     path.write_text(path.read_text().replace("labels:", "labels: # mine"))
@@ -74,7 +74,7 @@ def test_a_further_function_leaves_the_file_as_it_is(folder: Path) -> None:
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:
-    """A folder that is there stays, and so does the stack file."""
+    """If the folder exists, it and the stack file are kept."""
     new.main(["classify"])
     before = (folder / "stack.yaml").read_text()
     with pytest.raises(ConfigError, match="a folder that does not exist yet"):
@@ -91,18 +91,18 @@ def test_nothing_is_overwritten(folder: Path) -> None:
         (["a", "--lang", "python3-batch", "--model", "m.onnx"], "a template that serves ONNX"),
     ],
 )
-def test_what_cannot_be_used_is_said_and_nothing_is_written(
+def test_invalid_arguments_are_refused_before_writing(
     folder: Path, argv: list[str], said: str
 ) -> None:
-    """Arguments are checked before the first file is written."""
+    """Invalid arguments are refused before the first file is written."""
     with pytest.raises(ConfigError, match=said):
         new.main(argv)
     assert [] == list(folder.iterdir())
 
 
 @pytest.mark.parametrize("text", ["functions: {}\nconfiguration: {}\n", "functions: {a: {}}\n"])
-def test_a_file_that_cannot_be_continued_stays(folder: Path, text: str) -> None:
-    """The entry is shown instead, to be added by hand."""
+def test_stack_file_that_cannot_be_extended_is_kept(folder: Path, text: str) -> None:
+    """If the stack file cannot be extended, the error shows the entry to add by hand."""
     (folder / "stack.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"add by hand:\n  b:"):
         new.main(["b"])
@@ -111,23 +111,23 @@ def test_a_file_that_cannot_be_continued_stays(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["123", "on", "off", "yes", "null", "2024-01-02", "2024-13-99"])
-def test_a_name_that_yaml_reads_as_something_else(name: str) -> None:
-    """It is a name all the same."""
+def test_name_that_yaml_reads_as_another_type_stays_a_name(name: str) -> None:
+    """A name that YAML would read as another type stays a name."""
     new.main([name])
     new.main(["next"])
     assert [name, "next"] == _names()
 
 
 @pytest.mark.parametrize("slo", ["soon", "a: b", "-1s", "0", "[", ""])
-def test_an_objective_that_is_none_is_not_written(folder: Path, slo: str) -> None:
-    """What `carpool up` would refuse is refused at once."""
+def test_invalid_objective_is_refused(folder: Path, slo: str) -> None:
+    """An objective that `carpool up` would refuse is refused at once."""
     with pytest.raises(ConfigError, match="--slo"):
         new.main(["a", f"--slo={slo}"])
     assert [] == list(folder.iterdir())
 
 
-def test_a_stack_file_that_cannot_be_read_stays(folder: Path) -> None:
-    """Bytes that are no text, or a folder."""
+def test_unreadable_stack_file_is_refused_and_kept(folder: Path) -> None:
+    """A stack file that is not text, or is a folder, is refused and kept."""
     (folder / "stack.yaml").write_bytes(b"\xff")
     (folder / "other.yaml").mkdir()
     for path, said in (("stack.yaml", "UTF-8"), ("other.yaml", "a readable file")):
@@ -137,7 +137,7 @@ def test_a_stack_file_that_cannot_be_read_stays(folder: Path) -> None:
 
 
 def test_weights_beside_a_model_are_copied(folder: Path) -> None:
-    """Under their own name, by which the model knows them."""
+    """Weights beside a model are copied under their own name, which the model refers to."""
     _with_weights(folder, "mine.onnx.data")
     (folder / "mine.onnx.data").write_bytes(b"weights")
     new.main(["classify", "--model", "mine.onnx"])
@@ -145,7 +145,7 @@ def test_weights_beside_a_model_are_copied(folder: Path) -> None:
 
 
 def _with_weights(folder: Path, place: str) -> Path:
-    """A model that names its weights so, wherever they are."""
+    """Write a model with its weights at ``place``, which need not exist, and return its path."""
     weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2])
     weight.data_location = onnx.TensorProto.EXTERNAL
     weight.external_data.add(key="location", value=place)
@@ -158,8 +158,8 @@ def _with_weights(folder: Path, place: str) -> Path:
 
 
 @pytest.mark.parametrize("place", ["all_weights.bin", "parts/0001"])
-def test_weights_are_copied_whatever_the_model_calls_them(folder: Path, place: str) -> None:
-    """Into the place that it names, beside what it does not name."""
+def test_weights_are_copied_to_path_in_model(folder: Path, place: str) -> None:
+    """Weights are copied to the path that the model refers to, without other models' files."""
     _with_weights(folder, place)
     (folder / place).parent.mkdir(exist_ok=True)
     (folder / place).write_bytes(b"weights")
@@ -170,8 +170,8 @@ def test_weights_are_copied_whatever_the_model_calls_them(folder: Path, place: s
 
 
 @pytest.mark.parametrize("place", ["missing.bin", "../outside.bin"])
-def test_weights_that_cannot_be_copied_along_are_refused(folder: Path, place: str) -> None:
-    """Before anything is written."""
+def test_missing_or_outside_weights_are_refused(folder: Path, place: str) -> None:
+    """Weights that are missing or outside the model's folder are refused."""
     (folder.parent / "outside.bin").write_bytes(b"weights")
     _with_weights(folder, place)
     with pytest.raises(ConfigError, match=rf"--model.*{place}.*beside the model"):

@@ -1,16 +1,15 @@
-"""``carpool provider NAME``: a backend that another package brings."""
+"""Tests of ``carpool provider NAME`` with a backend of another package."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import requests
 
 from carpool.__main__ import main
+from tests.faas_stack.plugin_provider import running
+from tests.installed import install
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -19,29 +18,24 @@ if TYPE_CHECKING:
 NAME = "tests.faas_stack.plugin_backend:Workers"
 
 
+def _install(folder: Path) -> None:
+    """Install the backend under the name ``workers``."""
+    install(folder, "edge", "carpool.provider_backends", f"workers = {NAME}")
+
+
 @pytest.mark.slow
-def test_it_runs_what_is_deployed(tmp_path: Path) -> None:
-    """The provider over it answers as over any other, and both end at SIGTERM."""
-    options = ("--params", '{"image": "any"}', "--port", "0", "--no-auth")
-    command = [sys.executable, "-m", "carpool", "provider", NAME, *options]
-    command += ["--state", str(tmp_path / "state")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as provider:
-        try:
-            assert provider.stderr is not None
-            said = re.search(r"provider at (http://\S+);", provider.stderr.readline())
-            assert said is not None
-            url = said[1]
-            deployment = {"service": "echo", "image": "any"}
-            deployed = requests.post(f"{url}/system/functions", json=deployment, timeout=30)
-            assert 202 == deployed.status_code, deployed.text
-            call = f"{url}/function/echo/x"
-            wait_until(lambda: 200 == requests.get(call, timeout=30).status_code, what="an answer")
-            refused = {"service": "other", "image": "unknown"}
-            answer = requests.post(f"{url}/system/functions", json=refused, timeout=30)
-            assert 400 <= answer.status_code < 500
-        finally:
-            provider.terminate()
-            assert 0 == provider.wait(timeout=60)
+def test_plugin_backend_runs_functions(tmp_path: Path) -> None:
+    """A provider with an installed package's backend runs functions and ends at SIGTERM."""
+    _install(tmp_path)
+    with running(tmp_path, "workers", {"image": "any"}) as url:
+        deployment = {"service": "echo", "image": "any"}
+        deployed = requests.post(f"{url}/system/functions", json=deployment, timeout=30)
+        assert 202 == deployed.status_code, deployed.text
+        call = f"{url}/function/echo/x"
+        wait_until(lambda: 200 == requests.get(call, timeout=30).status_code, what="an answer")
+        refused = {"service": "other", "image": "unknown"}
+        answer = requests.post(f"{url}/system/functions", json=refused, timeout=30)
+        assert 400 <= answer.status_code < 500
 
 
 @pytest.mark.parametrize(
@@ -55,9 +49,21 @@ def test_it_runs_what_is_deployed(tmp_path: Path) -> None:
         ([NAME, "--params", '{"image": "any"}', "--scaler", "here"], "--scaler"),
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_unusable_backend_or_option_is_refused(
     argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is opened."""
+    """Unusable backends, parameters and options are refused with an error."""
     assert 2 == main(["provider", *argv])
     assert said in capsys.readouterr().err
+
+
+def test_name_of_installed_backend_leads_to_its_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name of an entry point is that of the backend: its own parameter is missing."""
+    assert 2 == main(["provider", "workers"])
+    assert "expected one of pkg.module:Class" in capsys.readouterr().err
+    _install(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert 2 == main(["provider", "workers"])
+    assert "image" in capsys.readouterr().err

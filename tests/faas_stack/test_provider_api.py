@@ -1,4 +1,4 @@
-"""The provider's REST API over HTTP: exact statuses, exact JSON."""
+"""Tests of the provider's REST API over HTTP: exact statuses and exact JSON."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ FN = {"service": "fn", "image": IMAGE}
 
 
 def error_of(body: bytes) -> str:
-    """The message of an error answer."""
+    """Return the message of an error response."""
     document = json.loads(body)
     assert ["error"] == list(document)
     return str(document["error"])
 
 
 @story()
-async def test_functions_come_and_go(rig: Rig) -> None:
-    """Deploy, list, describe and remove, with the statuses faas-cli accepts."""
+async def test_functions_are_deployed_listed_and_removed(rig: Rig) -> None:
+    """Functions are deployed, listed, described and removed with the statuses faas-cli accepts."""
     assert (200, b"[]") == (await rig.call("GET", "/system/functions"))[::2]
     assert (202, b"") == (await rig.call("POST", "/system/functions", FN))[::2]
     await rig.ready("fn")
@@ -51,8 +51,8 @@ async def test_functions_come_and_go(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_the_api_is_described(rig: Rig) -> None:
-    """Every route answers the methods that it is said to; functions are there with objectives."""
+async def test_routes_accept_described_methods(rig: Rig) -> None:
+    """Each route accepts the described methods; functions are described with their objectives."""
     apps = '[{"name": "web", "slo": "100ms"}]'
     settings = {"com.carpool.slo": "2s", "com.carpool.slo.percentile": "0.95"}
     await rig.deploy("fn", ready=False, labels=settings, annotations={"com.carpool.apps": apps})
@@ -74,7 +74,7 @@ async def test_the_api_is_described(rig: Rig) -> None:
 
 @story()
 async def test_function_status_is_exact(rig: Rig) -> None:
-    """Integers are integers, times carry an offset, zero replicas are stated."""
+    """Integers are integers, times have an offset, and zero replicas are included."""
     fields: dict[str, Any] = {
         "envProcess": "python x",
         "envVars": {"a": "b"},
@@ -105,7 +105,7 @@ async def test_function_status_is_exact(rig: Rig) -> None:
 
 @story()
 async def test_update(rig: Rig) -> None:
-    """PUT replaces what exists and is 404 for what does not, whereupon faas-cli sends POST."""
+    """PUT replaces a function, and is 404 for an unknown one, whereupon faas-cli sends POST."""
     assert 404 == (await rig.call("PUT", "/system/functions", FN)).status
     await rig.deploy("fn")
     conflict = await rig.call("POST", "/system/functions", FN)
@@ -119,8 +119,8 @@ async def test_update(rig: Rig) -> None:
 
 
 @story()
-async def test_two_deployments_of_one_name_at_once(rig: Rig) -> None:
-    """One is accepted, the other told that it exists; one function runs."""
+async def test_concurrent_deployment_of_same_name_gets_409(rig: Rig) -> None:
+    """Of two concurrent deployments of one name, one is accepted and the other gets a 409."""
     calls = (rig.call("POST", "/system/functions", FN) for _ in range(2))
     assert [202, 409] == sorted([answer.status for answer in await asyncio.gather(*calls)])
     await rig.ready("fn")
@@ -129,7 +129,7 @@ async def test_two_deployments_of_one_name_at_once(rig: Rig) -> None:
 
 @story()
 async def test_bad_deployments(rig: Rig) -> None:
-    """What cannot be run is refused with 400, naming value and expectation; nothing changes."""
+    """Invalid deployments get a 400 with value and expectation, and change nothing."""
     cases: list[tuple[object, str]] = [
         (b"{", "not JSON"),
         (b"[]", "must be a JSON object"),
@@ -157,7 +157,7 @@ async def test_bad_deployments(rig: Rig) -> None:
 @pytest.mark.slow
 @story()
 async def test_scale(rig: Rig) -> None:
-    """Scaling answers 202 at once and takes the namespace from body, query or neither."""
+    """Scaling responds 202 at once and takes the namespace from body, query or name."""
     await rig.deploy("fn", namespace="openfaas-fn")
     await rig.deploy("fn2", ready=False, namespace="team")
     path = "/system/scale-function/"
@@ -180,7 +180,7 @@ async def test_scale(rig: Rig) -> None:
 
 @story()
 async def test_bad_scale(rig: Rig) -> None:
-    """A number of replicas that is none is 400, an unknown function 404."""
+    """An invalid number of replicas is a 400, and an unknown function a 404."""
     await rig.deploy("fn")
     path = "/system/scale-function/fn"
     for replicas in (-1, 1.5, "2", None, True, 10**6, 2**64):
@@ -193,7 +193,7 @@ async def test_bad_scale(rig: Rig) -> None:
 
 @story()
 async def test_provider_routes(rig: Rig) -> None:
-    """Info, namespaces, health and metrics say what the gateway wants to know."""
+    """Info, namespaces, health and metrics have what the gateway needs."""
     info = json.loads((await rig.call("GET", "/system/info")).body)
     assert ("carpool", rig.backend.name) == (info["provider"], info["orchestration"])
     assert {"release": carpool.__version__, "sha": revision()} == info["version"]
@@ -221,7 +221,7 @@ async def test_provider_routes(rig: Rig) -> None:
 
 @story()
 async def test_calls_are_counted_by_function_and_status(rig: Rig) -> None:
-    """As the gateway counts them, also those of a function that has answered with an error."""
+    """Calls are counted as the gateway counts them, including errors."""
     await rig.deploy("fn", ready=False, namespace="a-team")
     for path, times in (("", 3), ("/plain", 2), ("/break", 1)):
         for _ in range(times):
@@ -236,7 +236,7 @@ async def test_calls_are_counted_by_function_and_status(rig: Rig) -> None:
 
 @story()
 async def test_unknown_routes_and_methods(rig: Rig) -> None:
-    """What does not exist is 404, a method that a route does not have 405."""
+    """An unknown route is a 404, and an unsupported method a 405."""
     assert 404 == (await rig.call("GET", "/")).status
     assert 404 == (await rig.call("GET", "/system/telemetry")).status
     assert 404 == (await rig.call("GET", "/system/function/no%20name")).status
@@ -279,7 +279,7 @@ async def test_secrets(rig: Rig) -> None:
 
 @story()
 async def test_logs(rig: Rig) -> None:
-    """Logs are one JSON object a line, cut by tail, since and instance."""
+    """Logs are one JSON object per line, limited by tail, since and instance."""
     await rig.deploy("fn")
     for text in (b"one", b"two", b"x" * 70_000, b"three"):
         await rig.call("POST", "/function/fn/print", text)
@@ -306,7 +306,7 @@ async def test_logs(rig: Rig) -> None:
 
 @story()
 async def test_bad_log_queries(rig: Rig) -> None:
-    """Bad parameters are 400 or 422, an unknown function is 404."""
+    """Invalid parameters are a 400 or 422, and an unknown function is a 404."""
     await rig.deploy("fn", ready=False)
     cases = [("", 400), ("?name=no", 404), ("?name=fn&tail=x", 422), ("?name=fn&since=x", 422)]
     for query, status in cases:
@@ -316,7 +316,7 @@ async def test_bad_log_queries(rig: Rig) -> None:
 
 @story()
 async def test_following_logs(rig: Rig) -> None:
-    """A follower gets the kept lines, then each line as it is printed, until the function goes."""
+    """A follower gets the stored lines, then each new line, until the function is removed."""
     await rig.deploy("fn")
     await rig.call("POST", "/function/fn/print", b"before")
     await rig.printed("fn", "before")
@@ -347,7 +347,7 @@ def _authorization(user: str, password: str) -> list[tuple[str, str]]:
 
 @story(auth=BasicAuth("admin", "pass:word"))
 async def test_basic_auth(rig: Rig) -> None:
-    """With credentials set, the API needs them; calls and health do not (`test_door`)."""
+    """With credentials set, the API needs them; calls and health do not (`test_access_control`)."""
     for wrong in (
         [],
         _authorization("admin", "pass"),
@@ -365,8 +365,8 @@ async def test_basic_auth(rig: Rig) -> None:
 
 
 @story(calls="127.0.0.1:0")
-async def test_where_functions_call_others_there_is_nothing_else(rig: Rig) -> None:
-    """A listener for the functions' network: calls are answered, and no route beside them."""
+async def test_function_network_listener_only_forwards_calls(rig: Rig) -> None:
+    """The listener for the functions' network forwards calls and has no other route."""
     await rig.deploy("fn")
     client = Pool(rig.provider.calls_address)
     answer = await client.request("GET", "/function/fn/path", timeout_s=HANG_S)

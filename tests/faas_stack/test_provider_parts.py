@@ -1,4 +1,4 @@
-"""The provider's parts that need no process: documents, logs, rollout decisions."""
+"""Tests of the provider's parts that need no process: documents, logs, rollouts and calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import wait_until_async
 
 
 def test_deployment_round_trip() -> None:
-    """Every field of a FunctionDeployment is read, and shown again as it was given."""
+    """Every field of a FunctionDeployment is read and returned unchanged."""
     document = {
         "service": "fn",
         "image": "fn:1",
@@ -46,7 +46,7 @@ def test_deployment_round_trip() -> None:
 
 
 def test_deployment_defaults() -> None:
-    """Null and absent fields are the same; empty optional ones are not shown."""
+    """Null and missing fields are the same, and empty optional ones are omitted."""
     body = b'{"service": "fn", "image": "a", "labels": null, "envVars": null, "limits": null}'
     shown = Deployment.from_json(body).to_json()
     assert {
@@ -57,8 +57,8 @@ def test_deployment_defaults() -> None:
     } == shown
 
 
-def test_environment_goes_before_labels() -> None:
-    """A setting in the function's environment wins over the label of the same meaning."""
+def test_environment_overrides_labels() -> None:
+    """A setting in the function's environment overrides the label of the same meaning."""
     document = {
         "service": "fn",
         "image": "a",
@@ -78,14 +78,14 @@ def test_environment_goes_before_labels() -> None:
         (b"\xff", "the body is not JSON"),
     ],
 )
-def test_body_that_is_no_object(body: bytes, expected: str) -> None:
-    """What is not a JSON object is refused as such."""
+def test_body_that_is_not_an_object_is_refused(body: bytes, expected: str) -> None:
+    """A body that is not a JSON object is refused."""
     with pytest.raises(BadRequest, match=expected):
         Deployment.from_json(body)
 
 
-def test_deployment_problems_come_together() -> None:
-    """Every wrong field of a deployment is reported, by its name in the document."""
+def test_deployment_problems_are_reported_together() -> None:
+    """All invalid fields of a deployment are reported together, by their names in the document."""
     document = {
         "service": "Not OK",
         "image": 3,
@@ -116,7 +116,7 @@ def test_deployment_problems_come_together() -> None:
 def test_last_dot_separates_name_and_namespace(
     name: str, namespace: str, expected: tuple[str, str]
 ) -> None:
-    """A namespace in the name goes before one given beside it."""
+    """A namespace in the name overrides one given separately."""
     assert expected == split_name(name, namespace)
 
 
@@ -124,7 +124,7 @@ def test_last_dot_separates_name_and_namespace(
 
 
 def test_ring_is_bounded_in_lines_and_bytes() -> None:
-    """The ring forgets the oldest lines, never the newest."""
+    """The ring drops the oldest lines, never the newest."""
     ring = LogRing(lines=3, size_bytes=10)
     for text in ("a", "b", "c", "d"):
         ring.add("i", text)
@@ -135,8 +135,8 @@ def test_ring_is_bounded_in_lines_and_bytes() -> None:
     assert [] == ring.since(ring.next)
 
 
-def test_last_words_begin_with_the_handler_s_own_reason() -> None:
-    """What a watchdog says afterwards of the end of its process explains less."""
+def test_handler_reason_comes_before_watchdog_lines() -> None:
+    """The handler's own reason comes first, as it explains more than the watchdog's later lines."""
     ring = LogRing()
     for text in ("before", "handler: cannot start: no model", "  a line", "it has terminated"):
         ring.add("fn-1", text)
@@ -151,7 +151,7 @@ def test_last_words_begin_with_the_handler_s_own_reason() -> None:
 
 
 def test_ring_wakes_its_readers() -> None:
-    """Waiting ends with the next line, and for good when the ring is closed."""
+    """Waiting ends with the next line, and always once the ring is closed."""
 
     async def play() -> None:
         ring = LogRing()
@@ -163,8 +163,8 @@ def test_ring_wakes_its_readers() -> None:
     uvloop.run(play())
 
 
-def test_a_ring_forgets_readers_that_leave() -> None:
-    """However many come and go before the next line does."""
+def test_ring_forgets_cancelled_readers() -> None:
+    """Cancelled readers leave nothing behind, even if no line comes."""
 
     def waiting() -> int:
         gc.collect()  # what other tests have left behind is not counted
@@ -193,7 +193,7 @@ def test_a_ring_forgets_readers_that_leave() -> None:
 
 @dataclass
 class Standing:
-    """An instance that is as it says."""
+    """An instance with a fixed state."""
 
     ready: bool
     name: str = "i"
@@ -210,7 +210,11 @@ class Standing:
 
 
 def replicas(described: str) -> list[Replica]:
-    """``o`` and ``n``: replicas of the old and new revision, upper case when ready; ``-``: goes."""
+    """Return replicas described by letters.
+
+    ``o`` and ``n`` are replicas of the old and new revision, in upper case if ready; ``-`` follows
+    one that is draining.
+    """
     made = []
     for letter in described.replace("-", ""):
         replica = Replica(Standing(letter.isupper()), "on".index(letter.lower()))
@@ -240,7 +244,7 @@ def replicas(described: str) -> list[Replica]:
     ],
 )
 def test_rollout_step(running: str, want: int, start: int, drain: str) -> None:
-    """What is started and drained, from what runs and what is wanted."""
+    """A step starts and drains replicas by what runs and what is wanted."""
 
     async def decide() -> tuple[int, str]:
         count, drained = rollout_step(replicas(running), 1, want)
@@ -265,7 +269,7 @@ def test_rollout_step(running: str, want: int, start: int, drain: str) -> None:
     ],
 )
 def test_rollout_step_on_a_full_machine(running: str, want: int, start: int, drain: str) -> None:
-    """An old replica makes room for its successor, one at a time."""
+    """On a full machine an old replica makes room for its successor, one at a time."""
 
     async def decide() -> tuple[int, str]:
         count, drained = rollout_step(replicas(running), 1, want, full=True)
@@ -279,16 +283,19 @@ def test_rollout_step_on_a_full_machine(running: str, want: int, start: int, dra
 # -- calls ------------------------------------------------------------------------------------
 
 
-def test_heads_that_are_large_are_not_remembered() -> None:
-    """Whether their names are, or their values: callers cannot fill memory with them."""
+def test_large_headers_are_not_cached() -> None:
+    """Large headers are not cached, so that callers cannot fill the memory."""
     templates = CallTemplates()
     for headers in ((b"x-" + b"a" * 5000, b""), (b"x-a", b"a" * 5000), (b"x-a", b"b")):
         templates.split(Exchange("GET", "/function/fn", (headers,)))
     assert [((b"x-a", b"b"),)] == [headers for *_, headers in templates._known]
 
 
-def test_a_replica_that_does_not_read_gets_no_further_calls_in_bundles() -> None:
-    """Callers that leave leave nothing behind on connections of their own."""
+def test_replica_that_stops_reading_gets_no_bundled_calls() -> None:
+    """A replica that stops reading gets no more bundled calls until it has a new connection.
+
+    With a connection of its own, a cancelled call leaves nothing behind.
+    """
 
     async def play() -> None:
         over = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The process backend: environment, readiness, restarts, stops, and nothing left behind."""
+"""Tests of the process backend: environment, readiness, restarts, stops and cleanup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STAGE = ProcessStage()
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Return whether a process runs and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -36,25 +36,25 @@ def alive(pid: int) -> bool:
 
 
 def pid_of(instance: SupervisedInstance) -> int:
-    """The process id of an instance's entry command."""
+    """Return the process id of an instance's entry command."""
     runner: ProcessRunner = instance.runner  # type: ignore[assignment]
     return runner.pid
 
 
 def network(pid: object) -> str:
-    """The network namespace of a process."""
+    """Return the network namespace of a process."""
     return str(Path(f"/proc/{pid}/ns/net").readlink())
 
 
 async def environment(rig: Rig, name: str = "fn") -> dict[str, Any]:
-    """What an instance of a function sees."""
+    """Return what an instance of a function sees."""
     document: dict[str, Any] = json.loads((await rig.call("GET", f"/function/{name}")).body)
     return document
 
 
 @story(hosts=("provider.example",))
-async def test_targets_for_prometheus_are_passed_on(rig: Rig) -> None:
-    """Every ready replica is a target at the provider itself, by the name that was asked."""
+async def test_each_ready_replica_is_a_prometheus_target(rig: Rig) -> None:
+    """Each ready replica is a target at the provider, under the host name of the request."""
     await rig.deploy("fn")
     (instance,) = rig.instances("fn")
     host = [("host", "provider.example:8080")]
@@ -74,16 +74,16 @@ async def test_targets_for_prometheus_are_passed_on(rig: Rig) -> None:
 
 
 @story(STAGE)
-async def test_a_folder_that_cannot_be_made_is_tried_again(rig: Rig) -> None:
-    """As on a full disk: the function says so, nothing else is hurt, and it starts when it can."""
+async def test_failed_folder_creation_is_retried(rig: Rig) -> None:
+    """A function whose folder cannot be made, as on a full disk, says so and starts once it can."""
     blocks = [rig.backend.run_dir / str(number) for number in range(4)]
     for block in blocks:
         block.write_text("in the way")
     await rig.deploy("fn", ready=False)
     (instance,) = rig.instances("fn")
     await wait_until_async(lambda: instance.failing, what="fn failing")
-    assert "cannot make" in instance.reason
-    assert b"cannot make" in (await rig.call("GET", "/function/fn")).body
+    assert "cannot create" in instance.reason
+    assert b"cannot create" in (await rig.call("GET", "/function/fn")).body
     for block in blocks:
         block.unlink()
     await rig.ready("fn")
@@ -91,8 +91,8 @@ async def test_a_folder_that_cannot_be_made_is_tried_again(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(STAGE)
-async def test_a_secret_may_be_named_twice(rig: Rig) -> None:
-    """It is there once; also when an instance is started again."""
+async def test_secret_named_twice_is_mounted_once(rig: Rig) -> None:
+    """A secret that is named twice is mounted once, also after a restart."""
     assert 202 == (await rig.call("POST", "/system/secrets", {"name": "key", "value": "x"})).status
     await rig.deploy("fn", secrets=["key", "key"])
     (instance,) = rig.instances("fn")
@@ -107,7 +107,7 @@ async def test_a_secret_may_be_named_twice(rig: Rig) -> None:
 
 @story(STAGE)
 async def test_environment_of_an_instance(rig: Rig) -> None:
-    """An instance gets its function's settings and nothing of the provider's own environment."""
+    """An instance gets its function's settings and none of the provider's own environment."""
     os.environ["carpool_batch_max"] = "999"
     os.environ["PROVIDER_ONLY"] = "x"
     try:
@@ -134,8 +134,8 @@ async def test_environment_of_an_instance(rig: Rig) -> None:
 
 
 @story(STAGE)
-async def test_images_are_assembled_folders(rig: Rig) -> None:
-    """An image that was not assembled, or that names no command, cannot be deployed."""
+async def test_unassembled_image_cannot_be_deployed(rig: Rig) -> None:
+    """An image that was not assembled, or that has no command, cannot be deployed."""
     cases = {
         f"{IMAGE}x": f"expected one of the images bare, {IMAGE}; did you mean '{IMAGE}'?",
         "bare": "envProcess = '': expected the handler's command",
@@ -148,15 +148,15 @@ async def test_images_are_assembled_folders(rig: Rig) -> None:
 
 
 @story(STAGE)
-async def test_env_process_of_the_deployment_goes_before_the_template_s(rig: Rig) -> None:
-    """The command is the deployment's, if it names one."""
+async def test_command_of_deployment_overrides_template(rig: Rig) -> None:
+    """The deployment's command overrides the template's."""
     await rig.deploy("fn", envProcess="python own.py")
     assert "python own.py" == (await environment(rig))["env"]["fprocess"]
 
 
 @story(STAGE)
 async def test_available_only_when_ready(rig: Rig) -> None:
-    """``availableReplicas`` counts an instance once it says that it is ready, not before."""
+    """``availableReplicas`` counts an instance only once it reports that it is ready."""
     await rig.deploy("fn", ready=False, envVars={"ready_after": "3600"})
     (instance,) = rig.instances("fn")
     await wait_until_async(lambda: instance.reason == "loading")
@@ -170,8 +170,8 @@ async def test_available_only_when_ready(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(STAGE)
-async def test_an_instance_that_says_that_it_is_ready_is_probed_at_once(rig: Rig) -> None:
-    """In each of its runs; what it says is not believed without a probe."""
+async def test_instance_that_reports_readiness_is_probed_at_once(rig: Rig) -> None:
+    """An instance that reports readiness is probed at once, in each of its runs."""
     await rig.deploy("fn")
     (instance,) = rig.instances("fn")
     assert instance.runner.on_ready == instance.probe_soon
@@ -183,7 +183,7 @@ async def test_an_instance_that_says_that_it_is_ready_is_probed_at_once(rig: Rig
 
 @story(STAGE)
 async def test_killed_instance_comes_back(rig: Rig) -> None:
-    """After SIGKILL an instance is started again, and what it left is ended."""
+    """After SIGKILL an instance is restarted, and its remaining children are ended."""
     await rig.deploy("fn", envVars={"spawn": "1"})
     instance = rig.instances("fn")[0]
     first, child = pid_of(instance), int((await rig.logs("fn"))[0].split()[1])
@@ -199,10 +199,10 @@ async def test_killed_instance_comes_back(rig: Rig) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_instance_is_taken_out_and_replaced(
+def test_silent_instance_is_unavailable_and_then_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One probe without an answer and it is not available; silent for long enough, it is killed."""
+    """An instance is unavailable after one missed probe, and killed after a longer silence."""
     monkeypatch.setattr(supervised_instance, "_PROBE_TIMEOUT_S", 0.3)
     monkeypatch.setattr(supervised_instance, "_SILENCE_S", 1.5)
 
@@ -225,10 +225,10 @@ def test_a_stopped_instance_is_taken_out_and_replaced(
     play(tmp_path)
 
 
-def test_an_instance_that_goes_on_is_let_alone(
+def test_briefly_stopped_instance_is_not_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped for a moment: it is out while it does not answer, and the same process comes back."""
+    """An instance that is stopped for a moment is unavailable meanwhile and is not restarted."""
     monkeypatch.setattr(supervised_instance, "_PROBE_TIMEOUT_S", 0.3)
 
     @story(STAGE)
@@ -248,7 +248,7 @@ def test_an_instance_that_goes_on_is_let_alone(
 
 @story(STAGE)
 async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
-    """An instance that ignores SIGTERM is killed after its grace, with all it has started."""
+    """An instance that ignores SIGTERM is killed after its grace period, with its children."""
     await rig.deploy("fn", envVars={"deaf": "1", "spawn": "1"})
     instance = rig.instances("fn")[0]
     child, log = int((await rig.logs("fn"))[0].split()[1]), rig.function("fn").replica_set.log
@@ -262,8 +262,8 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
 
 
 @story(STAGE)
-async def test_an_instance_that_prints_without_end_loses_lines(rig: Rig) -> None:
-    """Rather than keep the provider from its calls; what it prints afterwards is there again."""
+async def test_instance_that_prints_too_much_loses_lines(rig: Rig) -> None:
+    """An instance that prints too much loses lines instead of delaying calls."""
     await rig.deploy("fn")
     log = rig.function("fn").replica_set.log
     log._max_lines = 1_000_000  # on a slow machine more are kept than it has room for
@@ -285,7 +285,7 @@ async def test_an_instance_that_prints_without_end_loses_lines(rig: Rig) -> None
 
 @pytest.mark.slow
 @story(STAGE)
-async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
+async def test_instance_between_two_starts_is_stopped_at_once(rig: Rig) -> None:
     """An instance between two starts is stopped at once."""
     await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
     await wait_until_async(lambda: rig.instances("fn")[0].failing)
@@ -320,7 +320,7 @@ asyncio.run(main(Path(sys.argv[1])))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
 def test_nothing_outlives_a_killed_provider(tmp_path: Path) -> None:
-    """When the provider is killed, its instances, their children and its folder go too."""
+    """When the provider is killed, its instances, their children and its folder go, too."""
     provider = subprocess.Popen(
         [sys.executable, "-c", PROVIDER, str(tmp_path), *INSTANCE],
         stdout=subprocess.PIPE,
@@ -342,7 +342,7 @@ def _can_isolate() -> bool:
 
 @pytest.fixture
 def fwatchdog_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program of the watchdog's name on the PATH; which one does not matter to the backend."""
+    """Put any program with the watchdog's name on the PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "fwatchdog").symlink_to(shutil.which("true") or "/bin/true")
@@ -352,8 +352,8 @@ def fwatchdog_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not _can_isolate(), reason="no network namespaces here")
 @pytest.mark.usefixtures("fwatchdog_on_path")
-def test_watchdogs_get_a_network_each(tmp_path: Path) -> None:
-    """Two instances that bind the watchdog's fixed port run side by side, and are reached."""
+def test_watchdogs_have_separate_networks(tmp_path: Path) -> None:
+    """Two instances that bind the watchdog's fixed port run side by side and can be reached."""
 
     @story(STAGE)
     async def play(rig: Rig) -> None:
@@ -370,7 +370,7 @@ def test_watchdogs_get_a_network_each(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fwatchdog_on_path")
 def test_no_watchdog(tmp_path: Path) -> None:
-    """With the watchdog switched off instances keep the machine's network."""
+    """Without the watchdog, instances use the machine's network."""
 
     @story(STAGE, watchdog=False)
     async def play(rig: Rig) -> None:
@@ -385,8 +385,8 @@ def test_no_watchdog(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 @pytest.mark.skipif(not _can_isolate(), reason="no network namespaces here")
-def test_isolation_as_an_ordinary_user() -> None:
-    """Without privileges the namespace is reached through a user namespace, as the same user."""
+def test_unprivileged_user_gets_namespace_in_user_namespace() -> None:
+    """Without privileges, the namespace is made in a user namespace, as the same user."""
     code = (
         "import os, socket; s = socket.create_server(('127.0.0.1', 8081));"
         "socket.create_connection(s.getsockname()); print(os.getuid())"

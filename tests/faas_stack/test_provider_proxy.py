@@ -1,4 +1,4 @@
-"""``/function/NAME``: what reaches the function, what reaches the client."""
+"""Tests of ``/function/NAME``: what reaches the function, and what reaches the client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def seen(answer: Response) -> dict[str, Any]:
-    """The request as the function saw it; header names to last values."""
+    """Return the request as the function saw it, with the last value of each header."""
     assert 200 == answer.status, answer.body
     document: dict[str, Any] = json.loads(answer.body)
     document["headers"] = dict(document["headers"])
@@ -36,7 +36,7 @@ def seen(answer: Response) -> dict[str, Any]:
 
 @story()
 async def test_path_query_method_and_body_reach_the_function(rig: Rig) -> None:
-    """The function sees what follows its name, byte for byte."""
+    """The function gets the rest of the path after its name unchanged."""
     await rig.deploy("fn")
     cases = {
         "/function/fn": "/",
@@ -58,8 +58,8 @@ async def test_path_query_method_and_body_reach_the_function(rig: Rig) -> None:
 
 
 @story()
-async def test_calls_leave_nothing_to_the_collector(rig: Rig) -> None:
-    """It comes rarely in a provider, and until then what a cycle holds would stay in memory."""
+async def test_calls_leave_no_reference_cycles(rig: Rig) -> None:
+    """Calls leave no reference cycles, which would stay in memory until the collector runs."""
     await rig.deploy("fn")
     await rig.call("GET", "/function/fn")
     gc.collect()
@@ -75,7 +75,7 @@ async def test_calls_leave_nothing_to_the_collector(rig: Rig) -> None:
 
 @story()
 async def test_request_headers(rig: Rig) -> None:
-    """Hop-by-hop headers stop here, forwarding and tracing headers are added, the rest passes."""
+    """Hop-by-hop headers are removed, forwarding and tracing headers are added, and others kept."""
     await rig.deploy("fn")
     sent = [
         ("host", "example.org"),
@@ -103,8 +103,8 @@ async def test_request_headers(rig: Rig) -> None:
 
 
 @story()
-async def test_headers_that_are_there_stay(rig: Rig) -> None:
-    """What a gateway in front has added is passed on as it is, and not repeated to the client."""
+async def test_gateway_headers_are_forwarded_unchanged(rig: Rig) -> None:
+    """Headers added by a gateway are forwarded unchanged and not repeated to the client."""
     await rig.deploy("fn")
     sent = [
         ("x-forwarded-host", "h"),
@@ -120,8 +120,8 @@ async def test_headers_that_are_there_stay(rig: Rig) -> None:
 
 
 @story(ProcessStage())
-async def test_callers_cannot_ask_for_a_connection_of_the_provider(rig: Rig) -> None:
-    """What asks for it by ``/_/calls`` is not passed on; it is the provider's own to ask."""
+async def test_upgrade_request_of_caller_is_not_forwarded(rig: Rig) -> None:
+    """A caller's upgrade at ``/_/calls`` is not forwarded, as only the provider may request it."""
     await rig.deploy("fn")
     asked = [("connection", "upgrade"), ("upgrade", "carpool-calls")]
     answer = await rig.call("GET", "/function/fn/_/calls", headers=asked)
@@ -130,10 +130,8 @@ async def test_callers_cannot_ask_for_a_connection_of_the_provider(rig: Rig) -> 
 
 
 @pytest.mark.parametrize("travel", ["together", "alone"])
-def test_calls_share_a_connection_where_the_replica_takes_them_so(
-    travel: str, tmp_path: Path
-) -> None:
-    """Else each has one; what is answered is the same."""
+def test_calls_share_a_connection_if_replica_allows_it(travel: str, tmp_path: Path) -> None:
+    """Calls share a connection if the replica allows it, with the same responses as otherwise."""
 
     @story(ProcessStage(alone=travel == "alone"))
     async def scene(rig: Rig) -> None:
@@ -152,8 +150,8 @@ def test_calls_share_a_connection_where_the_replica_takes_them_so(
 
 
 @story()
-async def test_answer_headers(rig: Rig) -> None:
-    """Status and headers come back as the function gave them; redirects are not followed."""
+async def test_status_and_headers_are_returned_unchanged(rig: Rig) -> None:
+    """Status and headers are returned unchanged, and redirects are not followed."""
     await rig.deploy("fn")
     sent = [("content-type", "text/x-mine")]
     answer = await rig.call("GET", "/function/fn/plain", headers=sent)
@@ -167,8 +165,8 @@ async def test_answer_headers(rig: Rig) -> None:
 
 
 @story()
-async def test_x_timeout_that_lifts_the_limit_is_dropped(rig: Rig) -> None:
-    """Zero and negative time limits do not pass; others, readable or not, do."""
+async def test_nonpositive_x_timeout_is_removed(rig: Rig) -> None:
+    """Time limits of zero or below are removed; others, valid or not, are forwarded."""
     await rig.deploy("fn")
     for value, passes in {"-1s": False, "0": False, "0ms": False, "1ms": True, "x": True}.items():
         headers = [("x-timeout", value)]
@@ -178,7 +176,7 @@ async def test_x_timeout_that_lifts_the_limit_is_dropped(rig: Rig) -> None:
 
 @story()
 async def test_unknown_function(rig: Rig) -> None:
-    """An unknown function is 503 from the platform, which does not tell which there are."""
+    """A call of an unknown function is a 503 that does not name other functions."""
     await rig.deploy("classify")
     answer = await rig.call("GET", "/function/classifi")
     assert (503, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
@@ -192,7 +190,7 @@ async def test_unknown_function(rig: Rig) -> None:
 
 @story()
 async def test_chunked_request(rig: Rig) -> None:
-    """A body without a length, as the gateway sends it, arrives whole."""
+    """A body without a length, as the gateway sends it, arrives complete."""
     await rig.deploy("fn")
     host, _, port = rig.provider.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -207,8 +205,8 @@ async def test_chunked_request(rig: Rig) -> None:
 
 
 @story()
-async def test_client_that_leaves_cancels_the_call(rig: Rig) -> None:
-    """When a client disconnects, so does the provider from the function, and nothing leaks."""
+async def test_client_disconnect_cancels_call(rig: Rig) -> None:
+    """When a client disconnects, its call is cancelled at the function and released."""
     await rig.deploy("fn")
     call = asyncio.ensure_future(rig.call("GET", "/function/fn/hang"))
     replica = rig.function("fn").running[0]
@@ -224,8 +222,8 @@ async def test_client_that_leaves_cancels_the_call(rig: Rig) -> None:
 
 
 @story()
-async def test_events_are_passed_on_as_they_come(rig: Rig) -> None:
-    """An answer of the event-stream kind is not held back until it is complete."""
+async def test_events_are_forwarded_as_they_arrive(rig: Rig) -> None:
+    """An event stream is forwarded event by event."""
     await rig.deploy("fn")
     headers = [("accept", "text/event-stream")]
     async with rig.client.stream("GET", "/function/fn/events", headers) as answer:
@@ -240,8 +238,8 @@ async def test_events_are_passed_on_as_they_come(rig: Rig) -> None:
 
 
 @story()
-async def test_replica_that_dies_while_answering(rig: Rig) -> None:
-    """A call cut off by the death of its replica is 502 and says so; the next one is answered."""
+async def test_call_of_dying_replica_is_502(rig: Rig) -> None:
+    """A call whose replica dies is a 502 with the reason, and the next call succeeds."""
     await rig.deploy("fn")
     answer = await rig.call("GET", "/function/fn/break")
     assert (502, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
@@ -250,10 +248,13 @@ async def test_replica_that_dies_while_answering(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("repeatable", "times"), [("1", 2), ("", 1)])
-def test_a_kept_connection_that_is_closed_unanswered(
+def test_call_on_closed_reused_connection_is_retried(
     repeatable: str, times: int, tmp_path: Path
 ) -> None:
-    """The call is sent once more if its function may see it twice, as it may have come too late."""
+    """A call on a reused connection that closes is sent again if its function may see it twice.
+
+    It may have been sent after the replica had closed the connection.
+    """
 
     @story(ProcessStage())
     async def scene(rig: Rig) -> None:
@@ -268,8 +269,8 @@ def test_a_kept_connection_that_is_closed_unanswered(
 
 
 @story(ProcessStage())
-async def test_a_provider_that_ends_answers_what_is_being_asked(rig: Rig) -> None:
-    """A call of which only the head has come is answered too, and its function is there for it."""
+async def test_draining_provider_completes_partly_received_call(rig: Rig) -> None:
+    """A draining provider also answers a call of which only the head has arrived."""
     await rig.deploy("fn")
     host, _, port = rig.provider.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -288,8 +289,8 @@ async def test_a_provider_that_ends_answers_what_is_being_asked(rig: Rig) -> Non
 
 @pytest.mark.slow
 @story()
-async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> None:
-    """Under load, killing replicas costs at most the calls they had; all are answered."""
+async def test_every_call_gets_a_response_while_replicas_are_killed(rig: Rig) -> None:
+    """Under load, killing a replica costs at most its in-flight calls, and all get a response."""
     await rig.deploy("fn")
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
@@ -316,8 +317,8 @@ async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> Non
 
 
 @story()
-async def test_scaled_to_zero(rig: Rig) -> None:
-    """A call for a function at zero starts a replica, waits for it, and has its whole time then."""
+async def test_call_of_function_at_zero_starts_replica(rig: Rig) -> None:
+    """A call of a function at zero starts a replica, and its time starts when that is ready."""
     labels = {"com.carpool.scale.min": "0"}
     await rig.deploy("fn", ready=False, labels=labels, envVars={"ready_after": "0.3"})
     began_ns = time.time_ns()
@@ -329,9 +330,21 @@ async def test_scaled_to_zero(rig: Rig) -> None:
     assert (1, 1) == (rig.function("fn").replicas, rig.function("fn").available)
 
 
+@story()
+async def test_waiting_call_starts_replica_again_if_function_is_scaled_to_zero(rig: Rig) -> None:
+    """A scale to zero before a replica is ready does not leave the waiting calls without one."""
+    labels = {"com.carpool.scale.min": "0"}
+    await rig.deploy("fn", ready=False, labels=labels, envVars={"ready_after": "0.3"})
+    call = asyncio.ensure_future(rig.call("GET", "/function/fn"))
+    await wait_until_async(lambda: bool(rig.function("fn").running), what="a replica")
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
+    assert 200 == (await call).status
+    assert 1 == rig.function("fn").replicas
+
+
 @story(patience_s=0.3)
-async def test_patience_ends(rig: Rig) -> None:
-    """A call for a function that does not get ready ends with 503 and the reason."""
+async def test_call_that_waits_too_long_is_503(rig: Rig) -> None:
+    """A call of a function that does not become ready ends with a 503 and the reason."""
     await rig.deploy("fn", ready=False, envVars={"ready_after": "60"})
     await wait_until_async(lambda: rig.instances("fn")[0].reason)
     answer = await rig.call("GET", "/function/fn")
@@ -342,8 +355,8 @@ async def test_patience_ends(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(patience_s=0.3)
-async def test_calls_that_gave_up_count_no_more(rig: Rig) -> None:
-    """Of those that wait, too many are refused; those that have left are not of them."""
+async def test_cancelled_calls_do_not_count_towards_limit(rig: Rig) -> None:
+    """Cancelled calls do not count towards the limit of waiting calls."""
     await rig.deploy("fn", ready=False, envVars={"ready_after": "60"})
     function = rig.function("fn")
     calls = [asyncio.ensure_future(rig.orchestrator.acquire(function)) for _ in range(4096)]
@@ -357,8 +370,8 @@ async def test_calls_that_gave_up_count_no_more(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_hopeless_function_is_refused_at_once(rig: Rig) -> None:
-    """A function that keeps dying before it is ready is 503 without a wait."""
+async def test_call_of_failing_function_is_refused_at_once(rig: Rig) -> None:
+    """A call of a function that keeps failing to start is a 503 without a wait."""
     await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
     answer = await rig.call("GET", "/function/fn")
     assert 503 == answer.status
@@ -371,7 +384,7 @@ async def test_hopeless_function_is_refused_at_once(rig: Rig) -> None:
 @pytest.mark.slow
 @story()
 async def test_least_busy_replica_gets_the_call(rig: Rig) -> None:
-    """Calls go to the ready replica that has the fewest."""
+    """Calls go to the ready replica with the fewest calls."""
     await rig.deploy("fn")
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 3})
     await rig.ready("fn", 3)
@@ -384,7 +397,7 @@ async def test_least_busy_replica_gets_the_call(rig: Rig) -> None:
 
 
 async def _under_load(rig: Rig, change: Callable[[], Awaitable[None]]) -> None:
-    """Callers of two replicas notice nothing of a change."""
+    """Check that all calls of two replicas succeed during a change."""
     await rig.deploy("fn")
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
@@ -406,7 +419,7 @@ async def _under_load(rig: Rig, change: Callable[[], Awaitable[None]]) -> None:
 @pytest.mark.slow
 @story()
 async def test_no_call_fails_during_an_update(rig: Rig) -> None:
-    """A rolling update goes unnoticed by callers."""
+    """No call fails during a rolling update."""
 
     async def update() -> None:
         function = rig.function("fn")
@@ -426,8 +439,8 @@ async def test_no_call_fails_during_an_update(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_no_call_fails_while_replicas_come_and_go(rig: Rig) -> None:
-    """Scaling down and up goes unnoticed by callers."""
+async def test_no_call_fails_during_scaling(rig: Rig) -> None:
+    """No call fails during scaling up and down."""
 
     async def scale() -> None:
         for replicas in (1, 3, 1):
@@ -442,8 +455,8 @@ async def test_no_call_fails_while_replicas_come_and_go(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None:
-    """While the new revision does not start, the old one serves."""
+async def test_old_revision_serves_while_new_one_does_not_start(rig: Rig) -> None:
+    """While the new revision does not start, the old one serves calls."""
     await rig.deploy("fn")
     document = {"service": "fn", "image": IMAGE, "envVars": {"refuse": "1"}}
     await rig.call("PUT", "/system/functions", document)
@@ -455,7 +468,7 @@ async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None
 
 @story()
 async def test_removal_lets_calls_finish(rig: Rig) -> None:
-    """A removed function is gone at once, and answers what it had accepted."""
+    """A removed function refuses new calls at once and completes those in flight."""
     await rig.deploy("fn")
     call = asyncio.ensure_future(rig.call("GET", "/function/fn/slow?s=0.3"))
     replica = rig.function("fn").running[0]
@@ -467,8 +480,8 @@ async def test_removal_lets_calls_finish(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_a_call_does_not_bring_back_what_was_removed(rig: Rig) -> None:
-    """One whose replica was lost asks for another one, after its function was removed."""
+async def test_call_does_not_restart_removed_function(rig: Rig) -> None:
+    """A call that lost its replica does not start a removed function again."""
     await rig.deploy("fn")
     function = rig.function("fn")
     await rig.call("DELETE", "/system/functions", {"functionName": "fn"})

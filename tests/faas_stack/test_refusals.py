@@ -1,25 +1,25 @@
-"""When a refusal is taken to be for good."""
+"""Tests of when a refusal counts as final."""
 
 from __future__ import annotations
 
 import pytest
 
-from faas_stack.stack.refusals import LOOKS, Looks, Refused
+from faas_stack.stack.refusals import CHECKS, InstancesRefused, RefusalCounter
 
 
-def test_what_was_refused_at_each_of_some_looks_is_refused_for_good() -> None:
-    """The message has the function and the last reason."""
-    looks = Looks()
-    for _ in range(LOOKS - 1):
-        looks.take({"fn": "too large"})
-    with pytest.raises(Refused, match="fn cannot get its instances: still too large"):
-        looks.take({"fn": "still too large"})
+def test_function_refused_in_consecutive_checks_is_an_error() -> None:
+    """A function refused in several consecutive checks is an error with its last reason."""
+    refusals = RefusalCounter()
+    for _ in range(CHECKS - 1):
+        refusals.take({"fn": "too large"})
+    with pytest.raises(InstancesRefused, match="fn cannot get its instances: still too large"):
+        refusals.take({"fn": "still too large"})
 
 
-def test_one_look_without_it_begins_anew() -> None:
-    """A first plan may ask for more than the next."""
-    looks = Looks()
-    for _ in range(LOOKS):
-        for _ in range(LOOKS - 1):
-            looks.take({"fn": "too large", "other": "no"})
-        looks.take({})
+def test_check_without_refusals_resets_count() -> None:
+    """A check without refusals resets the count, as a first plan may ask for more than the next."""
+    refusals = RefusalCounter()
+    for _ in range(CHECKS):
+        for _ in range(CHECKS - 1):
+            refusals.take({"fn": "too large", "other": "no"})
+        refusals.take({})

@@ -1,4 +1,4 @@
-"""Deployments and secrets that cannot be are refused, with what is wrong, and nothing changes."""
+"""Tests that invalid deployments and secrets are refused with the reason and change nothing."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ TEXTS: list[tuple[str, Any]] = [
     [("a\\u0000b", "x00"), ("a\\ud800b", "ud800"), ("\\udfff", "udfff")],
     ids=["zero", "half", "other-half"],
 )
-def test_texts_that_no_process_can_be_given(tmp_path: Path, escaped: str, shown: str) -> None:
-    """Each of a deployment's texts and names is 400 with what was given; nothing is deployed."""
+def test_text_that_cannot_be_passed_to_process_is_refused(
+    tmp_path: Path, escaped: str, shown: str
+) -> None:
+    """A text or name that cannot be passed to a process is a 400, and nothing is deployed."""
 
     async def deploying() -> None:
         async with provider(ProcessStage(), tmp_path) as rig:
@@ -63,8 +65,8 @@ def test_texts_that_no_process_can_be_given(tmp_path: Path, escaped: str, shown:
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_names_that_no_variable_can_have(rig: Rig) -> None:
-    """Empty ones, and those with the sign that ends a name."""
+async def test_invalid_variable_names_are_refused(rig: Rig) -> None:
+    """Environment variable names that are empty or contain ``=`` are refused."""
     for name in ("", "=", "a=b", "=a"):
         answer = await rig.call("POST", "/system/functions", {**FN, "envVars": {name: "x"}})
         assert 400 == answer.status
@@ -90,10 +92,10 @@ async def test_names_that_no_variable_can_have(rig: Rig) -> None:
     ],
     ids=["negative", "ill-formed", "no-number", "blank"],
 )
-def test_what_no_sidecar_would_start_with(
+def test_settings_that_sidecar_refuses_are_refused(
     tmp_path: Path, fields: dict[str, Any], said: str
 ) -> None:
-    """It is refused when it is deployed, and not when the first replica fails."""
+    """Settings that the sidecar would refuse are refused at deployment."""
 
     async def deploying() -> None:
         async with provider(ProcessStage(), tmp_path) as rig:
@@ -107,7 +109,7 @@ def test_what_no_sidecar_would_start_with(
 
 @story(ProcessStage())
 async def test_secrets_and_namespaces_do_not_share_names(rig: Rig) -> None:
-    """As both are one folder's entries: the second one of a name is 400, and says so."""
+    """A secret and a namespace cannot share a name, as both are entries of one folder."""
     path = "/system/secrets"
     team = {"name": "key", "namespace": "team", "value": "v"}
     assert 202 == (await rig.call("POST", path, team)).status
@@ -127,8 +129,8 @@ SMALL = Capacity((0, 1), 0.0625 * 2, 2**33)  # 32 instances a core, and at least
 
 @pytest.mark.slow
 @story(ProcessStage(), capacity=SMALL)
-async def test_no_more_instances_than_the_machine_can_have(rig: Rig) -> None:
-    """A number is refused with the one that fits, by a label or by hand; nothing is changed."""
+async def test_too_many_instances_are_refused(rig: Rig) -> None:
+    """Too many instances are refused with the number that fits, and nothing changes."""
     labels = ({"com.carpool.scale.min": "99999"}, {"com.openfaas.scale.min": "9" * 30})
     for label in labels:
         for method, status in (("POST", 404), ("PUT", 200)):
@@ -161,8 +163,8 @@ async def test_no_more_instances_than_the_machine_can_have(rig: Rig) -> None:
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_a_hundred_problems_are_told(tmp_path: Path, fields: dict[str, Any]) -> None:
-    """However many there are: no caller waits for the nearest word to each of half a million."""
+def test_at_most_a_hundred_problems_are_reported(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """At most a hundred problems are reported, so that no request takes long."""
 
     async def deploying() -> None:
         async with provider(ProcessStage(), tmp_path) as rig:

@@ -1,4 +1,4 @@
-"""A function reloaded: new instances serve before old ones go, and broken ones change nothing."""
+"""Tests of reloading: new instances serve before old ones end, and broken ones change nothing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ STAGE = ProcessStage()
 
 
 async def reload(rig: Rig, name: str = "fn", **document: Any) -> Response:
-    """Ask for a reload."""
+    """Request a reload."""
     return await rig.call("POST", f"/system/reload-function/{name}", document or None)
 
 
 def watched(rig: Rig) -> list[str]:
-    """What becomes of images that are rebuilt for reloads."""
+    """Return a list of what happens to each image that is rebuilt for a reload."""
     fates: list[str] = []
 
     @asynccontextmanager
@@ -46,7 +46,7 @@ def watched(rig: Rig) -> list[str]:
 
 
 async def begun(rig: Rig) -> asyncio.Task[Response]:
-    """A reload that waits for an instance that is not soon ready."""
+    """Start a reload that waits for an instance that takes long to become ready."""
     await rig.deploy("fn", envVars={"ready_after": "60"}, ready=False)
     replica_set = rig.function("fn").replica_set
     before = replica_set.revision
@@ -56,20 +56,20 @@ async def begun(rig: Rig) -> asyncio.Task[Response]:
 
 
 def names(rig: Rig) -> set[str]:
-    """The function's instances."""
+    """Return the names of the function's instances."""
     return {instance.name for instance in rig.instances("fn")}
 
 
 def told(answer: Response) -> dict[str, Any]:
-    """What a reload that was done says, without its time."""
+    """Return the document of a completed reload without its duration."""
     document: dict[str, Any] = json.loads(answer.body)
     assert document.pop("seconds") >= 0
     return document
 
 
 @story()
-async def test_all_instances_are_new_ones_when_it_is_answered(rig: Rig) -> None:
-    """As many as before, ready, and none of the old is left."""
+async def test_reload_responds_when_all_instances_are_new(rig: Rig) -> None:
+    """A reload responds when all instances are new and ready, and no old one is left."""
     await rig.deploy("fn")
     assert 202 == (await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})).status
     await rig.ready("fn", 2)
@@ -83,8 +83,8 @@ async def test_all_instances_are_new_ones_when_it_is_answered(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story()
-async def test_two_at_once_come_one_after_the_other(rig: Rig) -> None:
-    """Each has instances of its own."""
+async def test_concurrent_reloads_run_one_after_the_other(rig: Rig) -> None:
+    """Two concurrent reloads run one after the other, with new instances each."""
     await rig.deploy("fn")
     seen = names(rig)
     answers = await asyncio.gather(reload(rig), reload(rig))
@@ -94,8 +94,8 @@ async def test_two_at_once_come_one_after_the_other(rig: Rig) -> None:
 
 
 @story()
-async def test_a_function_at_zero_stays_there(rig: Rig) -> None:
-    """Nothing runs, so nothing is to be replaced; the next call starts what is new."""
+async def test_reload_of_function_at_zero_starts_nothing(rig: Rig) -> None:
+    """A reload of a function at zero starts nothing; the next call starts a new instance."""
     await rig.deploy("fn", labels={"com.carpool.scale.min": "0"}, ready=False)
     answer = await reload(rig)
     assert (200, 0) == (answer.status, told(answer)["replicas"])
@@ -104,8 +104,8 @@ async def test_a_function_at_zero_stays_there(rig: Rig) -> None:
 
 
 @story()
-async def test_what_cannot_be_reloaded_is_told(rig: Rig) -> None:
-    """As anywhere else in the API."""
+async def test_unknown_functions_and_invalid_timeouts_are_errors(rig: Rig) -> None:
+    """Unknown functions and invalid timeouts are errors of the usual form."""
     await rig.deploy("fn")
     unknown = await reload(rig, "gn")
     assert (404, b"no function 'gn'") == (unknown.status, unknown.body[11:27])
@@ -115,8 +115,8 @@ async def test_what_cannot_be_reloaded_is_told(rig: Rig) -> None:
 
 
 @story(STAGE)
-async def test_what_is_not_ready_in_time_changes_nothing(rig: Rig) -> None:
-    """The old instance is the one that serves on, and no other is left."""
+async def test_reload_that_is_not_ready_in_time_changes_nothing(rig: Rig) -> None:
+    """If the new instance is not ready in time, it is removed, and the old one keeps serving."""
     await rig.deploy("fn", envVars={"ready_after": "1"})
     (before,) = names(rig)
     images = watched(rig)
@@ -131,8 +131,8 @@ async def test_what_is_not_ready_in_time_changes_nothing(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(STAGE)
-async def test_an_update_meanwhile_goes_before(rig: Rig) -> None:
-    """It is not taken back with what it has replaced, nor is the image that its instances have."""
+async def test_update_during_reload_ends_it_with_409(rig: Rig) -> None:
+    """An update during a reload ends it with a 409, and both update and image are kept."""
     images = watched(rig)
     reloading = await begun(rig)
     document = {"service": "fn", "image": IMAGE, "envVars": {"mine": "1"}}
@@ -145,8 +145,8 @@ async def test_an_update_meanwhile_goes_before(rig: Rig) -> None:
 
 
 @story(STAGE)
-async def test_one_that_is_removed_meanwhile(rig: Rig) -> None:
-    """The reload ends, and says so."""
+async def test_removal_during_reload_ends_it_with_404(rig: Rig) -> None:
+    """Removing a function ends its reload with a 404."""
     reloading = await begun(rig)
     removed = await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
     assert 202 == removed.status
@@ -154,7 +154,7 @@ async def test_one_that_is_removed_meanwhile(rig: Rig) -> None:
 
 
 class Machine:
-    """A backend whose instances are ready at once; `meanwhile` is done while it checks one."""
+    """A backend with instances that are ready at once; it runs `meanwhile` during a check."""
 
     lasting = False
     ledger = Mock()
@@ -179,8 +179,8 @@ class Machine:
 
 
 @pytest.mark.parametrize("checked", ["fn--a", "fn--b"])
-def test_what_is_updated_before_its_turn_is_reloaded_as_it_is_then(checked: str) -> None:
-    """A scaler changes a class, or a user the function: a reload does not undo that."""
+def test_reload_keeps_update_of_class_before_its_turn(checked: str) -> None:
+    """A reload does not undo an update of a class that comes before its turn."""
 
     async def play() -> None:
         machine = Machine()
@@ -201,13 +201,13 @@ def test_what_is_updated_before_its_turn_is_reloaded_as_it_is_then(checked: str)
 
 
 def runner(letter: str, word: str) -> Deployment:
-    """One class of a scaled function."""
+    """Return the deployment of a class of a scaled function."""
     env = {"sidecar_function": "fn", "sidecar_class": letter, "word": word}
     return deployment(f"fn--{letter}", envVars=env)
 
 
-def test_a_scaled_function_is_reloaded_where_its_model_runs() -> None:
-    """Its instances are functions of their own, and the front before them has no model."""
+def test_reload_of_scaled_function_reloads_its_classes() -> None:
+    """A reload of a scaled function reloads its classes, as its front has no model."""
     front = deployment(
         "fn", labels={"com.carpool.scale.policy": "infless", "com.carpool.slo": "1s"}
     )
@@ -220,5 +220,5 @@ def test_a_scaled_function_is_reloaded_where_its_model_runs() -> None:
 
 
 def deployment(name: str, **fields: Any) -> Deployment:
-    """Of a function."""
+    """Return the deployment of a function."""
     return Deployment.from_json(json.dumps({"service": name, "image": IMAGE, **fields}).encode())

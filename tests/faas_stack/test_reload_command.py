@@ -1,4 +1,4 @@
-"""``carpool reload`` of a running ``carpool up``: real sidecars and handlers, under load."""
+"""Tests of ``carpool reload`` with a running ``carpool up``, real sidecars and load."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ class Stack:
         self.folder = folder
 
     def model(self, text: str, function: str = "tell") -> None:
-        """Put another model in a function's folder."""
+        """Write another model to a function's folder."""
         (self.folder / function / "model.txt").write_text(text)
 
     def call(self, function: str = "tell") -> str:
-        """One answer."""
+        """Call a function and return its response."""
         answer = requests.post(f"{self.url}/function/{function}", data=b"x", timeout=HANG_S)
         assert 200 == answer.status_code, answer.text
         return answer.text
 
     def reload(self, *argv: str) -> int:
-        """The exit status of the command."""
+        """Run the command and return its exit status."""
         return main(["reload", *argv, "--gateway", self.url])
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Two functions, one of which is not running."""
+    """A stack with two functions, one of them at zero replicas."""
     folder = tmp_path_factory.mktemp("stack")
     for name in ("tell", "asleep"):
         (folder / name).mkdir()
@@ -82,7 +82,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 class Callers:
-    """Threads that call one after the other, and keep every answer."""
+    """Threads that call in sequence and keep all responses."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -111,7 +111,7 @@ class Callers:
 
 
 def test_a_model_is_reloaded_under_load(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not one request fails, each answer is of one model, and after it all are of the new one."""
+    """During a reload no request fails, and afterwards all responses are of the new model."""
     stack.model("first")
     assert 0 == stack.reload("tell")
     with Callers(f"{stack.url}/function/tell") as callers:
@@ -128,7 +128,7 @@ def test_a_model_is_reloaded_under_load(stack: Stack, capsys: pytest.CaptureFixt
 
 
 def test_a_broken_model_changes_nothing(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error is what is printed, and no request notices; once it is fixed it is loaded."""
+    """A broken model is reported without affecting requests, and loaded once it is fixed."""
     stack.model("good")
     assert 0 == stack.reload("tell")
     handler = stack.folder / "tell" / "handler.py"
@@ -148,8 +148,8 @@ def test_a_broken_model_changes_nothing(stack: Stack, capsys: pytest.CaptureFixt
     assert ("tell", 1, True) == (done["name"], done["replicas"], done["finished"])
 
 
-def test_folders_that_nothing_runs_in_are_removed(stack: Stack) -> None:
-    """However often a function is reloaded, its model is there twice at most beside the first."""
+def test_unused_build_folders_are_removed(stack: Stack) -> None:
+    """After many reloads, at most two build folders remain beside the first."""
     for _ in range(4):
         assert 0 == stack.reload("tell")
     there = {path.name for path in (stack.folder / "build").glob("tell*")}
@@ -157,10 +157,10 @@ def test_folders_that_nothing_runs_in_are_removed(stack: Stack) -> None:
     assert len(there) <= 3
 
 
-def test_a_function_at_zero_starts_with_what_is_new(
+def test_function_at_zero_starts_with_new_files(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is started for it."""
+    """Reloading a function at zero starts no instance, and the next one loads the new files."""
     stack.model("later", "asleep")
     assert 0 == stack.reload("asleep")
     assert "asleep: no instance runs; the next one loads the new files" in capsys.readouterr().out
@@ -175,15 +175,15 @@ def test_a_function_at_zero_starts_with_what_is_new(
         (("a/b",), 1, "no route"),
     ],
 )
-def test_what_is_wrong_is_told(
+def test_unknown_function_or_invalid_option_is_an_error(
     stack: Stack, argv: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is reloaded."""
+    """An unknown function or an invalid option is an error."""
     assert code == stack.reload(*argv)
     assert said in capsys.readouterr().err
 
 
-def test_without_a_provider(capsys: pytest.CaptureFixture[str]) -> None:
-    """The address is named."""
+def test_missing_provider_error_has_address(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a provider, the error has its address."""
     assert 1 == main(["reload", "tell", "-g", "http://127.0.0.1:1"])
     assert "no provider answers at http://127.0.0.1:1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The commit that ``faas-cli version`` shows."""
+"""Tests of the commit that ``faas-cli version`` shows."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def _anew() -> Iterator[None]:
     revision.revision.cache_clear()
 
 
-def test_an_image_says_what_it_was_built_of(
+def test_image_shows_commit_it_was_built_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checkout around it has no say."""
+    """An image shows the commit it was built from, whatever checkout surrounds it."""
     monkeypatch.setattr(revision, "FILE", tmp_path / "REVISION")
     (tmp_path / "REVISION").write_text("abc\n")
     assert "abc" == revision.revision()
 
 
-def test_a_checkout_says_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one, or without git, it is unknown, and never empty."""
+def test_checkout_shows_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout shows its commit, or "unknown" without a commit or without git."""
     monkeypatch.setattr(revision, "_ROOT", tmp_path)
     assert "unknown" == revision.revision()
     git = ("git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@localhost")

@@ -1,4 +1,4 @@
-"""What functions with a scaling policy are run with beside what was deployed."""
+"""Tests of what functions with a scaling policy get in addition to their deployment."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SECRET = "carpool-scaler-token"
 
 
 def deployment(labels: dict[str, str] | None = None, **env: str) -> Deployment:
-    """A function with these labels."""
+    """Return a function with these labels and variables."""
     settings = FunctionSettings.from_labels(labels or {}, {})
     return Deployment("fn", "image", labels=labels or {}, env_vars=env, settings=settings)
 
 
-def test_fronts_and_instances_are_told_where_the_scaler_is(tmp_path: Path) -> None:
-    """By a variable, with the token as a secret; and they are the same deployment as before."""
+def test_fronts_and_instances_get_scaler_address_and_token(tmp_path: Path) -> None:
+    """Fronts and instances get the scaler's address and token, and keep their deployment's id."""
     access = ScalerAccess("scaler:8090", SecretStore(tmp_path))
     for scaled in (deployment(POLICY, mode="http"), deployment(sidecar_class="c1", mode="http")):
         granted = access.grant(scaled)
@@ -44,16 +44,16 @@ def test_fronts_and_instances_are_told_where_the_scaler_is(tmp_path: Path) -> No
     assert 20 < len((tmp_path / SECRET).read_text())
 
 
-def test_others_are_left_alone(tmp_path: Path) -> None:
-    """Functions without a scaling policy, and those that name a scaler themselves."""
+def test_unscaled_functions_and_own_scalers_are_unchanged(tmp_path: Path) -> None:
+    """Functions without a scaling policy, or with a scaler of their own, are unchanged."""
     access = ScalerAccess("scaler:8090", SecretStore(tmp_path))
     for alone in (deployment(), deployment(POLICY, sidecar_scaler="mine:1")):
         assert alone is access.grant(alone)
     assert [] == list(tmp_path.iterdir())
 
 
-def test_one_token_for_all_unless_a_namespace_has_another(tmp_path: Path) -> None:
-    """Made once; a namespace has the same, until it has its own."""
+def test_namespaces_share_a_token_unless_they_have_their_own(tmp_path: Path) -> None:
+    """All namespaces share one token, which is made once, except those with their own."""
     store = SecretStore(tmp_path)
     store.create(SECRET, "theirs", b"another")
     first = token_file(store, "second").read_bytes()
@@ -61,8 +61,8 @@ def test_one_token_for_all_unless_a_namespace_has_another(tmp_path: Path) -> Non
     assert b"another" == token_file(store, "theirs").read_bytes()
 
 
-def test_functions_are_given_tokens_of_their_own(tmp_path: Path) -> None:
-    """A front and its instances the same, another function another, and none the scaler's."""
+def test_front_and_instances_share_their_own_token(tmp_path: Path) -> None:
+    """A front and its instances share a token, which other functions and the scaler do not have."""
     store = SecretStore(tmp_path)
     access = ScalerAccess("scaler:8090", store)
     instance = replace(
@@ -83,8 +83,8 @@ def test_functions_are_given_tokens_of_their_own(tmp_path: Path) -> None:
 
 
 @story()
-async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
-    """The bounds are those of its instances; what it is given is seen inside and nowhere else."""
+async def test_front_has_one_replica_and_hides_scaler_access(rig: Rig) -> None:
+    """A front has one replica, and what it gets for the scaler is visible only inside."""
     rig.orchestrator.scaler = ScalerAccess("127.0.0.1:9", SecretStore(rig.folder / "secrets"))
     await rig.deploy("fn", labels=POLICY)
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
@@ -102,8 +102,8 @@ async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_a_token_goes_with_its_function(rig: Rig) -> None:
-    """Removed, no longer scaled, or refused: it keeps no token; the others keep theirs."""
+async def test_token_is_removed_with_its_function(rig: Rig) -> None:
+    """A function that is removed, no longer scaled or refused has no token; others keep theirs."""
     store = SecretStore(rig.folder / "secrets")
     rig.orchestrator.scaler = ScalerAccess("127.0.0.1:9", store)
 
@@ -127,7 +127,7 @@ async def test_a_token_goes_with_its_function(rig: Rig) -> None:
 
 @pytest.mark.parametrize("text", ["scaler", "scaler:x", ":"])
 def test_bad_address_of_the_scaler(text: str, tmp_path: Path) -> None:
-    """It is named before anything is touched."""
+    """An invalid address of the scaler is refused before anything is written."""
     from tests.docker.command import Command
 
     done = Command(tmp_path).run("--scaler", text)

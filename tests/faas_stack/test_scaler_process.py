@@ -1,7 +1,8 @@
-"""The scaler of ``carpool up`` is kept running, whatever becomes of it and of the disk."""
+"""Tests that the scaler of ``carpool up`` keeps running, even if killed or with a full disk."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,14 +14,14 @@ import uvloop
 
 from faas_stack.stack.scaler_process import ScalerFailed, ScalerOptions, ScalerProcess
 from scaler.stack_folder import URL_FILE
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def options_in(folder: Path) -> ScalerOptions:
-    """A scaler whose gateway is not there yet."""
+    """Return the options of a scaler whose gateway does not exist yet."""
     (folder / "token").write_text("t" * 32)
     (folder / "run").mkdir()
     flags = ("--store", str(folder / "store.db"))
@@ -28,10 +29,10 @@ def options_in(folder: Path) -> ScalerOptions:
 
 
 @pytest.mark.slow
-def test_it_lasts_though_its_address_cannot_be_written(
+def test_scaler_runs_if_its_address_cannot_be_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As on a disk that is full; killed, it is started again there, too."""
+    """If its address cannot be written, as on a full disk, the scaler runs and is restarted."""
     (tmp_path / URL_FILE).mkdir(parents=True)
 
     async def run() -> None:
@@ -60,8 +61,10 @@ def _told(capfd: pytest.CaptureFixture[str], said: list[str], text: str) -> bool
 
 
 @pytest.mark.slow
-def test_its_log_may_be_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its lines are passed on as they are, and still tell where it listens."""
+def test_json_log_is_forwarded_and_gives_address(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A JSON log is forwarded unchanged and still gives the scaler's address."""
     given = options_in(tmp_path)
 
     async def run() -> str:
@@ -83,10 +86,10 @@ def test_its_log_may_be_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     ("given", "count"),
     [(("--listen", "127.0.0.1:0"), 1), (("--listen=127.0.0.1:0",), 1), (("--listen", "unix:s"), 2)],
 )
-def test_an_address_among_its_options_replaces_the_port(
+def test_tcp_address_option_replaces_port(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], given: tuple[str, ...], count: int
 ) -> None:
-    """Unless it is a socket, which users cannot open in a browser."""
+    """A given TCP address replaces the port; a socket is added, as browsers cannot open it."""
     options = options_in(tmp_path)
 
     async def run() -> str:
@@ -103,6 +106,28 @@ def test_an_address_among_its_options_replaces_the_port(
     assert 1 + count == said.count("listening on ")
 
 
+def test_address_for_syncs_is_not_that_for_users(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An address for sidecars only, which the scaler names last, replaces neither URL nor port."""
+    options = options_in(tmp_path)
+    flags = (*options.flags, "--listen-sync", "127.0.0.1:0")
+    said: list[str] = []
+
+    async def run() -> str:
+        scaler = ScalerProcess(replace(options, flags=flags))
+        try:
+            await scaler.start()
+            await wait_until_async(lambda: _told(capfd, said, " for syncs"))
+            return scaler.url
+        finally:
+            await scaler.stop()
+
+    url = uvloop.run(run())
+    assert f"listening on {url[7:]}\n" in "".join(said)
+    assert f"{url}\n" == (tmp_path / URL_FILE).read_text()
+
+
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
@@ -110,19 +135,37 @@ def test_an_address_among_its_options_replaces_the_port(
         (("--window", "never"), r" \(its --listen is --scaler-port of carpool up\)"),
     ],
 )
-def test_options_that_cannot_be_used_are_found_in_its_output(
+def test_invalid_options_error_refers_to_output(
     tmp_path: Path, given: tuple[str, ...], hint: str
 ) -> None:
-    """The port of ``up`` is named where the address is not the user's own."""
+    """The error for invalid options refers to the output, and to the port if that is used."""
     options = options_in(tmp_path)
     scaler = ScalerProcess(replace(options, flags=(*options.flags, *given)))
     with pytest.raises(ScalerFailed, match=rf"its output is above{hint}$"):
         uvloop.run(scaler.start())
 
 
-def test_it_must_start_once(tmp_path: Path) -> None:
-    """If it cannot at first, the user is told why, and waits for nothing."""
+def test_failed_first_start_is_an_error(tmp_path: Path) -> None:
+    """A scaler that cannot start the first time is an error with the reason."""
     options = options_in(tmp_path)
     (tmp_path / "run" / "scaler-tmp").touch()
     with pytest.raises(ScalerFailed, match=r"the scaler cannot be started: .*scaler-tmp"):
         uvloop.run(ScalerProcess(options).start())
+
+
+def test_end_before_it_listens_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scaler that ends with a traceback before it listens is an error, and is not restarted."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "uvloop.py").write_text("raise RuntimeError('a damaged package')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
+    scaler = ScalerProcess(options_in(tmp_path))
+
+    async def run() -> None:
+        try:
+            await asyncio.wait_for(scaler.start(), HANG_S)
+        finally:
+            await scaler.stop()
+
+    said = r"the scaler ended with status 1 before it listened; its output is above$"
+    with pytest.raises(ScalerFailed, match=said):
+        uvloop.run(run())

@@ -1,4 +1,4 @@
-"""Reading stack files."""
+"""Tests of reading stack files."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def read(folder: Path, text: str, **env: str) -> StackFile:
 
 
 def function(body: str) -> str:
-    """A stack file with one function ``fn``."""
+    """Return a stack file with one function ``fn``."""
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     return f"{HEAD}functions:\n  fn:\n{indented}"
 
 
 def test_reads_every_key(folder: Path) -> None:
-    """Every key faas-cli knows is read, with faas-cli's meaning."""
+    """Every key of faas-cli is read with the same meaning."""
     (folder / "env.yml").write_text("environment:\n  b: file\n  c: 1.50\n")
     body = """\
 lang: py
@@ -84,12 +84,12 @@ namespace: team
 
 
 def test_takes_fprocess_from_the_template(folder: Path) -> None:
-    """Without a command of its own a function runs its template's."""
+    """A function without a command uses its template's."""
     assert "python -m thing" == read(folder, function(GOOD)).functions[0].fprocess
 
 
 def test_merges_and_anchors(folder: Path) -> None:
-    """YAML merges work, and the function's own keys win."""
+    """YAML merges work, and the function's own keys override them."""
     text = (
         f"{HEAD}functions:\n  fn: &base\n    lang: py\n    handler: fn\n    image: a\n"
         "    labels: {x: '1'}\n  other:\n    <<: *base\n    image: a\n    labels: {x: '2'}\n"
@@ -98,7 +98,7 @@ def test_merges_and_anchors(folder: Path) -> None:
     assert ({"x": "1"}, {"x": "2"}) == (first.labels, second.labels)
 
 
-def test_needs_neither_handler_nor_template_where_nothing_is_built(folder: Path) -> None:
+def test_template_is_not_needed_where_nothing_is_built(folder: Path) -> None:
     """``skip_build`` and ``lang: dockerfile`` need no template."""
     assert None is read(folder, function("skip_build: true\nimage: a\n")).functions[0].handler
     found = read(folder, function("lang: Dockerfile\nhandler: fn\nimage: a\n")).functions[0]
@@ -251,14 +251,16 @@ def test_needs_neither_handler_nor_template_where_nothing_is_built(folder: Path)
         pytest.param(function(GOOD + "fprocess: ${A:?}\n"), r":10 = '\$\{A:\?\}'", id="expression"),
     ],
 )
-def test_reports(folder: Path, text: str, expected: str) -> None:
-    """What is wrong is reported with file, line, value, expectation and nearest name."""
+def test_problem_has_file_line_value_and_expectation(
+    folder: Path, text: str, expected: str
+) -> None:
+    """A problem is reported with file, line, value, expectation and nearest name."""
     with pytest.raises(ConfigError, match=expected):
         read(folder, text)
 
 
-def test_reports_everything_at_once(folder: Path) -> None:
-    """Independent problems of several functions come in one error."""
+def test_independent_problems_are_reported_together(folder: Path) -> None:
+    """Independent problems of several functions are reported in one error."""
     text = (
         f"{HEAD}functions:\n  a: {{lang: py, handler: no, image: a, x: 1}}\n"
         "  b: {lang: no, handler: fn, labels: {com.carpool.cpu: none}}\n"
@@ -276,7 +278,7 @@ def test_reports_everything_at_once(folder: Path) -> None:
     ("content", "expected"), [(None, "an existing file"), (b"a: \xff\n", "a text file in UTF-8")]
 )
 def test_unreadable_file(tmp_path: Path, content: bytes | None, expected: str) -> None:
-    """A file that cannot be read, or is not text, is a clear error."""
+    """A file that is missing or not text is an error."""
     path = tmp_path / "stack.yaml"
     if content is not None:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Streams all the way: OpenFaaS's gateway, provider, sidecars, of-watchdog, handler."""
+"""Tests of streams through OpenFaaS's gateway, provider, sidecars, of-watchdog and handler."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ STACK = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the sockets of a running stack are."""
+    """Folder with the sockets of a running stack."""
     gateway, _ = require_tool("gateway"), require_tool("fwatchdog")
     made = tmp_path_factory.mktemp("streaming")
     (made / "story").mkdir()
@@ -99,7 +99,7 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 
 async def until(chunks: AsyncIterator[bytes], event: bytes) -> None:
-    """Read until ``event`` is here."""
+    """Read until the data ends with ``event``."""
     data = b""
     while not data.endswith(event):
         data += await anext(chunks)
@@ -107,12 +107,12 @@ async def until(chunks: AsyncIterator[bytes], event: bytes) -> None:
 
 @pytest.mark.parametrize("function", ["story", "scaled"])
 @pytest.mark.parametrize("door", ["provider", "gateway"])
-def test_pieces_come_as_they_are_yielded(
+def test_chunks_arrive_as_they_are_yielded(
     folder: Path, tmp_path: Path, gate: Gate, door: str, function: str
 ) -> None:
-    """Neither held back nor compressed, however many programs are on the way; others are batched.
+    """Chunks arrive as they are yielded, uncompressed, through all programs; others are batched.
 
-    A caller that leaves ends a generator that would go on for ever.
+    When a caller leaves, an endless generator ends.
     """
     headers = [ACCEPT, ("accept-encoding", "gzip")]
     target, closed = f"/function/{function}", tmp_path / "closed"

@@ -1,4 +1,4 @@
-"""``${VAR:-default}`` substitution."""
+"""Tests of ``${VAR:-default}`` substitution."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ ENV = {"A": "apple", "EMPTY": "", "dash-ed": "d"}
         ("${A}${A}", "appleapple"),
     ],
 )
-def test_substitutes(text: str, expected: str) -> None:
-    """Expressions are replaced as faas-cli replaces them, everything else is kept."""
+def test_expressions_are_replaced_like_in_faas_cli(text: str, expected: str) -> None:
+    """Expressions are replaced as faas-cli replaces them, and other text is kept."""
     problems = Problems()
     assert expected == substitute(text, ENV, "f", problems)
     assert 0 == len(problems)
 
 
 @pytest.mark.parametrize("text", ["${", "${A", "${}", "${A:?x}", "${A/b/c}", "${B:-${A}"])
-def test_reports_what_it_cannot_read(text: str) -> None:
-    """An ill-formed expression is a problem with its line, and never an exception."""
+def test_malformed_expression_is_reported_with_line(text: str) -> None:
+    """A malformed expression is a problem with its line."""
     problems = Problems()
     substitute(f"one\ntwo {text}", ENV, "stack.yaml", problems)
     with pytest.raises(Exception, match=r"^stack.yaml:2 = "):

@@ -1,4 +1,4 @@
-"""Requests of commands to a provider that answers late, or refuses."""
+"""Tests of commands' requests to a provider that responds late or refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def late_provider() -> Iterator[tuple[Namespace, threading.Event, threading.Event]]:
-    """The options for a provider that answers once it may, what says so, and what it was asked."""
+    """Run a provider that responds once the first event is set, and sets the second when called."""
     may, asked = threading.Event(), threading.Event()
 
     class Late(BaseHTTPRequestHandler):
@@ -31,7 +31,7 @@ def late_provider() -> Iterator[tuple[Namespace, threading.Event, threading.Even
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Print nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Late) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -43,8 +43,8 @@ def late_provider() -> Iterator[tuple[Namespace, threading.Event, threading.Even
         thread.join()
 
 
-def test_the_time_for_an_answer_is_what_the_command_says() -> None:
-    """A reload of several classes takes as long as the provider lets it; others are given up."""
+def test_command_sets_time_limit_of_response() -> None:
+    """A command limits the time for a response or, as for a reload, waits as long as it takes."""
     with late_provider() as (args, may, asked):
         with pytest.raises(system_api.Unreachable, match="ReadTimeout"):
             system_api.ask(args, "POST", "/well", {}, answer_s=0.01)
@@ -63,8 +63,8 @@ def test_the_time_for_an_answer_is_what_the_command_says() -> None:
 
 
 def test_a_refusal_is_an_error_with_its_status() -> None:
-    """A body without a reason, too."""
+    """A refusal is an error with its status, even without a reason in its body."""
     with late_provider() as (args, may, _):
         may.set()
-        with pytest.raises(system_api.Refused, match="answered 409"):
+        with pytest.raises(system_api.RequestRefused, match="answered 409"):
             system_api.ask(args, "POST", "/ill")

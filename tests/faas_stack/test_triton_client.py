@@ -1,4 +1,4 @@
-"""Triton's own Python client against a function, through the provider and the sidecar."""
+"""Tests of Triton's Python client with functions, through the provider and the sidecar."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def client(host: str, function: str) -> triton.InferenceServerClient:
-    """The client, with only the function's address."""
+    """Return a client with only the function's address."""
     return triton.InferenceServerClient(url=f"{host}/function/{function}", concurrency=CALLERS)
 
 
 def given(name: str, array: Rows, datatype: str, *, binary: bool) -> triton.InferInput:
-    """An input as the client sends it."""
+    """Return an input as the client sends it."""
     made = triton.InferInput(name, list(array.shape), datatype)
     made.set_data_from_numpy(array, binary_data=binary)
     return made
 
 
-def test_the_server_and_the_model_are_known(host: str) -> None:
-    """Live, ready and described."""
+def test_server_and_model_are_live_ready_and_described(host: str) -> None:
+    """The server and the model are live, ready and described."""
     with client(host, "net") as net:
         assert net.is_server_live()
         assert net.is_server_ready()
@@ -87,8 +87,10 @@ def test_the_server_and_the_model_are_known(host: str) -> None:
 
 @pytest.mark.parametrize("sent", [True, False], ids=["bytes in", "JSON in"])
 @pytest.mark.parametrize("wanted", [True, False, None], ids=["bytes out", "JSON out", "any out"])
-def test_inference_in_both_forms(host: str, *, sent: bool, wanted: bool | None) -> None:
-    """Callers at once, each with its own rows: each gets its own numbers, the same in any form."""
+def test_concurrent_callers_get_their_own_rows_in_every_format(
+    host: str, *, sent: bool, wanted: bool | None
+) -> None:
+    """Concurrent callers each get the results of their own rows, in every format."""
     outputs = None
     if wanted is not None:
         outputs = [triton.InferRequestedOutput("y", binary_data=wanted)]
@@ -117,8 +119,8 @@ def test_inference_in_both_forms(host: str, *, sent: bool, wanted: bool | None) 
 
 
 @pytest.mark.parametrize("sent", [True, False], ids=["bytes in", "JSON in"])
-def test_text_comes_back(host: str, *, sent: bool) -> None:
-    """BYTES in both forms."""
+def test_bytes_tensors_work_in_both_formats(host: str, *, sent: bool) -> None:
+    """BYTES tensors work in both formats."""
     words = np.array(["a", "", "Käse"], object)
     with client(host, "words") as function:
         result = function.infer("words", [given("text", words, "BYTES", binary=sent)])
@@ -126,8 +128,8 @@ def test_text_comes_back(host: str, *, sent: bool) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_a_compressed_request_is_answered(host: str, coding: str) -> None:
-    """As if it had not been."""
+def test_compressed_request_gets_same_response(host: str, coding: str) -> None:
+    """A compressed request has the same response as a plain one."""
     rows = np.ones((2, 4), np.float32)
     with client(host, "net") as net:
         plain, compressed = (
@@ -140,8 +142,8 @@ def test_a_compressed_request_is_answered(host: str, coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_a_compressed_answer_is_read(host: str, coding: str) -> None:
-    """Tensors as bytes in it too, which the client cuts out of what it has decoded."""
+def test_compressed_response_is_decoded(host: str, coding: str) -> None:
+    """The client decodes compressed responses, including tensors as bytes."""
     rows = np.random.default_rng(4).standard_normal((300, 4)).astype(np.float32)
     with client(host, "net") as net:
         plain, compressed = (
@@ -153,8 +155,8 @@ def test_a_compressed_answer_is_read(host: str, coding: str) -> None:
     np.testing.assert_array_equal(plain.as_numpy("y"), compressed.as_numpy("y"))
 
 
-def test_a_model_of_another_name_is_not_there(host: str) -> None:
-    """A function's model is called as the function."""
+def test_other_model_names_are_404(host: str) -> None:
+    """A function's model has the function's name, and other names are a 404."""
     right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
     with client(host, "net") as net:
         with pytest.raises(InferenceServerException, match="serves 'net'") as raised:
@@ -164,8 +166,8 @@ def test_a_model_of_another_name_is_not_there(host: str) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"priority": 1}, {"sequence_id": 7, "sequence_start": True}])
-def test_what_is_not_offered_is_refused_by_name(host: str, asked: dict[str, Any]) -> None:
-    """An answer that ignored it would not be what was asked for."""
+def test_unsupported_parameters_are_refused_by_name(host: str, asked: dict[str, Any]) -> None:
+    """Unsupported parameters are refused by name instead of being ignored."""
     right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
     with client(host, "net") as net:
         with pytest.raises(InferenceServerException, match=min(asked)) as raised:
@@ -174,7 +176,7 @@ def test_what_is_not_offered_is_refused_by_name(host: str, asked: dict[str, Any]
 
 
 def test_a_timeout_is_a_deadline(host: str) -> None:
-    """In microseconds: one of them has always passed, a minute has not."""
+    """A timeout is a deadline in microseconds: one has always passed, and a minute has not."""
     right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
     with client(host, "net") as net:
         assert net.infer("net", [right], timeout=60_000_000).as_numpy("y") is not None
@@ -184,7 +186,7 @@ def test_a_timeout_is_a_deadline(host: str) -> None:
 
 
 def test_errors_reach_the_client(host: str) -> None:
-    """As the client's own exception, with status and reason."""
+    """Errors reach the client as its own exception, with status and reason."""
     wrong = given("x", np.ones((1, 5), np.float32), "FP32", binary=True)
     with client(host, "net") as net:
         with pytest.raises(InferenceServerException, match=r"has the shape \[1, 5\]") as raised:
@@ -197,8 +199,8 @@ def test_errors_reach_the_client(host: str) -> None:
 
 
 @pytest.mark.parametrize("binary", [True, False], ids=["bytes out", "JSON out"])
-def test_the_largest_classes_are_named(host: str, *, binary: bool) -> None:
-    """Each row's own, the largest first, as texts of value and index."""
+def test_each_row_has_its_largest_classes(host: str, *, binary: bool) -> None:
+    """Each row has its own largest classes, largest first, as texts of value and index."""
     rows = np.random.default_rng(3).standard_normal((3, 4)).astype(np.float32)
     with client(host, "net") as net:
         inputs = [given("x", rows, "FP32", binary=True)]
@@ -221,8 +223,8 @@ def test_the_largest_classes_are_named(host: str, *, binary: bool) -> None:
     )
 
 
-def test_the_configuration_says_what_fits_into_a_batch(host: str) -> None:
-    """Dimensions are a row's, with and without the version."""
+def test_configuration_has_row_dimensions(host: str) -> None:
+    """The configuration has the dimensions of a row, with and without the version."""
     with client(host, "net") as net:
         config = net.get_model_config("net")
         assert config == net.get_model_config("net", "1")
@@ -234,7 +236,7 @@ def test_the_configuration_says_what_fits_into_a_batch(host: str) -> None:
 
 
 def test_statistics_count_requests_and_executions(host: str) -> None:
-    """Rows, requests and failures; executions by batch size add up to the rows."""
+    """Statistics count rows, requests, failures, and executions by batch size."""
     good = given("x", np.ones((2, 4), np.float32), "FP32", binary=True)
     bad = given("x", np.ones((1, 5), np.float32), "FP32", binary=True)
     with client(host, "net") as net:
@@ -257,8 +259,8 @@ def test_statistics_count_requests_and_executions(host: str) -> None:
     )
 
 
-def test_the_repository_is_the_functions(host: str) -> None:
-    """Its model is listed; loading it changes nothing, and what would change it is refused."""
+def test_repository_lists_model_and_refuses_changes(host: str) -> None:
+    """The repository lists the model; loading it changes nothing, and changes are refused."""
     with client(host, "net") as net:
         listed = [{"name": "net", "version": "1", "state": "READY", "reason": ""}]
         assert listed == net.get_model_repository_index()
@@ -277,16 +279,16 @@ def test_the_repository_is_the_functions(host: str) -> None:
         assert net.is_model_ready("net")
 
 
-def test_the_client_shown_in_the_documentation(host: str) -> None:
-    """Run the code of the page; the model gives three numbers for a row."""
+def test_documented_client_code_runs(host: str) -> None:
+    """The code in the documentation runs, and the model returns three numbers per row."""
     names: dict[str, Any] = {}
     exec(CLIENT.replace("127.0.0.1:8080", host), names)
     assert (1, 3) == names["y"].shape
     names["client"].close()
 
 
-def test_the_requests_shown_in_the_documentation(host: str) -> None:
-    """Run both commands of the page; the answers differ from those shown in their numbers alone."""
+def test_documented_requests_get_shown_responses(host: str) -> None:
+    """The commands in the documentation run, with responses that differ only in their numbers."""
     for asked in CURL.split("$ ")[1:]:
         command, shown = asked[: asked.rindex("}'") + 2], asked[asked.rindex("}'") + 2 :]
         done = subprocess.run(

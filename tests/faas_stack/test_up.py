@@ -1,4 +1,4 @@
-"""``carpool up`` as a user starts it: real processes, real sidecars, real signals."""
+"""Tests of ``carpool up`` as a user starts it, with real processes, sidecars and signals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ functions:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A stack file with two functions of a template that needs no library."""
+    """A folder with a stack file of two functions, whose template needs no library."""
     template = tmp_path / "template" / "tiny"
     (template / "function").mkdir(parents=True)
     (template / "template.yml").write_text("language: tiny\nfprocess: python handler.py\n")
@@ -75,7 +75,7 @@ class Up:
         self._reader.start()
 
     def result(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """Return the document that ``--json`` prints."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.ended()
@@ -83,21 +83,21 @@ class Up:
         return document
 
     def ended(self) -> tuple[int, str]:
-        """Exit status and what was said on standard error."""
+        """Wait for the end and return the exit status and the standard error."""
         code = self.process.wait(HANG_S)
         self._reader.join(HANG_S)
         return code, "".join(self.said)
 
 
 def system(result: dict[str, Any], path: str) -> requests.Response:
-    """What a running stack answers with its credentials, as it says where they are."""
+    """Call a running stack with the credentials that it refers to."""
     pair = basic_auth.credentials(Path(result["credentials"]))
     return requests.get(result["url"] + path, auth=pair, timeout=HANG_S)
 
 
 @contextlib.contextmanager
 def carpool(folder: Path, *args: str) -> Iterator[Up]:
-    """The command, running in ``folder``; ended at the latest when the test ends."""
+    """Run the command in ``folder``, and kill it at the end if it still runs."""
     process = subprocess.Popen(
         [sys.executable, "-m", "carpool", *args],
         cwd=folder,
@@ -118,7 +118,7 @@ def carpool(folder: Path, *args: str) -> Iterator[Up]:
 
 
 def test_up_serves_and_drains(folder: Path) -> None:
-    """Functions are assembled, deployed, ready and described; Ctrl-C ends all in good order."""
+    """Functions are assembled, deployed, ready and described, and Ctrl-C drains and ends all."""
     with carpool(folder, "up", "--port", "0", "--json") as up:
         result = up.result()
         url, started = result["url"], descendants(up.process.pid)
@@ -154,8 +154,8 @@ def test_up_serves_and_drains(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sigterm_answers_what_was_accepted(folder: Path) -> None:
-    """A call that was accepted before SIGTERM is answered."""
+def test_sigterm_completes_accepted_calls(folder: Path) -> None:
+    """A call accepted before SIGTERM gets its response."""
     (folder / "stack.yaml").write_text(STACK.replace("20ms", "1s"))
     with carpool(folder, "up", "--port", "0", "--json") as up:
         result = up.result()
@@ -176,7 +176,7 @@ def test_sigterm_answers_what_was_accepted(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_second_interrupt_kills(folder: Path) -> None:
-    """A second Ctrl-C does not wait for calls, and still leaves nothing behind."""
+    """A second Ctrl-C does not wait for calls and leaves no process behind."""
     (folder / "stack.yaml").write_text(STACK.replace("20ms", "50s").replace("20s", "90s"))
     with carpool(folder, "up", "--port", "0", "--json") as up:
         result = up.result()
@@ -201,7 +201,7 @@ def test_second_interrupt_kills(folder: Path) -> None:
 
 
 def descendants(ancestor: int) -> set[int]:
-    """The processes below one, however deep."""
+    """Return the process ids of all descendants of a process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -212,8 +212,8 @@ def descendants(ancestor: int) -> set[int]:
     return found - {ancestor}
 
 
-def test_table_for_people(folder: Path) -> None:
-    """Without --json there is one line per function."""
+def test_output_without_json_has_a_line_per_function(folder: Path) -> None:
+    """Without --json, the output has one line per function."""
     with carpool(folder, "up", "--port", "0") as up:
         assert up.process.stdout is not None
         lines = [up.process.stdout.readline().split() for _ in range(3)]
@@ -223,8 +223,8 @@ def test_table_for_people(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_log_may_be_json(folder: Path) -> None:
-    """Every line is an object that names its part."""
+def test_json_log_lines_name_their_component(folder: Path) -> None:
+    """In a JSON log, every line is an object that names its component."""
     with carpool(folder, "up", "--port", "0", "--json", "--log-format", "json") as up:
         up.result()
         up.process.send_signal(signal.SIGTERM)
@@ -237,8 +237,8 @@ def test_the_log_may_be_json(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_function_that_does_not_start(folder: Path) -> None:
-    """A function that never gets ready ends the command with 1 and its last words."""
+def test_function_that_never_becomes_ready_exits_with_1(folder: Path) -> None:
+    """If a function never becomes ready, the command exits with 1 and prints its last output."""
     broken = STACK.replace("word: hello", "fail: no model here")
     (folder / "stack.yaml").write_text(broken)
     with carpool(folder, "up", "--port", "0", "--ready-timeout", "60s") as up:
@@ -249,7 +249,7 @@ def test_function_that_does_not_start(folder: Path) -> None:
 
 
 def test_port_in_use(folder: Path) -> None:
-    """A port in use is a clear error before anything is touched."""
+    """A port that is in use is an error before anything is written."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with carpool(folder, "up", "--port", port) as up:
@@ -269,7 +269,7 @@ def test_port_in_use(folder: Path) -> None:
     ],
 )
 def test_bad_arguments(folder: Path, args: tuple[str, ...], expected: str) -> None:
-    """What cannot be used is named, with exit status 2."""
+    """Invalid arguments are reported with exit status 2."""
     with carpool(folder, "up", *args) as up:
         code, said = up.ended()
     assert 2 == code
@@ -277,7 +277,7 @@ def test_bad_arguments(folder: Path, args: tuple[str, ...], expected: str) -> No
 
 
 def test_broken_stack_file(folder: Path) -> None:
-    """Every problem of a stack file is a line of its own."""
+    """Each problem of a stack file is reported on its own line."""
     (folder / "stack.yaml").write_text(STACK.replace("lang: tiny", "lang: tinny", 1) + "    x: 1\n")
     with carpool(folder, "up", "--port", "0") as up:
         code, said = up.ended()
@@ -290,7 +290,7 @@ def test_broken_stack_file(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_faas_cli(folder: Path) -> None:
-    """The real faas-cli lists, deploys, describes, scales by update and removes."""
+    """The real faas-cli logs in, deploys, lists, invokes, describes and removes functions."""
     cli = require_tool("faas-cli")
     with carpool(folder, "provider", "--port", "0") as up:
         wait_until(lambda: "to log in: " in "".join(up.said), what="the address and a login")

@@ -1,4 +1,4 @@
-"""Variants that are registered while their function runs."""
+"""Tests of variants that are registered while their function runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def register(folder: Path, *names: str) -> None:
-    """Models of these variants, and the list of them."""
+    """Write the models of these variants and the list of them."""
     there = folder / "objects" / "variants" / "pictures"
     there.mkdir(parents=True, exist_ok=True)
     entries = []
@@ -35,7 +35,7 @@ def register(folder: Path, *names: str) -> None:
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Path:
-    """A function with one variant."""
+    """A stack file with a function with one variant."""
     register(tmp_path, "small")
     function = {"lang": "python3-onnx-batch", "handler": "./objects", "image": "objects:1"}
     document = {"provider": {"name": "openfaas"}, "functions": {"objects": function}}
@@ -43,8 +43,8 @@ def stack(tmp_path: Path) -> Path:
     return tmp_path / "stack.yaml"
 
 
-def test_new_variants_come_into_the_build_context(stack: Path) -> None:
-    """Models and list, as they are; what is not new is not taken again."""
+def test_new_variants_are_copied_into_build_context(stack: Path) -> None:
+    """New variants are copied into the build context, models and list, once."""
     loaded = load(stack)
     (function,) = loaded.functions
     found = variant_copy(function, assemble(loaded, function).folder)
@@ -59,8 +59,8 @@ def test_new_variants_come_into_the_build_context(stack: Path) -> None:
     assert found.target.is_relative_to(stack.parent / "build" / "objects")
 
 
-def test_a_list_without_its_models_is_not_taken(stack: Path) -> None:
-    """Files that the list names exist at any moment."""
+def test_list_with_missing_models_is_not_copied(stack: Path) -> None:
+    """A list whose models are missing is not copied, so that the files it names always exist."""
     loaded = load(stack)
     (function,) = loaded.functions
     found = variant_copy(function, assemble(loaded, function).folder)
@@ -74,7 +74,7 @@ def test_a_list_without_its_models_is_not_taken(stack: Path) -> None:
 
 
 def test_a_function_without_variants_has_none(tmp_path: Path) -> None:
-    """Most functions serve one model."""
+    """A function without variants has nothing to copy."""
     (tmp_path / "plain").mkdir()
     function = {"lang": "python3-batch", "handler": "./plain", "image": "plain:1"}
     document = {"provider": {"name": "openfaas"}, "functions": {"plain": function}}

@@ -1,13 +1,16 @@
-"""``carpool up --watch``: what runs follows the files, as an author edits them."""
+"""Tests of ``carpool up --watch``, which follows the files as an author edits them."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 import requests
 
+from faas_stack.provider.scaler_access import token_file
+from faas_stack.provider.secrets import SecretStore
 from tests.docs.snippets import take_one
 from tests.faas_stack.test_up import Up, carpool
 from tests.waiting import HANG_S, wait_until
@@ -41,7 +44,7 @@ def handle_batch(items):
 
 
 class Watched:
-    """A stack that is watched, and what its author does."""
+    """A watched stack and the edits of its author."""
 
     def __init__(self, up: Up, folder: Path) -> None:
         self._up = up
@@ -50,7 +53,7 @@ class Watched:
         self.url = up.result()["url"]
 
     def handler(self, text: str) -> None:
-        """Save the handler, as an editor does: into another file, which takes its place."""
+        """Save the handler as an editor does, by moving another file into its place."""
         fresh = self._folder / "tell" / "handler.py~"
         fresh.write_text(text)
         fresh.replace(self._folder / "tell" / "handler.py")
@@ -60,7 +63,7 @@ class Watched:
         write_stack(self._folder, **words)
 
     def hears(self, part: str) -> str:
-        """The next line that has this in it."""
+        """Wait for the next line that contains ``part``, and return it."""
         wait_until(lambda: any(part in line for line in self._new()), what=part)
         place = next(i for i, line in enumerate(self._new()) if part in line)
         line = self._new()[place]
@@ -68,32 +71,32 @@ class Watched:
         return line
 
     def builds(self) -> Iterator[Path]:
-        """The folders that the function was assembled in."""
+        """Return the folders in which the function was assembled."""
         return (self._folder / "build").glob("tell*")
 
     def _new(self) -> list[str]:
         return self._up.said[self._heard :]
 
     def call(self, name: str = "tell") -> tuple[int, str]:
-        """Status and text of an answer."""
+        """Call a function and return the status and text of the response."""
         answer = requests.post(f"{self.url}/function/{name}", data=b"x", timeout=HANG_S)
         return answer.status_code, answer.text
 
 
 def shape(line: str) -> str:
-    """Return a line without the seconds that something took."""
+    """Return a line with its numbers replaced."""
     return re.sub(r"\d+(\.\d+)?", "N", line.strip())
 
 
 def write_stack(folder: Path, **words: str) -> None:
-    """A stack file with a function for each name."""
+    """Write a stack file with a function for each name."""
     functions = (FUNCTION.format(name=name, word=word) for name, word in words.items())
     (folder / "stack.yaml").write_text(STACK + "".join(functions))
 
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    """A stack with one function."""
+    """A watched stack with one function."""
     (tmp_path / "tell").mkdir()
     (tmp_path / "tell" / "handler.py").write_text(HANDLER.format(text="first"))
     write_stack(tmp_path, tell="word")
@@ -101,8 +104,8 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         yield Watched(up, tmp_path)
 
 
-def test_an_edit_is_loaded_and_a_broken_one_is_told(watched: Watched) -> None:
-    """Each reload is a line; the old handler answers until the new one is ready."""
+def test_edit_is_reloaded_and_broken_one_is_reported(watched: Watched) -> None:
+    """Each reload prints a line, and the old handler serves until the new one is ready."""
     assert (200, "first word") == watched.call()
     watched.handler(HANDLER.format(text="second"))
     assert shape(RELOADED) == shape(watched.hears("changed"))
@@ -117,8 +120,8 @@ def test_an_edit_is_loaded_and_a_broken_one_is_told(watched: Watched) -> None:
     assert (200, "third word") == watched.call()
 
 
-def test_a_further_edit_ends_a_reload_that_cannot_end(watched: Watched) -> None:
-    """What hangs while it loads does not keep its fixed successor waiting."""
+def test_next_edit_replaces_hanging_reload(watched: Watched) -> None:
+    """An edit replaces a reload whose handler hangs while it loads."""
     watched.handler("import time\n\nprint('hanging', flush=True)\ntime.sleep(1e6)\n")
     wait_until(lambda: len(list(watched.builds())) == 2, what="the reload")
     watched.handler(HANDLER.format(text="fixed"))
@@ -126,8 +129,8 @@ def test_a_further_edit_ends_a_reload_that_cannot_end(watched: Watched) -> None:
     assert (200, "fixed word") == watched.call()
 
 
-def test_the_stack_file_is_followed(watched: Watched) -> None:
-    """Functions are changed, added and removed; a file that cannot be used changes nothing."""
+def test_stack_file_changes_are_applied(watched: Watched) -> None:
+    """Functions are changed, added and removed; an invalid stack file changes nothing."""
     watched.stack(tell="another")
     assert watched.hears("changed").startswith("tell: stack.yaml changed; deployed again in ")
     assert (200, "first another") == watched.call()
@@ -141,3 +144,43 @@ def test_the_stack_file_is_followed(watched: Watched) -> None:
     watched.hears("tell: stack.yaml changed; removed in ")
     assert 404 == watched.call()[0] or 503 == watched.call()[0]
     assert (200, "first one") == watched.call("more")
+
+
+def test_added_policy_starts_scaler(tmp_path: Path) -> None:
+    """A scaling policy that a running function gets starts the scaler, also at a later attempt."""
+    (tmp_path / "tell").mkdir()
+    (tmp_path / "tell" / "handler.py").write_text(HANDLER.format(text="first"))
+    write_stack(tmp_path, tell="word")
+    options = ("--port", "0", "--scaler-port", "0", "--scaler", "--token-file later")
+    with carpool(tmp_path, *COMMAND.split()[1:], *options, "--json", "--no-watchdog") as up:
+        watched = Watched(up, tmp_path)
+        for word in ("second", "third"):
+            write_scaled(tmp_path, word)
+            assert "the previous version keeps serving" in watched.hears("changed")
+            watched.hears("the scaler does not start")
+            assert (200, "first word") == watched.call()
+        shutil.copy(token_file(SecretStore(tmp_path / ".secrets")), tmp_path / "later")
+        write_scaled(tmp_path, "fourth")
+        watched.hears("scaler: its page")
+        watched.hears("tell: stack.yaml changed; deployed again in ")
+        wait_until(lambda: (200, "first fourth") == watched.call(), what="the scaled function")
+
+
+def test_added_variants_are_reported_as_unknown_to_scaler(tmp_path: Path) -> None:
+    """A function that has variants once the scaler runs is said to need another start."""
+    (tmp_path / "tell" / "variants").mkdir(parents=True)
+    (tmp_path / "tell" / "handler.py").write_text(HANDLER.format(text="first"))
+    write_scaled(tmp_path, "word")
+    options = ("--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
+    with carpool(tmp_path, *COMMAND.split()[1:], *options) as up:
+        watched = Watched(up, tmp_path)
+        (tmp_path / "tell" / "variants" / "variants.json").write_text("{}")
+        write_scaled(tmp_path, "another")
+        watched.hears("tell: start carpool up again to have its variants used by the scaler")
+
+
+def write_scaled(folder: Path, word: str) -> None:
+    """Write a stack file whose function has a scaling policy."""
+    write_stack(folder, tell=word)
+    with (folder / "stack.yaml").open("a") as file:
+        file.write("    labels: {com.carpool.scale.policy: openfaas}\n")

@@ -61,7 +61,8 @@ def requests(draw: st.DrawFn) -> Sent:
     """Draw a well-formed request: with a length, in chunks, or without a body."""
     method, target = draw(_METHODS), draw(_TARGETS)
     pairs = draw(st.lists(st.tuples(_TOKENS, _VALUES), max_size=4))
-    headers = [(name, value.strip()) for name, value in pairs if name.lower() not in _RESERVED]
+    headers = [(b"Host", b"x")]
+    headers += [(name, value.strip()) for name, value in pairs if name.lower() not in _RESERVED]
     framing = draw(st.sampled_from(["none", "length", "chunks"]))
     body = b"" if framing == "none" else draw(st.binary(max_size=60))
     if framing == "length":

@@ -53,7 +53,7 @@ def test_a_request_is_converted_or_refused(data: bytes) -> None:
 
 @quick
 @given(body=damaged(ANSWER), length=LENGTHS, raw=st.booleans(), status=st.integers(0, 999))
-def test_an_answer_is_converted_or_a_fault(
+def test_response_is_converted_or_becomes_an_error(
     *, body: bytes, length: str, raw: bool, status: int
 ) -> None:
     """An answer that becomes an error always has a text."""

@@ -96,7 +96,7 @@ def test_requests_are_read_as_they_were_written(
 
 @quick
 @given(raw=streams(), data=st.data())
-def test_a_cut_changes_nothing(edge: Edge, raw: bytes, data: st.DataObject) -> None:
+def test_split_input_gives_same_result(edge: Edge, raw: bytes, data: st.DataObject) -> None:
     """The requests or the refusal are the same as if all bytes came in one read."""
     pieces = data.draw(cuts(raw))
     assert edge.read(raw) == edge.read(*pieces)
@@ -105,7 +105,7 @@ def test_a_cut_changes_nothing(edge: Edge, raw: bytes, data: st.DataObject) -> N
 
 @quick
 @given(sent=st.lists(requests(), max_size=3), raw=streams(), data=st.data())
-def test_heads_that_are_known_change_nothing(
+def test_known_heads_give_same_result(
     edge: Edge, sent: list[Sent], raw: bytes, data: st.DataObject
 ) -> None:
     """Known heads come from earlier requests, good or bad, on this connection or another."""
@@ -118,11 +118,9 @@ def test_heads_that_are_known_change_nothing(
 
 @quick
 @given(count=st.integers(1, 12), data=st.data())
-def test_answers_keep_the_order_of_the_requests(
-    edge: Edge, count: int, data: st.DataObject
-) -> None:
+def test_responses_keep_order_of_requests(edge: Edge, count: int, data: st.DataObject) -> None:
     """The application may answer in any order and form."""
-    raw = b"".join([b"GET /%d. HTTP/1.1\r\n\r\n" % i for i in range(count)])
+    raw = b"".join([b"GET /%d. HTTP/1.1\r\nhost: x\r\n\r\n" % i for i in range(count)])
     client = edge.run(raw, app=lambda _: None)
     for i in data.draw(st.permutations(range(count))):
         exchange = edge.seen[i]
@@ -157,7 +155,7 @@ class Sockets:
             with contextlib.suppress(ConnectionError):
                 await reader.read()
             writer.close()
-            answer = await spoken(self._server, b"GET /next HTTP/1.1\r\n" + CLOSE)
+            answer = await spoken(self._server, b"GET /next HTTP/1.1\r\nhost: x\r\n" + CLOSE)
         assert answer.endswith(b"GET /next ")
         await wait_until_async(lambda: not self._server.connections)
         assert 0 == self._server.held_bytes
@@ -179,6 +177,6 @@ def sockets() -> Iterator[Sockets]:
 
 @settings(max_examples=scaled(150))
 @given(raw=streams())
-def test_whatever_comes_the_next_client_is_served(sockets: Sockets, raw: bytes) -> None:
+def test_next_client_is_served_after_any_input(sockets: Sockets, raw: bytes) -> None:
     """Over real sockets every connection ends, the loop gets no error, and no memory is kept."""
     sockets.runner.run(sockets.visit(raw))

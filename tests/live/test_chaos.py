@@ -36,7 +36,7 @@ _EXEC_TIMEOUT = {"exec_timeout": "5s"}  # a stopped handler is replaced after th
 @pytest.mark.slow
 @pytest.mark.timing
 @pytest.mark.timeout(_DURATION_S + 600)
-def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path) -> None:
+def test_only_requests_at_killed_hops_fail_and_nothing_is_left(tmp_path: Path) -> None:
     """Kill scaler, sidecars and handlers: each request is answered, or fails at a killed hop."""
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
     write_function(tmp_path, _EXEC_TIMEOUT, **{"scale.min": "2"})
@@ -51,7 +51,7 @@ def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.timing
 @pytest.mark.timeout(_DURATION_S + 600)
-def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
+def test_killed_provider_keeps_state_and_fails_only_calls_meanwhile(tmp_path: Path) -> None:
     """A restart leaves the provider's state unchanged; only calls while it is down fail."""
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
     write_function(tmp_path, _EXEC_TIMEOUT, **{"scale.min": "2"})
@@ -116,7 +116,7 @@ def _judge(running: Stack, outcome: Outcome, blows: list[Blow], told: str) -> No
 @pytest.mark.slow
 @pytest.mark.timing
 @pytest.mark.timeout(600)
-def test_a_killed_provider_takes_everything_with_it_and_starts_again(tmp_path: Path) -> None:
+def test_killed_provider_leaves_no_process_and_keeps_scaler_state(tmp_path: Path) -> None:
     """A killed provider leaves no process, and the next scaler has the state of the last one."""
     write_function(tmp_path)
     arguments = ("up", "--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")

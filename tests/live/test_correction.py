@@ -90,7 +90,7 @@ def _forms(found: Any) -> list[dict[str, Any]]:
     return own + [each for part in inner for each in _forms(part)]
 
 
-def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
+def test_plans_use_times_measured_by_sidecars(tmp_path: Path) -> None:
     """The first plan uses the model, later ones the measured times, and a warning says so."""
     write_function(tmp_path)
     (tmp_path / "echo" / "handler.py").write_text(HANDLER)

@@ -101,7 +101,7 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
         said = drawn(tab)
         titles = [text.partition(":")[0] for text in said]
         assert ["Rate", "Instances by class", "Batch size", "Latency"] == titles[:4]
-        assert ["Missed objectives", "Resources reserved", "Cold starts"] == titles[4:]
+        assert ["SLO violations", "Resources reserved", "Cold starts"] == titles[4:]
         wait_until(lambda: nothing_is_missing(drawn(tab)[:2]), what="rates and instances")
         by_class = colours(tab)
         assert min(len(by_class), 6) == len(set().union(*by_class.values()))  # there are six

@@ -47,7 +47,7 @@ def until_planned(running: Stack, policy: str = "infless") -> Outcome:
     return outcome
 
 
-def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_instances_follow_load_step_without_lost_requests(tmp_path: Path) -> None:
     """Instances increase and decrease with the load, and every request is answered, in batches."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
@@ -66,7 +66,7 @@ def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
         wait_until(lambda: 1 == len(running.processes("watchdog_plugin")), what="no orphan")
 
 
-def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
+def test_killed_scaler_loses_no_request_and_successor_continues(tmp_path: Path) -> None:
     """Killing the scaler under load loses no request; its successor continues from the store."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
@@ -117,7 +117,7 @@ SLEEPY = "--prewarm fixed --prewarm-params '{\"keep_alive_s\": 1}'"
 AT_ONCE_RPS = 1e5
 
 
-def test_a_function_sleeps_and_holds_the_requests_that_wake_it(tmp_path: Path, gate: Gate) -> None:
+def test_requests_for_idle_function_wait_and_leave_in_a_batch(tmp_path: Path, gate: Gate) -> None:
     """Requests for an idle function wait for an instance, up to the cap, and leave in a batch."""
     write_sleeper(tmp_path, gate, **{"queue.max": "10"})
     with stack(tmp_path, SLEEPY) as running:
@@ -137,9 +137,7 @@ def test_a_function_sleeps_and_holds_the_requests_that_wake_it(tmp_path: Path, g
         assert "scaler_syncs_refused_total" not in metrics or 'reason="form"' not in metrics
 
 
-def test_a_request_that_wakes_a_function_is_answered_late_rather_than_refused(
-    tmp_path: Path, gate: Gate
-) -> None:
+def test_cold_start_request_is_late_rather_than_refused(tmp_path: Path, gate: Gate) -> None:
     """A cold start exceeds any objective, so only the caller's own limit ends the wait."""
     write_sleeper(tmp_path, gate, slo="200ms")
     with stack(tmp_path, SLEEPY) as running:
@@ -163,7 +161,7 @@ def test_a_request_that_wakes_a_function_is_answered_late_rather_than_refused(
         assert 5 == sum(impatient.statuses[status] for status in (503, 504))
 
 
-def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: Path) -> None:
+def test_scaling_by_others_is_reported_and_removal_leaves_nothing(tmp_path: Path) -> None:
     """Scaling by others than the scaler is reported and corrected."""
     write_function(tmp_path)
     with stack(tmp_path) as running:

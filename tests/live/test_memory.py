@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_handler_killed_for_memory_is_said_to_have_been(folder: Path) -> None:
+def test_out_of_memory_kill_of_handler_is_reported(folder: Path) -> None:
     """The function's log and status give the reason; its sidecar and other functions continue."""
     with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
         result = up.result()

@@ -32,7 +32,7 @@ def notes(running: Stack) -> str:
     return str(running.explain().get("notes"))
 
 
-def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_path: Path) -> None:
+def test_different_counts_of_prometheus_and_sidecars_are_reported(tmp_path: Path) -> None:
     """Only calls past the provider, a lost target, and a lost Prometheus are reported."""
     write_function(tmp_path)
     (tmp_path / "p").mkdir()
@@ -128,7 +128,7 @@ def targets(running: Stack) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("part", ["provider", "scaler", "front", "instance"])
-def test_prometheus_has_nothing_to_object_to(exported: dict[str, str], part: str) -> None:
+def test_prometheus_accepts_metrics(exported: dict[str, str], part: str) -> None:
     """Prometheus's own checker accepts names, units, types and help texts."""
     checked = (require_tool("promtool"), "check", "metrics")
     done = subprocess.run(

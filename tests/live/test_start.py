@@ -17,7 +17,7 @@ _UP = ("up", "--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
 
 
 @pytest.mark.slow
-def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> None:
+def test_invalid_scaler_option_ends_start(tmp_path: Path) -> None:
     """The scaler reports a misspelt policy, and the stack ends with it."""
     write_function(tmp_path)
     with carpool(tmp_path, *_UP, "--scaler", "--policy infles") as up:
@@ -28,7 +28,7 @@ def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_an_option_of_the_scaler_may_stand_alone(tmp_path: Path) -> None:
+def test_single_scaler_option_is_passed_on(tmp_path: Path) -> None:
     """A single option is passed on to the scaler, which refuses its value."""
     write_function(tmp_path)
     with carpool(tmp_path, *_UP, "--scaler", "--interval=soon") as up:
@@ -38,7 +38,7 @@ def test_an_option_of_the_scaler_may_stand_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_is_named_as_it_was_given(tmp_path: Path) -> None:
+def test_port_in_use_is_named_with_its_up_option(tmp_path: Path) -> None:
     """The message has the option of ``carpool up``, which the scaler calls by another name."""
     write_function(tmp_path)
     with socket.socket() as taken:

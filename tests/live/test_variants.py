@@ -91,7 +91,7 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
         assert 422 == ask(running, accuracy=least, variant=NARROW).status_code
 
 
-def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path: Path) -> None:
+def test_variant_registered_later_is_served_without_restart(tmp_path: Path) -> None:
     """Requests are refused until a variant is registered, and no other request fails meanwhile."""
     (narrow,) = write_function(tmp_path, "narrow").values()
     least = f"{narrow.accuracy + 0.02:.4f}"
@@ -161,7 +161,7 @@ def only_variant(running: Stack, function: str = "rings") -> str:
     return there.pop() if len(there) == 1 else ""
 
 
-def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -> None:
+def test_switching_variants_fails_no_request(tmp_path: Path) -> None:
     """Switch to the accurate variant and back; no answer is below the required accuracy."""
     apps = [{"name": "lax", "slo": "1s"}, {"name": "exact", "slo": "1s", "accuracy": 0.8}]
     variants = write_function(tmp_path, apps=json.dumps(apps))
@@ -186,7 +186,7 @@ def check_accuracy(outcome: list[tuple[float, Any]], variants: dict[str, Variant
         assert variants[json.loads(answer.body)["model_version"]].accuracy >= least
 
 
-def test_a_variant_that_no_instance_serves_does_not_wait_for_what_is_held(tmp_path: Path) -> None:
+def test_unserved_variant_starts_despite_held_reductions(tmp_path: Path) -> None:
     """The wide variant starts soon, although reductions are held back for an hour."""
     write_function(tmp_path)
     with stack(tmp_path, f"{QUICKLY} --hold 1h") as running:
@@ -202,7 +202,7 @@ def test_a_variant_that_no_instance_serves_does_not_wait_for_what_is_held(tmp_pa
         assert NARROW == served(ask(running, variant=NARROW))  # nothing went for it
 
 
-def test_a_jump_of_the_load_brings_the_larger_variant_and_calm_the_cheaper(tmp_path: Path) -> None:
+def test_high_load_uses_large_variant_and_low_load_small_one(tmp_path: Path) -> None:
     """Four requests a second use the small variant, sixty more the large one; all are answered.
 
     Instances sleep for as long as the variants would take; everything else is real.

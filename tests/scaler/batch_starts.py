@@ -1,6 +1,6 @@
-"""Batches on a limited number of instances, played through one by one: what laws are held against.
+"""Step-by-step simulation of batches on a limited number of instances, to check formulas against.
 
-The rule is the batcher's: a batch leaves when it has ``size`` requests or its first one has waited
+The rule is the batcher's: a batch starts when it has ``size`` requests or its first one has waited
 ``window_s``, and an instance is free; until then it grows.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 __all__ = ["latencies"]
 
@@ -23,14 +23,14 @@ __all__ = ["latencies"]
 def latencies(
     arrivals: Times, size: int, window_s: float, seconds: Sequence[float], instances: int
 ) -> Times:
-    """How long each request takes, in seconds.
+    """Return the latency of each request in seconds.
 
     Args:
-        arrivals: When they come, ascending.
+        arrivals: Arrival times, ascending.
         size: Requests in a full batch.
-        window_s: How long after its first request a batch leaves at the latest.
-        seconds: What a batch of 1, 2 and so on takes.
-        instances: How many there are.
+        window_s: Longest time from the first request of a batch to its start.
+        seconds: Execution times of batches of 1, 2 and so on.
+        instances: Number of instances.
     """
     due, count = arrivals.tolist(), len(arrivals)
     free = [0.0] * instances

@@ -1,4 +1,4 @@
-"""Functions to plan for, with tables of a few rows."""
+"""Functions to plan for, with small latency tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from carpool.latency import Configuration
 from carpool.latency.table import Table
 from carpool.scaling import Application, FunctionLoad, Instances
+from carpool.sizing import Objective, sizes
 from scaler.control.guard import Guard
-from scaler.control.stabilization import Limits
+from scaler.control.stabilization import StabilizationLimits
 from scaler.planning.cost import Prices
 from scaler.planning.placement import Cluster, Node
-from scaler.planning.sizing import Objective, sizes
 from scaler.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ CLASSIFIER = Table(
     load_s=2.0,
 )
 
-FREE = Limits(window_s=0.0, growth_least=10**6, shrink=1.0)
+FREE = StabilizationLimits(window_s=0.0, growth_least=10**6, shrink=1.0)
 
 
 def load(
@@ -62,7 +62,7 @@ def load(
     there: Mapping[str, Instances] | None = None,
     bounds: tuple[int, int | None] = (0, None),
 ) -> FunctionLoad:
-    """A function with one application."""
+    """Return the load of a function with one application."""
     app = Application("web", slo_s, rate_rps)
     return FunctionLoad(
         name, model, slo_s, 0.99, max_batch, (app,), plan, there or {}, 0, bounds[0], bounds[1]
@@ -70,7 +70,7 @@ def load(
 
 
 def size(batch: int, cpu: float, gpu: float, slo_s: float = 0.2, offset: float = 0.0) -> Size:
-    """One of the classifier's sizes."""
+    """Return one of the classifier's sizes."""
     objective = Objective(slo_s, offset=offset)
     (found,) = [
         s for s in sizes(CLASSIFIER, objective) if (s.batch, s.cpu, s.gpu) == (batch, cpu, gpu)
@@ -79,27 +79,27 @@ def size(batch: int, cpu: float, gpu: float, slo_s: float = 0.2, offset: float =
 
 
 def servers(count: int, cpu: float = 32.0, gpus: int = 2) -> Cluster:
-    """Servers of one kind, empty."""
+    """Return empty servers of one kind."""
     return Cluster([Node(f"n{number}", cpu, gpus) for number in range(count)])
 
 
 def snapshot(
     *functions: FunctionLoad, cluster: Cluster | None = None, now_s: float = 0.0
 ) -> Snapshot:
-    """These functions, at no prices."""
+    """Return a snapshot of these functions without prices."""
     return Snapshot(now_s, functions, cluster, Prices())
 
 
 def guarded(policy: ScalePolicy) -> Guard:
-    """The policy behind a guard that lets plans change at once."""
+    """Return the policy behind a guard that lets plans change at once."""
     return Guard(policy, FREE)
 
 
 def counts(plan: Plan) -> Counter[str]:
-    """A plan's instances by class, those that there are any of."""
+    """Return the number of a plan's instances per class, without empty classes."""
     return +Counter({kind.name: kind.replicas for kind in plan.classes})
 
 
 def instances(planning: PlanningResult) -> int:
-    """All instances of all plans."""
+    """Return the number of instances of all plans."""
     return sum(counts(plan).total() for plan in planning.plans.values())

@@ -1,7 +1,7 @@
-"""BATCH (SC'20) as printed, and as its authors' solver has it: references to compare with.
+"""BATCH (SC'20) as printed and as in its authors' solver, for comparison.
 
-Not used by anything that plans: Eq. 9 is no distribution where a batch takes less than a window
-longer for one request more, and the solver guesses the phase in which a batch begins.
+Not used for planning: Eq. 9 is not a distribution if one more request lengthens a batch by less
+than a window, and the solver guesses the phase in which a batch begins.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaler.arrivals.map_counts import Counting, matrices
+from carpool.arrivals.map_counts import Counting, matrices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.map_counts import Markovian
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.arrivals.processes import Times
 
 __all__ = ["by_request", "eq7", "eq9", "eq9_quantile", "solver_phases", "solver_sizes", "tau"]
 
 
 def eq7(rate_rps: float, size: int, window_s: float) -> Times:
-    """Share of batches of 1, 2 and so on requests, of Poisson arrivals."""
+    """Return the shares of batches of 1, 2 and so on requests, for Poisson arrivals."""
     mean = rate_rps * window_s
     partial = [math.exp(-mean) * mean**k / math.factorial(k) for k in range(size - 1)]
     return np.array([*partial, 1 - sum(partial)])
 
 
 def by_request(sizes: Times) -> Times:
-    """Eq. 8: the share of requests in batches of each size."""
+    """Return the shares of requests in batches of each size (Eq. 8)."""
     weighed = sizes * np.arange(1, len(sizes) + 1)
     share: Times = weighed / weighed.sum()
     return share
 
 
 def tau(process: Markovian, size: int) -> float:
-    """Eq. 10: the mean time in which a batch fills."""
+    """Return the mean time in which a batch fills (Eq. 10)."""
     return (size - 1) / process.mean_rate
 
 
 def solver_phases(
     rates: Sequence[float], switch: Sequence[float], size: int, window_s: float
 ) -> Times:
-    """The phase in which a batch begins, as the solver guesses it of an MMPP(2)."""
+    """Return the shares of phases in which a batch begins, as the solver guesses for an MMPP(2)."""
     batches = [
         rate / leave / min(size, math.floor(rate * window_s + 1))
         for rate, leave in zip(rates, switch, strict=True)
@@ -53,7 +53,7 @@ def solver_phases(
 
 
 def solver_sizes(process: Markovian, phases: Times, size: int, window_s: float) -> Times:
-    """Eq. 11 and 12: batch sizes of batches that begin in these phases."""
+    """Return the shares of sizes of batches that begin in these phases (Eq. 11 and 12)."""
     within = Counting(*matrices(process), size).at([window_s]).within[0]
     partial = (phases @ within.sum(axis=-1).T)[: size - 1]
     return np.append(partial, 1 - partial.sum())
@@ -62,14 +62,14 @@ def solver_sizes(process: Markovian, phases: Times, size: int, window_s: float) 
 def eq9(
     time_s: float, requests: Times, seconds: Sequence[float], window_s: float, fill_s: float
 ) -> float:
-    """Eq. 9: the share of requests with a latency of no more than ``time_s``.
+    """Return the share of requests with a latency of at most ``time_s`` (Eq. 9).
 
     Args:
-        time_s: The latency.
-        requests: Share of requests in batches of each size, as `by_request` says.
-        seconds: How long batches of each size take.
+        time_s: Latency.
+        requests: Share of requests in batches of each size, as from `by_request`.
+        seconds: Execution time of batches of each size.
         window_s: T.
-        fill_s: tau, and no more than T.
+        fill_s: tau, at most T.
     """
     started = [at for at, exec_s in enumerate(seconds) if exec_s <= time_s]
     if not started:
@@ -88,7 +88,7 @@ def eq9(
 def eq9_quantile(
     share: float, requests: Times, seconds: Sequence[float], window_s: float, fill_s: float
 ) -> float:
-    """The latency at which Eq. 9 first reaches ``share``."""
+    """Return the latency at which Eq. 9 first reaches ``share``."""
     low, high = 0.0, seconds[-1] + window_s
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What HarmonyBatch prints of merged windows, to see how far it is from the exact law."""
+"""The merged windows that HarmonyBatch prints, for comparison with the exact law."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["eq_5_again_and_again", "older_artefact"]
 
 
 def eq_5_again_and_again(rates_rps: Sequence[float], windows_s: Sequence[float]) -> float:
-    """Eq. 5 for two applications; the merged one is merged with the next, and so on."""
+    """Apply Eq. 5, which is for two applications, to one application after another."""
     total, window_s = rates_rps[0], windows_s[0]
     for rate, other_s in zip(rates_rps[1:], windows_s[1:], strict=True):
         share = rate / (total + rate)
@@ -22,7 +22,7 @@ def eq_5_again_and_again(rates_rps: Sequence[float], windows_s: Sequence[float])
 
 
 def older_artefact(rates_rps: Sequence[float], windows_s: Sequence[float]) -> float:
-    """The same with the parenthesis that slipped in the authors' older code."""
+    """Apply Eq. 5 with the misplaced parenthesis of the authors' older code."""
     total, window_s = rates_rps[0], windows_s[0]
     for rate, other_s in zip(rates_rps[1:], windows_s[1:], strict=True):
         window_s += rate / (total + rate) * math.exp(-total * other_s - window_s)

@@ -1,4 +1,4 @@
-"""The suite for scaling policies finds what it should, and nothing where there is nothing."""
+"""The conformance suite for scaling policies finds faults and gives no false alarms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Broken(PerFunctionPolicy):
-    """A policy that wants one instance; others break it."""
+    """Policy that proposes one instance; subclasses break it."""
 
     def __init__(self, params: PerFunctionPolicy.Params) -> None:
         super().__init__(params)
@@ -41,21 +41,21 @@ class Broken(PerFunctionPolicy):
 
 
 class Raises(Broken):
-    """Divides by the rate."""
+    """Policy that divides by the rate."""
 
     def wanted(self, load: FunctionLoad) -> int:
         return int(1 / load.rate_rps)
 
 
 class Guesses(Broken):
-    """Invents a size."""
+    """Policy that proposes a size that was not offered."""
 
     def propose_one(self, load: FunctionLoad) -> Proposal:
         return Proposal({dataclasses.replace(load.sizes[0], batch=1000): 1})
 
 
 class Restless(Broken):
-    """Wants one more or one fewer every time."""
+    """Policy that alternates between one instance and none."""
 
     def wanted(self, load: FunctionLoad) -> int:
         del load
@@ -63,7 +63,7 @@ class Restless(Broken):
 
 
 class Shared(Broken):
-    """Keeps what it learned in its class."""
+    """Policy that keeps its state in the class."""
 
     rounds_of_all = 0
 
@@ -75,7 +75,7 @@ class Shared(Broken):
 
 
 class Greedy(Broken):
-    """Wants a thousand of everything, whatever there is room for or may be had."""
+    """Policy that proposes a thousand instances, regardless of room and bounds."""
 
     def wanted(self, load: FunctionLoad) -> int:
         del load
@@ -83,7 +83,7 @@ class Greedy(Broken):
 
 
 class Meddles(Broken):
-    """Puts something on the servers that it is shown."""
+    """Policy that places something on the servers that it is shown."""
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
@@ -93,7 +93,7 @@ class Meddles(Broken):
 
 
 class Unguarded:
-    """Makes plans itself; others make wrong ones: what a broken guard would do."""
+    """Planner without a guard; subclasses make wrong plans, as with a broken guard."""
 
     heedless = False
 
@@ -116,13 +116,13 @@ class Unguarded:
 
 
 class Heedless(Unguarded):
-    """Plans for a function of which it knows nothing."""
+    """Planner that plans for a function with an unknown rate."""
 
     heedless = True
 
 
 class Crowds(Unguarded):
-    """Minds no room."""
+    """Planner that ignores the room on the servers."""
 
     def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
@@ -130,7 +130,7 @@ class Crowds(Unguarded):
 
 
 class Unbounded(Unguarded):
-    """Minds no bounds of functions."""
+    """Planner that ignores the bounds of functions."""
 
     def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
@@ -138,7 +138,7 @@ class Unbounded(Unguarded):
 
 
 class Invents(Unguarded):
-    """Lets an unknown size through."""
+    """Planner that accepts an unknown size."""
 
     def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
         if load.plan:
@@ -149,14 +149,14 @@ class Invents(Unguarded):
 
 
 class Silent(Unguarded):
-    """Says that nothing is unplaced."""
+    """Planner that reports nothing as unplaced."""
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
         return PlanningResult(super().plan(snapshot).plans)
 
 
 class Renumbers(Unguarded):
-    """Changes plans and keeps the version."""
+    """Planner that changes plans without a new version."""
 
     def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
@@ -166,7 +166,7 @@ class Renumbers(Unguarded):
 
 @pytest.mark.parametrize("name", plugins.BUILT_IN["scale"])
 def test_the_built_in_policies_keep_every_promise(name: str) -> None:
-    """Whatever is shipped passes its own suite."""
+    """All built-in policies pass the suite."""
     report = check_scale_policy(name, scenarios=scaled(60))
     assert (name, scaled(60)) == (report.policy, report.scenarios)
     assert conformance.PROMISES == report.promises
@@ -181,13 +181,13 @@ def test_the_built_in_policies_keep_every_promise(name: str) -> None:
         {"search": "published", "rounded": True, "keep_alive_s": 60.0},
     ],
 )
-def test_infless_keeps_them_with_other_parameters(params: dict[str, Any]) -> None:
-    """Every search, not only the default."""
+def test_infless_keeps_promises_with_other_parameters(params: dict[str, Any]) -> None:
+    """Searches other than the default pass the suite."""
     check_scale_policy(Infless, params, scenarios=scaled(40))
 
 
-def test_openfaas_keeps_them_by_its_other_rule() -> None:
-    """Steps come to rest as well."""
+def test_openfaas_keeps_promises_with_alert_rule() -> None:
+    """The steps of the alert rule also come to rest."""
     check_scale_policy("openfaas", {"rule": "alert"}, scenarios=scaled(40))
 
 
@@ -209,7 +209,7 @@ PLANNERS = {
 
 @pytest.mark.parametrize(("policy", "promise"), POLICIES.items())
 def test_a_broken_promise_is_found(policy: type[Any], promise: str) -> None:
-    """With the seed and what was planned for."""
+    """The error has the seed and the scenario."""
     with pytest.raises(BrokenPromise) as caught:
         check_scale_policy(policy)
     assert (policy.__name__, promise) == (caught.value.policy, caught.value.promise)
@@ -218,27 +218,27 @@ def test_a_broken_promise_is_found(policy: type[Any], promise: str) -> None:
 
 
 @pytest.mark.parametrize(("planner", "promise"), PLANNERS.items())
-def test_a_promise_that_the_guard_breaks_is_found(planner: type[Any], promise: str) -> None:
-    """What holds for any policy is looked at all the same."""
+def test_promise_broken_by_guard_is_reported(planner: type[Any], promise: str) -> None:
+    """Promises that the guard keeps for every policy are checked too."""
     with pytest.raises(BrokenPromise) as caught:
         conformance.check_planner("it", planner, seed=0, scenarios=100)
     assert promise == caught.value.promise
 
 
-def test_every_promise_has_a_policy_that_breaks_it() -> None:
-    """Nothing is promised that is not checked."""
+def test_every_promise_is_broken_by_a_test_policy() -> None:
+    """No promise is unchecked."""
     assert set(conformance.PROMISES) == {*POLICIES.values(), *PLANNERS.values()}
 
 
 @pytest.mark.parametrize("policy", [Broken, Greedy, Meddles])
 def test_a_naive_policy_passes(policy: type[Any]) -> None:
-    """It need not know of room, bounds, versions or what is unplaced."""
+    """A policy need not handle room, bounds, versions or unplaced load."""
     check_scale_policy(policy, scenarios=scaled(100))
 
 
 @pytest.mark.usefixtures("quick_checks")
-def test_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """The command finds out the kind by the class; where several have the name, it is asked."""
+def test_suite_runs_from_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The class determines the kind; ``--kind`` chooses if several policies have the name."""
     assert 0 == policies_command.main(["--check", "fixed", "--kind", "scale", "--json"])
     assert json.loads(capsys.readouterr().out)["ok"]
     name = f"{__name__}:Restless"

@@ -1,4 +1,4 @@
-"""Which servers there are, where no scenario says: as far as a provider tells."""
+"""The servers to plan for if no scenario lists them, from a provider's information."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ NODE = Node("machine", 3.5, 1, 1024.0)
     ],
     ids=["a provider", "behind a gateway"],
 )
-def test_a_machine_is_read(info: dict[str, Any]) -> None:
-    """OpenFaaS's gateway wraps what its provider says."""
+def test_machine_of_provider_is_parsed(info: dict[str, Any]) -> None:
+    """OpenFaaS's gateway wraps the information of its provider."""
     assert (NODE,) == nodes_of(info)
 
 
 @pytest.mark.parametrize(
     "info", [{}, {"provider": "faasd"}, {"machine": {}}, {"machine": {"cpus": 0}}, {"machine": 2}]
 )
-def test_who_says_nothing_of_servers_leaves_them_open(info: dict[str, Any]) -> None:
-    """There is room without end then, as far as plans go."""
+def test_missing_machine_means_unlimited_room(info: dict[str, Any]) -> None:
+    """Without information about servers, plans assume unlimited room."""
     assert () == nodes_of(info)
 
 
-def test_without_a_word_of_gpus_there_are_none() -> None:
-    """A machine of two cores and nothing else."""
+def test_gpus_default_to_zero() -> None:
+    """A machine listed with cores only has no GPUs."""
     assert 0 == nodes_of({"machine": {"cpus": 2}})[0].gpus

@@ -1,4 +1,4 @@
-"""A policy with bugs, at the command line."""
+"""Policies with bugs on the command line."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ horizon_s: 10
 
 
 class Buggy:
-    """Does what it is told to do wrong."""
+    """Policy with the bug that its parameter names."""
 
     @dataclass(frozen=True)
     class Params:
-        """What."""
+        """Name of the bug."""
 
         bug: str = ""
 
@@ -45,7 +45,7 @@ class Buggy:
             raise OSError(message)
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> Any:
-        """Somehow."""
+        """Return a proposal, or fail in the way of the bug."""
         del cluster
         self._rounds += 1
         if self._bug == "raises" or (self._bug == "later" and self._rounds > 2):
@@ -66,14 +66,14 @@ class Buggy:
 
 
 class Before:
-    """A policy that makes plans itself."""
+    """Policy of the former contract, which makes plans itself."""
 
     @dataclass(frozen=True)
     class Params:
-        """None."""
+        """No parameters."""
 
     def plan(self, snapshot: object) -> object:
-        """Somehow."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("command", ["simulate", "plan"])
@@ -82,7 +82,7 @@ class Before:
     [
         ("made", "OSError: no such file"),
         ("raises", "ZeroDivisionError: division by zero (test_command_policy.py:"),
-        ("answers", "propose() answers 'two, please', not a Proposal by function"),
+        ("answers", "propose() returned 'two, please', not a mapping of functions to Proposals"),
         ("stranger", "for nobody: it makes a proposal for a function that it was not given"),
         ("nan", "routes[0].max_wait_s = 'NaN'"),
         ("invented", "it names huge-b1, a size that was not offered"),
@@ -90,10 +90,10 @@ class Before:
         ("million", "it wants 1000000 instances, expected 0 to 100000"),
     ],
 )
-def test_a_policy_with_a_bug_is_told_so_by_name(
+def test_policy_with_bug_is_reported_by_name(
     command: str, bug: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One message, with what went wrong and where, and exit code 2; no traceback of ours."""
+    """The exit code is 2, with one message on fault and place and without a traceback."""
     path = tmp_path / "scenario.yaml"
     name = f"{__name__}:Buggy"
     path.write_text(f"{SCENARIO}policies: {{{name}: {{bug: {bug}}}}}\n")
@@ -103,10 +103,10 @@ def test_a_policy_with_a_bug_is_told_so_by_name(
     assert said in told
 
 
-def test_a_policy_that_fails_later_costs_its_function_nothing(
+def test_simulation_keeps_plan_if_policy_fails_later(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A simulation goes on with the plan in force, as live, and says why at the end."""
+    """As in live use, a simulation continues with the current plan; the end reports the failure."""
     path = tmp_path / "scenario.yaml"
     name = f"{__name__}:Buggy"
     path.write_text(f"{SCENARIO}policies: {{{name}: {{bug: later}}, well: {{policy: {name}}}}}\n")
@@ -121,10 +121,10 @@ def test_a_policy_that_fails_later_costs_its_function_nothing(
     assert "ZeroDivisionError: division by zero (test_command_policy.py:" in told.err
 
 
-def test_a_policy_of_the_contract_before_is_told_what_has_changed(
+def test_policy_of_former_contract_is_told_missing_method(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the name of the method that it lacks."""
+    """The error names the missing method."""
     path = tmp_path / "scenario.yaml"
     path.write_text(SCENARIO)
     assert 2 == main(["plan", str(path), "--policy", f"{__name__}:Before"])

@@ -1,4 +1,4 @@
-"""The scenarios among the examples can be planned for, and their tables are what made them."""
+"""The example scenarios can be planned for, and their tables are those of the script."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ FOLDER = Path(__file__).parents[2] / "examples" / "scenarios"
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def test_there_are_some() -> None:
-    """The folder is where it should be."""
+def test_examples_have_scenarios() -> None:
+    """The folder of the examples has scenarios."""
     assert {"osvt", "qa", "cluster-2000"} <= set(SCENARIOS)
 
 
 @pytest.mark.parametrize("name", ["osvt", "osvt-bursty", "osvt-sporadic", "qa"])
 @pytest.mark.parametrize("policy", ["infless", "published", "openfaas"])
-def test_all_of_the_load_has_room(name: str, policy: str) -> None:
-    """Under each policy that scales."""
+def test_scaling_policies_place_all_load(name: str, policy: str) -> None:
+    """Each policy that scales leaves no load unplaced."""
     scenario = read_scenario(FOLDER / f"{name}.yaml")
     planning = guarded(chosen_policy(policy, scenario.policies)).plan(snapshot_of(scenario))
     assert {} == planning.unplaced
@@ -32,7 +32,7 @@ def test_all_of_the_load_has_room(name: str, policy: str) -> None:
 
 
 def test_two_thousand_servers_hold_ten_thousand_instances() -> None:
-    """All placed, and little lies idle on the servers in use."""
+    """All load is placed with about ten thousand instances."""
     scenario = read_scenario(FOLDER / "cluster-2000.yaml")
     snapshot = snapshot_of(scenario)
     planning = guarded(chosen_policy("infless", scenario.policies)).plan(snapshot)
@@ -42,8 +42,8 @@ def test_two_thousand_servers_hold_ten_thousand_instances() -> None:
     assert 2000 == len(snapshot.cluster.nodes)
 
 
-def test_the_tables_and_traces_are_those_that_the_script_writes(tmp_path: Path) -> None:
-    """None has been changed by hand."""
+def test_tables_and_traces_match_generating_script(tmp_path: Path) -> None:
+    """No table or trace was changed by hand."""
     script = runpy.run_path(str(FOLDER / "stand_ins.py"))
     script["main"].__globals__["HERE"] = tmp_path
     script["main"]()
@@ -53,8 +53,8 @@ def test_the_tables_and_traces_are_those_that_the_script_writes(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("trace", ["periodic", "bursty", "sporadic"])
-def test_a_trace_has_a_mean_of_one_request_a_second(trace: str) -> None:
-    """So that its scale is the mean rate."""
+def test_traces_have_mean_of_one_request_per_second(trace: str) -> None:
+    """With a mean of one request per second, the scale of a trace is its mean rate."""
     lines = (FOLDER / f"{trace}.csv").read_text(encoding="utf-8").splitlines()[1:]
     rates = [float(line.partition(",")[2]) for line in lines]
     assert pytest.approx(60, abs=0.1) == sum(rates) / len(rates)

@@ -1,8 +1,8 @@
-"""How soon instances are asked for after a jump of the load, by a clock that is simulated.
+"""Time from a jump of the load to the request for instances, with a simulated clock.
 
-The front's counts, what is reported of them and when, the scaler's rates, policy, guard and rollout
-are those that run live; sockets, the event loop and the gateway are left out. Nothing takes time
-here but what is waited for: the next report, the next round.
+The front's counts, the contents and times of its reports, and the scaler's rates, policy, guard
+and rollout are those of live use; sockets, the event loop and the gateway are left out. Only
+waiting for the next report or the next round takes time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from carpool.latency.linear import Linear
 from carpool.sync import Announcement, AppReport, FrontReport
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
-from scaler.control.stabilization import Limits
+from scaler.control.stabilization import StabilizationLimits
 from scaler.control.sync_pace import Pace
 from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
@@ -35,7 +35,7 @@ STEP_S = 30.0
 
 
 class Gateway:
-    """Lists what it was told to run; instances are ready a while after they were asked for."""
+    """Gateway that lists what it was asked to run; instances become ready after a delay."""
 
     def __init__(self) -> None:
         labels = {
@@ -51,7 +51,7 @@ class Gateway:
         self.ready_at: list[tuple[float, str]] = []
 
     def carry_out(self, action: Action, now_s: float) -> None:
-        """As an OpenFaaS gateway."""
+        """Carry out ``action`` like an OpenFaaS gateway."""
         if action.verb in ("deploy", "update"):
             document = {**action.document, "name": action.name, "replicas": 0}
             self.listed[action.name] = Status.of(document)
@@ -67,12 +67,12 @@ class Gateway:
 
     @property
     def instances(self) -> int:
-        """All that there are to be."""
+        """Number of requested instances of all classes."""
         return sum(status.replicas for name, status in self.listed.items() if name != "f")
 
 
 class FunctionState:
-    """One front, one scaler, and the time."""
+    """One front, one scaler and a clock."""
 
     def __init__(
         self,
@@ -93,21 +93,21 @@ class FunctionState:
         self.functions.active = True
         self.functions.observe(self.gateway.listed)
         self.planner = Planner(
-            PlannerSettings(Prices(), policy=policy, limits=Limits(window_s=hold_s))
+            PlannerSettings(Prices(), policy=policy, limits=StabilizationLimits(window_s=hold_s))
         )
         self.round_at, self.round_was = 0.0, -1.0
         self.report_at, self.report_was, self.soonest_s = phase_s, 0.0, 0.0
         self.sequence = self.reports = 0
         self._others = others  # fronts, of other functions
 
-    def _surged(self) -> None:
-        self.report_at = min(self.report_at, max(self.now_s, self.report_was + self.soonest_s))
+    def _surged(self, now_s: float) -> None:
+        self.report_at = min(self.report_at, max(now_s, self.report_was + self.soonest_s))
 
     def _woken(self) -> None:
         self.round_at = min(self.round_at, max(self.now_s, self.round_was + PAUSE_S))
 
     def run(self, arrivals: list[float], until_s: float) -> None:
-        """Let everything happen in its order."""
+        """Process arrivals, reports and rounds in the order of their times."""
         coming = iter([*arrivals, until_s])
         arrival_s = next(coming)
         while True:
@@ -131,7 +131,7 @@ class FunctionState:
             *("f", "a" * 8, self.sequence),
             version=controller.sidecar_config.version or None,
             period_s=taken.period_s,
-            apps=tuple(AppReport(name, app.arrivals) for name, app in taken.apps.items()),
+            apps=tuple(AppReport(name, count) for name, count in taken.arrivals.items()),
             surging=taken.surging,
         )
         self.functions.reported(controller, report)
@@ -165,7 +165,7 @@ class FunctionState:
 
 
 def step(low_rps: float, high_rps: float, until_s: float, seed: int) -> list[float]:
-    """Arrivals at random, at a rate that jumps."""
+    """Return random arrival times with a rate that jumps."""
     rng = np.random.default_rng(seed)
     parts = [
         rng.uniform(start_s, end_s, rng.poisson(rate * (end_s - start_s)))
@@ -175,7 +175,7 @@ def step(low_rps: float, high_rps: float, until_s: float, seed: int) -> list[flo
 
 
 def followed(scene: FunctionState, low_rps: float, high_rps: float, seed: int) -> float:
-    """How long after a jump more instances were asked for; 0 if chance had done so before."""
+    """Return the time from a jump to the request for more instances; 0 if it came before."""
     scene.run(step(low_rps, high_rps, STEP_S + 5, seed), STEP_S + 5)
     before = [count for at_s, count in scene.gateway.asked if at_s < STEP_S]
     more = [at_s for at_s, count in scene.gateway.asked if at_s >= STEP_S and count > before[-1]]
@@ -189,10 +189,10 @@ def followed(scene: FunctionState, low_rps: float, high_rps: float, seed: int) -
     ("policy", "low_rps", "high_rps"),
     [("infless", 54.0, 150.0), ("openfaas", 54.0, 150.0), ("infless", 300.0, 600.0)],
 )
-def test_instances_are_asked_for_well_within_two_seconds(
+def test_instances_are_requested_within_a_second_of_jump(
     policy: str, low_rps: float, high_rps: float
 ) -> None:
-    """At whatever moment of the interval a jump comes, and however requests fall, many times."""
+    """It takes less than a second, whenever in the interval the jump comes."""
     times = scaled(40)
     found = [
         followed(FunctionState(policy, 0.5 * seed / times), low_rps, high_rps, seed)
@@ -202,8 +202,8 @@ def test_instances_are_asked_for_well_within_two_seconds(
     assert min(found) >= 0.0
 
 
-def test_with_ten_thousand_fronts_one_jump_does_not_wait_for_an_interval_of_theirs() -> None:
-    """They speak every four seconds or more; what is news is mostly told in half of that."""
+def test_jump_is_reported_early_with_ten_thousand_fronts() -> None:
+    """Fronts report every four seconds or more, but most jumps are reported in half of that."""
     interval_s = Pace().interval_s(10_000)
     assert interval_s >= 4.0
     times = scaled(20)
@@ -216,8 +216,8 @@ def test_with_ten_thousand_fronts_one_jump_does_not_wait_for_an_interval_of_thei
 
 
 @pytest.mark.parametrize("fronts", [1, 10, 100, 1000, 10_000, 1_000_000])
-def test_even_if_all_speak_as_soon_as_they_may_it_is_a_core_at_most(fronts: int) -> None:
-    """A surge everywhere at once, for ever, costs what the scaler has."""
+def test_surge_at_all_fronts_takes_at_most_one_core(fronts: int) -> None:
+    """A lasting surge at all fronts takes at most one core of the scaler."""
     pace = Pace()
     pace.measured(1000, 0.25)
     cost_s = pace._cost_s
@@ -226,8 +226,8 @@ def test_even_if_all_speak_as_soon_as_they_may_it_is_a_core_at_most(fronts: int)
     assert fronts * cost_s <= max(soonest_s, 0.02) * 1.01 or soonest_s == pace.interval_s(fronts)
 
 
-def test_an_even_load_has_reports_and_rounds_in_their_turn() -> None:
-    """Nothing is out of turn where nothing jumps."""
+def test_steady_load_causes_no_early_reports() -> None:
+    """Without a jump there are no early reports."""
     scene = FunctionState("infless", 0.1)
     scene.run(step(80.0, 80.0, 120.0, 3), 120.0)
     assert 200 <= scene.reports <= 290  # two a second, and more while the first instances load

@@ -1,4 +1,4 @@
-"""Rounds against a real provider: what runs follows the plan, and is known after a restart."""
+"""Rounds against a real provider: instances follow the plan, which survives a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scaler.control.sync_pace import Pace
 from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
-from scaler.metrics import Tally
+from scaler.metrics import Metrics
 from scaler.openfaas_client import CALLS, GatewayClient
 from scaler.persistence import Persistence
 from scaler.planning.cost import Prices
@@ -59,23 +59,25 @@ LABELS = {
 
 
 class _Told(logging.Handler):
-    """Takes down what is logged."""
+    """Log handler that records messages."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__(logging.WARNING)
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As `logging.Handler.emit`."""
+        """Record the message, as `logging.Handler.emit`."""
         self._lines.append(record.getMessage())
 
 
 class Scaler:
-    """A scaler whose sidecars are the test's."""
+    """A scaler with the test in place of its sidecars."""
 
-    def __init__(self, functions: Functions, tally: Tally, planner: Planner, loop: Loop) -> None:
+    def __init__(
+        self, functions: Functions, metrics: Metrics, planner: Planner, loop: Loop
+    ) -> None:
         self.functions = functions
-        self.tally = tally
+        self.metrics = metrics
         self.planner = planner
         self.loop = loop
         self._spoken = 0
@@ -84,12 +86,12 @@ class Scaler:
 
     @property
     def controller(self) -> Controller:
-        """Of the function ``echo``."""
+        """Controller of the function ``echo``."""
         (found,) = self.functions
         return found
 
     def load(self, rate_rps: int) -> None:
-        """A front reports a second of such a load."""
+        """Report one second of this load as a front does."""
         self._spoken += 1
         self.arrivals += rate_rps
         sidecar_config = self.controller.sidecar_config
@@ -102,7 +104,7 @@ class Scaler:
         self.functions.reported(self.controller, report)
 
     def announce(self, kind: str, count: int) -> None:
-        """So many instances of a class say that they are ready."""
+        """Announce ``count`` instances of a class as ready."""
         for number in range(count):
             said = Announcement("echo", f"i{number:07}", 1, kind, f"{kind}:{number}", "ready", 1.0)
             self.functions.announced(self.controller, said)
@@ -112,24 +114,24 @@ class Scaler:
 async def scaler(
     rig: Rig, *, dry: bool = False, shadow: str = "", url: str = "", servers: bool = True
 ) -> AsyncIterator[Scaler]:
-    """A scaler's rounds, with the store in the rig's folder."""
+    """Run a scaler's rounds, with the store in the rig's folder."""
     path = rig.folder / "scenario.yaml"
     path.write_text(SCENARIO)
     scenario = read_scenario(path)
     functions = Functions(Dependencies(models={"echo": scenario.functions[0].model}), Pace())
-    tally, senders = Tally(lambda: list(functions), functions.now), MessageOrder()
+    metrics, senders = Metrics(lambda: list(functions), functions.now), MessageOrder()
     setting = PlannerSettings(Prices(), scenario.nodes if servers else ())
     cast = Shadow(shadow, Guard(chosen_policy(shadow, {}))) if shadow else None
     planner = Planner(setting, cast)
     store = Store(rig.folder / "scaler.db")
     gateway = GatewayClient(url or f"http://{rig.provider.address}", dry=dry)
-    loop = Loop(functions, gateway, planner, Persistence(store, functions, senders), tally)
+    loop = Loop(functions, gateway, planner, Persistence(store, functions, senders), metrics)
     task = asyncio.get_running_loop().create_task(loop.run(0.05))
-    running = Scaler(functions, tally, planner, loop)
+    running = Scaler(functions, metrics, planner, loop)
     told, log = _Told(running.told), logging.getLogger("scaler.loop")
     log.addHandler(told)
     try:
-        await wait_until_async(lambda: tally.rounds > 1, what="rounds")
+        await wait_until_async(lambda: metrics.rounds > 1, what="rounds")
         yield running
     finally:
         log.removeHandler(told)
@@ -140,14 +142,14 @@ async def scaler(
 
 
 def replicas(rig: Rig) -> dict[str, int]:
-    """What the provider is to run."""
+    """Return the replicas that the provider was asked to run, by function."""
     found = rig.orchestrator.all()
     return {function.deployment.service: function.replicas for function in found}
 
 
 @story(ProcessStage())
-async def test_instances_follow_the_load_and_survive_the_scaler(rig: Rig) -> None:
-    """One at first, more under load within the servers; a new scaler changes nothing."""
+async def test_instances_follow_load_and_survive_scaler_restart(rig: Rig) -> None:
+    """There is one instance at first and more under load; a restarted scaler changes nothing."""
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, shadow="openfaas") as running:
         await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
@@ -163,29 +165,29 @@ async def test_instances_follow_the_load_and_survive_the_scaler(rig: Rig) -> Non
         assert running.planner.shadow is not None
         assert "echo" in running.planner.shadow.plans
         plan, deployed, arrivals = running.controller.plan, replicas(rig), running.arrivals
-        assert ("deploy", "done") in running.tally.actions
-        assert b"scaler_instances" in running.tally.render()
+        assert ("deploy", "done") in running.metrics.actions
+        assert b"scaler_instances" in running.metrics.render()
     async with scaler(rig) as running:
-        await wait_until_async(lambda: running.tally.rounds > 5)
+        await wait_until_async(lambda: running.metrics.rounds > 5)
         assert (plan, deployed) == (running.controller.plan, replicas(rig))
         assert arrivals == sum(count for *_, count in _arrivals(rig))
 
 
 @story(ProcessStage())
 async def test_a_dry_run_changes_nothing(rig: Rig) -> None:
-    """It plans and says; nothing is deployed, and no front is told."""
+    """A dry run makes a plan, but deploys nothing and sends nothing to fronts."""
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, dry=True) as running:
-        await wait_until_async(lambda: running.tally.rounds > 5)
+        await wait_until_async(lambda: running.metrics.rounds > 5)
         assert running.controller.plan is not None
         assert {"echo": 1} == replicas(rig)
         assert not running.functions.active
-        assert {} == dict(running.tally.actions)
+        assert {} == dict(running.metrics.actions)
 
 
 @story(ProcessStage())
-async def test_changes_of_functions_are_made_at_the_same_time(rig: Rig) -> None:
-    """As many as calls of the gateway may be under way; what came of them is in order."""
+async def test_gateway_calls_run_concurrently_up_to_limit(rig: Rig) -> None:
+    """Calls of the gateway run concurrently up to a limit, and results are in order."""
     async with scaler(rig) as running:
         together = threading.Barrier(CALLS)
 
@@ -198,18 +200,18 @@ async def test_changes_of_functions_are_made_at_the_same_time(rig: Rig) -> None:
 
 @story(ProcessStage())
 async def test_functions_that_are_not_to_be_scaled_are_left_alone(rig: Rig) -> None:
-    """Without a scaling policy in its label a function is not the scaler's."""
+    """The scaler ignores functions without the label of a scaling policy."""
     await rig.deploy("plain")
     await rig.deploy("fixed", labels={"com.carpool.scale.policy": "fixed"})
     async with scaler(rig) as running:
-        await wait_until_async(lambda: running.tally.rounds > 5)
+        await wait_until_async(lambda: running.metrics.rounds > 5)
         assert [] == list(running.functions)
         assert {"plain": 1, "fixed": 1} == replicas(rig)
 
 
 @story(ProcessStage())
-async def test_a_policy_that_cannot_be_used_is_said(rig: Rig) -> None:
-    """A misspelt policy is in the function's troubles, with its name and why."""
+async def test_unusable_policy_is_named_in_notes(rig: Rig) -> None:
+    """The notes of a function name its misspelt policy and the reason."""
     labels = {**LABELS, "com.carpool.scale.policy": "infles"}
     await rig.deploy("echo", labels=labels)
     async with scaler(rig) as running:
@@ -220,12 +222,12 @@ async def test_a_policy_that_cannot_be_used_is_said(rig: Rig) -> None:
 
 
 class Moody(Fixed):
-    """A policy that plans, or does something wrong."""
+    """Policy that plans or fails, as the test sets it."""
 
     wrong = ""
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> Any:
-        """As `ScalePolicy.propose`, or not."""
+        """Return proposals as `ScalePolicy.propose`, or fail."""
         if Moody.wrong == "raises":
             return len(loads) / 0
         proposals = super().propose(loads, cluster)
@@ -234,8 +236,8 @@ class Moody(Fixed):
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
-    """In the function's troubles, and once in the log, with its name; what runs goes on."""
+async def test_failing_policy_is_reported_until_it_recovers(rig: Rig) -> None:
+    """The failure is in the function's notes and once in the log, and instances keep running."""
     name = f"{__name__}:Moody"
     await rig.deploy("echo", labels={**LABELS, "com.carpool.scale.policy": name})
     async with scaler(rig) as running:
@@ -245,8 +247,8 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
         running.announce(kind, 1)
         for wrong, said in (
             ("raises", "ZeroDivisionError: division by zero (test_loop.py:"),
-            ("answers", "propose() answers 'hello', not a Proposal by function"),
-            ("of none", "it proposes 3, which is no Proposal"),
+            ("answers", "propose() returned 'hello', not a mapping of functions to Proposals"),
+            ("of none", "it proposes 3, which is not a Proposal"),
         ):
             Moody.wrong = wrong
             expected = f"its policy {name} fails: "
@@ -256,8 +258,8 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
             )
             (note,) = running.controller.notes
             assert expected in note
-            rounds = running.tally.rounds
-            await wait_until_async(lambda: running.tally.rounds > rounds + 3)  # noqa: B023
+            rounds = running.metrics.rounds
+            await wait_until_async(lambda: running.metrics.rounds > rounds + 3)  # noqa: B023
             assert 1 == sum(said in line for line in lines)
             assert any(line.startswith(f"echo: {expected}") for line in lines)
             assert {"echo": 1, f"echo--{kind}": 1} == replicas(rig)
@@ -268,8 +270,8 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_a_store_without_room_is_told_and_gets_everything_later(rig: Rig) -> None:
-    """One line in the log, rounds go on, and with room again the store has all of it."""
+async def test_full_store_is_reported_and_written_when_room_returns(rig: Rig) -> None:
+    """A full disk is logged once, rounds continue, and everything is stored when there is room."""
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig) as running:
         await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
@@ -278,8 +280,8 @@ async def test_a_store_without_room_is_told_and_gets_everything_later(rig: Rig) 
         try:
             running.load(7)
             await wait_until_async(lambda: running.loop.unkept, what="told")
-            rounds = running.tally.rounds
-            await wait_until_async(lambda: running.tally.rounds > rounds + 3)
+            rounds = running.metrics.rounds
+            await wait_until_async(lambda: running.metrics.rounds > rounds + 3)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         await wait_until_async(lambda: not running.loop.unkept, what="room again")
@@ -292,8 +294,8 @@ async def test_a_store_without_room_is_told_and_gets_everything_later(rig: Rig) 
 
 
 @story(ProcessStage())
-async def test_without_a_gateway_rounds_go_on(rig: Rig) -> None:
-    """A gateway that cannot be reached is said, and everything stays as it is."""
+async def test_rounds_continue_without_gateway(rig: Rig) -> None:
+    """An unreachable gateway is reported, and nothing changes."""
     async with scaler(rig, url="http://127.0.0.1:1") as running:
         assert "cannot be reached" in running.loop.unreachable
         assert [] == list(running.functions)
@@ -301,8 +303,8 @@ async def test_without_a_gateway_rounds_go_on(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig) -> None:
-    """Sidecars are heard while it is gone; nothing is taken back, and all follows afterwards."""
+async def test_plan_is_carried_out_when_gateway_returns(rig: Rig) -> None:
+    """Reports are processed while it is unreachable, and the plan is carried out afterwards."""
     await rig.deploy("echo", labels=LABELS)
     async with forwarded(rig.provider.address) as way, scaler(rig, url=way.url) as running:
         await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
@@ -325,8 +327,8 @@ async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig)
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) -> None:
-    """A provider that refuses is told of; as many as fit are there, and the rest is said."""
+async def test_as_many_instances_as_fit_are_started_and_rest_is_reported(rig: Rig) -> None:
+    """As many instances as fit are started, and the refusal of the others is reported."""
     rig.backend.ledger.capacity = replace(rig.backend.ledger.capacity, cpu=1.0)
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig) as running:
@@ -340,15 +342,15 @@ async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) 
 
         await wait_until_async(crowded, what="two of three, on a core")
         await wait_until_async(
-            lambda: any("no room" in note for note in running.controller.notes), what="said"
+            lambda: any("no capacity" in note for note in running.controller.notes), what="said"
         )
-        assert ("scale", "failed") in running.tally.actions
+        assert ("scale", "failed") in running.metrics.actions
 
 
 @pytest.mark.slow
 @story(ProcessStage())
-async def test_servers_are_those_that_the_provider_has(rig: Rig) -> None:
-    """Where no scenario says: its machine, with the GPUs that it has found."""
+async def test_servers_default_to_machine_of_provider(rig: Rig) -> None:
+    """Without servers in a scenario, the provider's machine and its GPUs are used."""
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, servers=False) as running:
         capacity = rig.backend.ledger.capacity
@@ -357,7 +359,7 @@ async def test_servers_are_those_that_the_provider_has(rig: Rig) -> None:
 
 
 class Way:
-    """A way to a gateway that can be closed.
+    """Connection to a gateway that can be closed.
 
     Attributes:
         url: Its near end.
@@ -370,7 +372,7 @@ class Way:
 
 @asynccontextmanager
 async def forwarded(address: str) -> AsyncIterator[Way]:
-    """A way to ``address``."""
+    """Forward a local port to ``address``."""
     way = Way()
     host, _, port = address.rpartition(":")
 

@@ -1,4 +1,4 @@
-"""The scaler's calls, made to a real provider."""
+"""The scaler's calls of a real provider."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ NAME = "echo--b4-c1"
 
 
 async def blocking(call: Callable[[], Any]) -> Any:
-    """As the scaler does it: in a thread, while the provider runs on."""
+    """Run ``call`` in a thread, as the scaler does, while the provider continues."""
     return await asyncio.to_thread(call)
 
 
 @story(ProcessStage())
 async def test_a_class_is_deployed_scaled_updated_and_removed(rig: Rig) -> None:
-    """Each action does what it says, and the list shows it."""
+    """The provider's list shows the effect of each action."""
     await rig.deploy("echo", labels={"com.carpool.scale.policy": "infless"})
     gateway = GatewayClient(f"http://{rig.provider.address}")
 
@@ -63,8 +63,8 @@ async def test_a_class_is_deployed_scaled_updated_and_removed(rig: Rig) -> None:
 
 
 @story(ProcessStage())
-async def test_refusals_say_why(rig: Rig) -> None:
-    """The provider's answer is in the error, or that there was none."""
+async def test_error_has_reason_of_refusal(rig: Rig) -> None:
+    """The error has the provider's response, or says that it cannot be reached."""
     gateway = GatewayClient(f"http://{rig.provider.address}")
     scale = Action("scale", "b4-c1", NAME, replicas=2)
     with pytest.raises(ProviderError, match="answered 404"):
@@ -77,8 +77,8 @@ async def test_refusals_say_why(rig: Rig) -> None:
 
 
 @story(ProcessStage(), auth=BasicAuth("admin", "s3cret"))
-async def test_credentials_are_the_gateways(rig: Rig) -> None:
-    """With the gateway's own files it may; without it may not."""
+async def test_gateway_credential_files_give_access(rig: Rig) -> None:
+    """The gateway's own credential files give access, and without them calls are refused."""
     folder = rig.folder / "auth"
     folder.mkdir()
     (folder / "basic-auth-user").write_text("admin\n")
@@ -89,15 +89,15 @@ async def test_credentials_are_the_gateways(rig: Rig) -> None:
         await blocking(GatewayClient(url).functions)
 
 
-def test_what_go_leaves_out_is_zero() -> None:
-    """Counts of zero are missing from a Go provider's list."""
+def test_omitted_counts_are_zero() -> None:
+    """A Go provider's list omits counts of zero."""
     status = Status.of({"name": "f", "labels": None})
     assert (0, 0, {}) == (status.replicas, status.available, status.labels)
 
 
 @story(ProcessStage())
-async def test_a_scaler_that_does_not_lead_changes_nothing(rig: Rig) -> None:
-    """It may look, and another one acts."""
+async def test_scaler_without_lead_changes_nothing(rig: Rig) -> None:
+    """It can read the list, but its actions are refused."""
     await rig.deploy("echo")
     gateway = GatewayClient(f"http://{rig.provider.address}")
     leads = [False]
@@ -113,6 +113,6 @@ async def test_a_scaler_that_does_not_lead_changes_nothing(rig: Rig) -> None:
 
 
 def test_changes_are_sent_before_another_scaler_may_lead() -> None:
-    """One that was checked at the last moment of the lead is sent while there is no leader."""
+    """A change checked at the last moment of the lead is sent before another scaler can lead."""
     timing = Timing()
     assert timing.deadline_s + CONNECT_S <= timing.duration_s

@@ -1,4 +1,4 @@
-"""carpool plan: one round for a scenario."""
+"""``carpool plan``: one round for a scenario."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ policies:
 
 
 class Modest:
-    """A user's policy, which says that all it wants is not enough."""
+    """A user's policy that reports some load as unserved."""
 
     @dataclass(frozen=True)
     class Params:
-        """What it says to be unplaced."""
+        """Rate that it reports as unserved."""
 
         said: float = 1.0
 
@@ -58,7 +58,7 @@ class Modest:
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
-    """A scenario at 100 requests/s and those of a trace with a mean of one a second."""
+    """Scenario with 100 requests/s and a trace with a mean of one request/s."""
     (tmp_path / "trace.csv").write_text("start_s,requests_per_minute\n0,0\n60,120\n")
     path = tmp_path / "scenario.yaml"
     path.write_text(SCENARIO.replace("RATE", "100"))
@@ -66,15 +66,17 @@ def scenario(tmp_path: Path) -> Path:
 
 
 def planned(capsys: Captured, *argv: str) -> dict[str, Any]:
-    """The document printed."""
+    """Return the printed document."""
     command.main(["plan", *argv, "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
 
 
 @pytest.mark.parametrize("policy", ["fixed", "openfaas", "infless", "published"])
-def test_the_document(scenario: Path, policy: str, capsys: Captured) -> None:
-    """Policy, time, a plan for each function in the one form, and what is unplaced."""
+def test_json_document_has_plans_and_unplaced_load(
+    scenario: Path, policy: str, capsys: Captured
+) -> None:
+    """It has the policy, the planning time, a plan for each function and the unplaced load."""
     document = planned(capsys, str(scenario), "--policy", policy)
     assert {"policy", "planning_ms", "functions", "unplaced"} == set(document)
     assert policy == document["policy"]
@@ -83,8 +85,8 @@ def test_the_document(scenario: Path, policy: str, capsys: Captured) -> None:
         assert name == Plan.from_dict(data).function
 
 
-def test_everything_placed_is_success(scenario: Path, capsys: Captured) -> None:
-    """0, and a table with a line for each class and the reasons."""
+def test_exit_code_is_0_if_all_load_is_placed(scenario: Path, capsys: Captured) -> None:
+    """The exit code is 0, and the table has a line for each class and the reasons."""
     assert 0 == command.main(["plan", str(scenario), "--policy", "infless"])
     printed = capsys.readouterr().out
     assert printed.startswith("infless: ")
@@ -95,8 +97,8 @@ def test_everything_placed_is_success(scenario: Path, capsys: Captured) -> None:
     assert "unplaced" not in printed
 
 
-def test_each_application_has_its_own_longest_wait(scenario: Path, capsys: Captured) -> None:
-    """In a shared batch the one with the looser objective may wait for longer."""
+def test_applications_have_their_own_maximum_wait(scenario: Path, capsys: Captured) -> None:
+    """In a shared batch the application with the looser objective may wait longer."""
     assert 0 == command.main(["plan", str(scenario), "--policy", "harmonybatch"])
     printed = capsys.readouterr().out
     waits = dict(re.findall(r"maximum wait of (.+): ([\d.]+) ms", printed))
@@ -105,16 +107,16 @@ def test_each_application_has_its_own_longest_wait(scenario: Path, capsys: Captu
     assert waits["web"] == waits["other applications"]
 
 
-def test_something_unplaced_is_1(scenario: Path, capsys: Captured) -> None:
-    """With the rate that has no room."""
+def test_exit_code_is_1_if_load_is_unplaced(scenario: Path, capsys: Captured) -> None:
+    """The exit code is 1, and the output has the unplaced rate."""
     scenario.write_text(SCENARIO.replace("RATE", "1e6"))
     assert 1 == command.main(["plan", str(scenario), "--policy", "infless"])
     assert "unplaced: " in capsys.readouterr().out
     assert planned(capsys, str(scenario), "--policy", "infless")["unplaced"]["classify"] > 1e5
 
 
-def test_a_plan_without_instances_says_why(scenario: Path, capsys: Captured) -> None:
-    """One instance is counted in the singular, and a size that no model has is named."""
+def test_plan_without_instances_gives_reason(scenario: Path, capsys: Captured) -> None:
+    """A single instance is printed in the singular, and a size missing in the model is named."""
     rows = "cpu_threads,gpu_percent,batch,latency_ms\n1,0,1,25\n2,0,1,25\n"
     (scenario.parent / "toy.csv").write_text(rows)
     scenario.write_text("""\
@@ -131,8 +133,8 @@ functions:
     assert "  The policy asks for a size of 7 cores, which the model does not have" in printed
 
 
-def test_the_rates_of_a_time(scenario: Path, capsys: Captured) -> None:
-    """The trace has two requests a second in its second minute, and none in its first."""
+def test_rates_are_taken_at_given_time(scenario: Path, capsys: Captured) -> None:
+    """The trace has no requests in its first minute and two per second in its second."""
     said = []
     for at in ("0", "90"):
         command.main(["plan", str(scenario), "--policy", "infless", "--at", at])
@@ -141,10 +143,8 @@ def test_the_rates_of_a_time(scenario: Path, capsys: Captured) -> None:
     assert "classify: 102 requests/s" in said[1]
 
 
-def test_parameters_from_the_scenario_and_the_command_line(
-    scenario: Path, capsys: Captured
-) -> None:
-    """Those of the command line come first; both are checked."""
+def test_command_line_parameters_override_scenario(scenario: Path, capsys: Captured) -> None:
+    """Parameters of the command line take precedence, and both are validated."""
     plain = planned(capsys, str(scenario), "--policy", "infless")
     rounded = planned(
         capsys, str(scenario), "--policy", "infless", "--params", '{"search": "published"}'
@@ -155,8 +155,8 @@ def test_parameters_from_the_scenario_and_the_command_line(
     assert "did you mean 'alpha'?" in capsys.readouterr().err
 
 
-def test_a_third_partys_policy(scenario: Path, capsys: Captured) -> None:
-    """A class in a module needs no packaging; its parameters stand under its name."""
+def test_third_party_policy_needs_no_packaging(scenario: Path, capsys: Captured) -> None:
+    """A class in a module needs no packaging; its parameters are listed under its name."""
     name = f"{__name__}:Modest"
     scenario.write_text(f'{SCENARIO.replace("RATE", "5")}  "{name}": {{said: 3}}\n')
     document = planned(capsys, str(scenario), "--policy", name)
@@ -176,10 +176,10 @@ def test_a_third_partys_policy(scenario: Path, capsys: Captured) -> None:
         (("policy: infless", "policy: 7"), "policies.published.policy"),
     ],
 )
-def test_a_bad_scenario_is_one_clear_error(
+def test_invalid_scenario_is_reported_without_traceback(
     scenario: Path, change: tuple[str, str], said: str, capsys: Captured
 ) -> None:
-    """Exit code 2, each line naming the command, nothing printed and no traceback."""
+    """The exit code is 2, and stderr has lines with the command's name and no traceback."""
     scenario.write_text(SCENARIO.replace(*change).replace("RATE", "100"))
     assert 2 == command.main(["plan", str(scenario), "--policy", "published"])
     captured = capsys.readouterr()
@@ -190,5 +190,5 @@ def test_a_bad_scenario_is_one_clear_error(
 
 @pytest.mark.parametrize("argv", [["--policy", "infles"], ["--policy", "infless", "--params", "7"]])
 def test_bad_arguments(scenario: Path, argv: list[str]) -> None:
-    """Unknown policies and parameters that are none."""
+    """Unknown policies and invalid parameters have exit code 2."""
     assert 2 == command.main(["plan", str(scenario), *argv])

@@ -1,4 +1,4 @@
-"""Prometheus as a second source: its answers are read, and its absence is told."""
+"""Prometheus as a second source of counts: its responses are parsed, its failure reported."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ ASKED_S = 1732197600.5
 
 
 def series(name: str, value: str, what: str = "count") -> dict[str, Any]:
-    """One line of an instant query's answer, as Prometheus gives it."""
+    """Return one series of a response to an instant query."""
     return {"metric": {"function_name": name, "is": what}, "value": [ASKED_S, value]}
 
 
 def both(name: str, value: str, age_s: float = 0.0) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A count, and when it was read."""
+    """Return the series of a count and of the time when it was read."""
     return series(name, value), series(name, str(ASKED_S - age_s), "time")
 
 
 def document(*result: dict[str, Any]) -> bytes:
-    """A whole answer."""
+    """Return a whole response."""
     data = {"resultType": "vector", "result": list(result)}
     return json.dumps({"status": "success", "data": data}).encode()
 
 
 @contextmanager
 def answering(body: bytes, status: int = 200) -> Iterator[tuple[str, list[str]]]:
-    """A server that always answers this; its URL, and what it was asked."""
+    """Run a server with a fixed response and yield its URL and the requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -50,7 +50,7 @@ def answering(body: bytes, status: int = 200) -> Iterator[tuple[str, list[str]]]
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Quietly."""
+            """Do nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -63,8 +63,8 @@ def answering(body: bytes, status: int = 200) -> Iterator[tuple[str, list[str]]]
         server.server_close()
 
 
-def test_counts_are_by_function_whatever_their_namespace() -> None:
-    """OpenFaaS appends the namespace; one that was named is the only one."""
+def test_counts_are_summed_over_namespaces_unless_one_is_configured() -> None:
+    """OpenFaaS appends the namespace; if one is configured, others are ignored."""
     lines = *both("echo.openfaas-fn", "12"), *both("echo.dev", "3", 2.5), *both("x", "1", -0.25)
     with answering(document(*lines)) as (url, asked):
         assert {"echo": (15, 2.5), "x": (1, 0.0)} == Prometheus(url).readings()
@@ -84,8 +84,8 @@ def test_counts_are_by_function_whatever_their_namespace() -> None:
         (document(series("echo", "1")), 200, "returned an unexpected response"),
     ],
 )
-def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> None:
-    """With where it was asked."""
+def test_invalid_response_is_reported(body: bytes, status: int, said: str) -> None:
+    """The error for an invalid response names the server."""
     with (
         answering(body, status) as (url, _),
         pytest.raises(PrometheusError, match=said) as error,
@@ -94,7 +94,7 @@ def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> 
     assert url.removeprefix("http://") in str(error.value).replace("host=", "")
 
 
-def test_a_missing_server_is_told() -> None:
-    """Nothing listens."""
+def test_unreachable_server_is_reported() -> None:
+    """The error says that the server cannot be queried."""
     with pytest.raises(PrometheusError, match="cannot be queried"):
         Prometheus("http://127.0.0.1:1").readings()

@@ -1,4 +1,4 @@
-"""``carpool scaler``: options that cannot be used, and the store on the command line."""
+"""``carpool scaler``: invalid options, and the store on the command line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from carpool.errors import CarpoolError, ConfigError
 from scaler.command import main
 from scaler.store import Store
+from tests.carpool.test_direct_session import server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,22 +33,25 @@ FORM = {"plan": None, "version": 3}
         (["--gpu-resource", "nvidia.com/gpu=all"], "--gpu-resource"),
         (["--advertise", "here"], "--advertise"),
         (["--params", "[]"], "--params"),
+        (["--params", '{"alpha": 0.5}'], "no parameters without --policy"),
         (["--scenario", "nowhere.yaml"], "nowhere.yaml"),
         (["--token-file", "nowhere"], "nowhere"),
         (["--shadow", "nobody"], "nobody"),
     ],
 )
-def test_options_that_cannot_be_used_are_said(tmp_path: Path, option: list[str], said: str) -> None:
-    """A mistake ends the command before anything is changed."""
+def test_invalid_options_are_refused_before_any_change(
+    tmp_path: Path, option: list[str], said: str
+) -> None:
+    """An invalid option ends the command before anything is changed."""
     with pytest.raises(ConfigError) as raised:
         main(["run", "--store", str(tmp_path / "scaler.db"), *option])
     assert said in str(raised.value)
 
 
-def test_a_package_that_is_missing_is_said_at_once(
+def test_missing_package_is_reported_before_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is started or written, and what brings it."""
+    """Before anything is started or written, the error names the command that installs it."""
     monkeypatch.setitem(sys.modules, "gunicorn", None)
     with pytest.raises(ConfigError, match=r"'gunicorn'.*pip install 'carpool\[scaler\]'"):
         main(["run", "--store", str(tmp_path / "scaler.db"), "--no-auth"])
@@ -57,7 +61,7 @@ def test_a_package_that_is_missing_is_said_at_once(
 def test_a_store_is_exported_and_imported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What export prints, import puts back."""
+    """Importing the output of an export restores the store."""
     store = Store(tmp_path / "a.db")
     with store.round():
         store.put("function", {"f": FORM})
@@ -69,10 +73,10 @@ def test_a_store_is_exported_and_imported(
     assert {"f": FORM} == json.loads(capsys.readouterr().out)["documents"]["function"]
 
 
-def test_the_store_is_that_of_the_stack_of_this_folder(
+def test_store_defaults_to_stack_of_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the scaler that is asked is; elsewhere it is the default of run."""
+    """Without a stack in the folder it is the default of ``run``."""
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps({"version": 2, "documents": {"function": {}}, "arrivals": []}))
@@ -87,8 +91,8 @@ def test_the_store_is_that_of_the_stack_of_this_folder(
     assert {"f": FORM} == json.loads(capsys.readouterr().out)["documents"]["function"]
 
 
-def test_nothing_is_imported_beneath_a_scaler(tmp_path: Path) -> None:
-    """While one runs with a store it is refused, and once it has ended it is not."""
+def test_import_is_refused_while_scaler_runs(tmp_path: Path) -> None:
+    """An import is refused as long as a scaler runs with the store."""
     path, kept = tmp_path / "scaler.db", tmp_path / "kept.json"
     kept.write_text(json.dumps({"version": 2, "documents": {"function": {}}, "arrivals": []}))
     command = [sys.executable, "-m", "carpool", "scaler", "run", "--store", str(path)]
@@ -104,32 +108,42 @@ def test_nothing_is_imported_beneath_a_scaler(tmp_path: Path) -> None:
     assert 0 == main(["import", "--store", str(path), str(kept)])
 
 
-def test_nothing_is_exported_from_nowhere(tmp_path: Path) -> None:
-    """A store that is not there is an error, and is not made."""
+def test_export_of_missing_store_is_refused(tmp_path: Path) -> None:
+    """A missing store is an error and is not created."""
     with pytest.raises(ConfigError, match="an existing store"):
         main(["export", "--store", str(tmp_path / "a.db")])
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_scaler_that_does_not_answer_is_said() -> None:
-    """Where it was looked for, and how to name another place."""
+def test_unreachable_scaler_is_reported() -> None:
+    """The error names the option for another address."""
     with pytest.raises(CarpoolError, match="--url"):
         main(["status", "--url", "http://127.0.0.1:1"])
 
 
-def test_a_stack_that_has_ended_is_said_to_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(("trouble", "code"), [("", 0), ("the gateway does not answer", 1)])
+def test_status_exits_with_1_if_something_is_wrong(
+    capsys: pytest.CaptureFixture[str], form: list[str], trouble: str, code: int
 ) -> None:
-    """Its scaler's address may still be there."""
+    """The exit code tells whether something is wrong, also with ``--json``."""
+    answer = {"functions": [], "trouble": trouble}
+    with server(json.dumps(answer).encode()) as (url, _):
+        assert code == main(["status", "--url", url, *form])
+    assert trouble in capsys.readouterr().out
+
+
+def test_ended_stack_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file with its scaler's address may still exist."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".carpool").mkdir()
     (tmp_path / ".carpool" / "scaler.url").write_text("http://127.0.0.1:1\n")
-    with pytest.raises(CarpoolError, match="carpool up does not run in this folder"):
+    with pytest.raises(CarpoolError, match="carpool up is no longer running in this folder"):
         main(["status"])
 
 
-def test_a_damaged_store_ends_the_start(tmp_path: Path) -> None:
-    """Exit code 2, the fix, and the file as it was."""
+def test_damaged_store_prevents_start(tmp_path: Path) -> None:
+    """The exit code is 2, the message says what is needed, and the file does not change."""
     path = tmp_path / "scaler.db"
     path.write_bytes(b"\x55" * 8192)
     command = [sys.executable, "-m", "carpool", "scaler", "run", "--store", str(path)]

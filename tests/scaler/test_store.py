@@ -1,4 +1,4 @@
-"""The scaler's file: what was kept is there again, and nothing is ever overwritten by mistake."""
+"""The scaler's store: saved data can be read again, and nothing is overwritten by mistake."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FORM = {"plan": {"version": 3}, "words": ["a", "é"]}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the store is, in a folder that is not there yet."""
+    """Path of the store, in a folder that does not exist yet."""
     return tmp_path / "state" / "scaler.db"
 
 
-def test_what_was_kept_is_there_again(path: Path) -> None:
-    """Documents and arrivals survive; names are kept apart by kind."""
+def test_stored_data_is_read_after_reopening(path: Path) -> None:
+    """Documents, separated by kind, and arrivals are there after reopening."""
     store = Store(path)
     with store.round():
         store.put("function", {"f": FORM, "g": {}})
@@ -46,8 +46,8 @@ def test_what_was_kept_is_there_again(path: Path) -> None:
     again.close()
 
 
-def test_terms_grow_from_start_to_start(path: Path) -> None:
-    """By the clock; above what was kept where that was set back, and from a store without any."""
+def test_terms_increase_with_every_start(path: Path) -> None:
+    """Terms follow the clock and exceed the stored ones even if the clock was set back."""
     store = Store(path)
     assert 5_000 == next_term(store, 5.0)
     with store.round():
@@ -60,8 +60,8 @@ def test_terms_grow_from_start_to_start(path: Path) -> None:
     store.close()
 
 
-def test_a_round_is_kept_as_a_whole_or_not_at_all(path: Path) -> None:
-    """An error in the middle of a round takes back what it had written."""
+def test_failed_round_is_rolled_back(path: Path) -> None:
+    """An error in the middle of a round reverts what it has written."""
     store = Store(path)
 
     def fail() -> None:
@@ -76,7 +76,7 @@ def test_a_round_is_kept_as_a_whole_or_not_at_all(path: Path) -> None:
 
 
 def test_a_killed_scaler_loses_no_finished_round(path: Path) -> None:
-    """What a round has kept is read by the next scaler although the file was not closed."""
+    """The next scaler reads all finished rounds although the file was not closed."""
     killed = Store(path)
     with killed.round():
         killed.put("function", {"f": FORM})
@@ -87,7 +87,7 @@ def test_a_killed_scaler_loses_no_finished_round(path: Path) -> None:
 
 
 def test_a_claimed_store_is_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be looked at, but claimed only after its owner has closed it."""
+    """Others may read it, but claim it only after its owner has closed it."""
     monkeypatch.setattr("scaler.store._LETTING_GO_S", 0.01)
     running, other = Store(path), Store(path)
     running.claim()
@@ -100,7 +100,7 @@ def test_a_claimed_store_is_locked(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_older_store_is_brought_up_to_date(path: Path) -> None:
-    """A file of the first version gets what came later, and keeps what it has."""
+    """A file of the first version gets the later tables and keeps its data."""
     store = Store(path)
     with store.round():
         store.put("function", {"f": FORM})
@@ -114,7 +114,7 @@ def test_an_older_store_is_brought_up_to_date(path: Path) -> None:
 
 
 def test_a_later_version_is_not_touched(path: Path) -> None:
-    """The store of a later Carpool is an error, and stays as it is."""
+    """A store of a later Carpool is an error, and the file does not change."""
     Store(path).close()
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 99")
@@ -126,7 +126,7 @@ def test_a_later_version_is_not_touched(path: Path) -> None:
 
 
 def test_another_programs_database_is_not_touched(path: Path) -> None:
-    """A database that is not ours is an error, and stays as it is."""
+    """A database of another program is an error, and the file does not change."""
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE theirs (x)")
@@ -139,7 +139,7 @@ def test_another_programs_database_is_not_touched(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["head", "middle", "text"])
 def test_a_damaged_store_is_not_touched(path: Path, damage: str) -> None:
-    """A file that is damaged is an error that names it and the fix, and stays as it is."""
+    """The error names the file and the fix, and the file does not change."""
     store = Store(path)
     with store.round():
         store.put("function", {f"f{number}": {"x": "y" * 200} for number in range(400)})
@@ -159,7 +159,7 @@ def test_a_damaged_store_is_not_touched(path: Path, damage: str) -> None:
 
 
 def test_an_export_restores_everything(path: Path, tmp_path: Path) -> None:
-    """What one store exports, another has after the import, in place of what it had."""
+    """An import replaces the contents of a store with those of the exported one."""
     store, other = Store(path), Store(tmp_path / "other.db")
     with store.round():
         store.put("function", {"f": FORM})
@@ -182,8 +182,8 @@ def test_an_export_restores_everything(path: Path, tmp_path: Path) -> None:
         {"version": 2, "documents": {"function": {"f": 1}}, "arrivals": []},
     ],
 )
-def test_an_import_that_is_none_changes_nothing(path: Path, document: object) -> None:
-    """Another version, unknown kinds and ill-formed documents are refused."""
+def test_invalid_import_changes_nothing(path: Path, document: object) -> None:
+    """Other versions, unknown kinds and malformed documents are refused."""
     store = Store(path)
     with store.round():
         store.put("function", {"f": FORM})
@@ -193,8 +193,8 @@ def test_an_import_that_is_none_changes_nothing(path: Path, document: object) ->
     store.close()
 
 
-def test_files_are_the_owners_alone(tmp_path: Path) -> None:
-    """The store, what SQLite makes beside it, and the claim; also those that were there before."""
+def test_files_are_private_to_owner(tmp_path: Path) -> None:
+    """The store, SQLite's files and the lock are private, even if the store was not before."""
     path = tmp_path / "scaler.db"
     Store(path).close()
     path.chmod(0o644)

@@ -1,4 +1,4 @@
-"""``POST /v1/sync`` over a real socket: what is taken, what is refused, what is told."""
+"""``POST /v1/sync`` over a real socket: accepted messages, refused ones and responses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from scaler.dashboard.sampler import Sampler
 from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
-from scaler.metrics import Tally
+from scaler.metrics import Metrics
 from scaler.openfaas_client import GatewayClient
 from scaler.persistence import Persistence
 from scaler.planning.cost import Prices
@@ -46,7 +46,7 @@ from scaler.web.app import create
 from scaler.web.documents import Documents
 from scaler.web.publisher import Publisher
 from scaler.web.server import Readers, socket_of
-from scaler.web.snapshot import Snapshot
+from scaler.web.snapshot import SnapshotFile
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
@@ -66,19 +66,19 @@ REPORT = FrontReport("echo", "a" * 16, 1, period_s=0.5, apps=(AppReport("*", 5),
 
 
 class Caller:
-    """A scaler's API, listening, and a client to it."""
+    """A scaler's listening API and a client of it."""
 
     def __init__(
         self,
         functions: Functions,
-        tally: Tally,
+        metrics: Metrics,
         sampler: Sampler,
         sync: SyncApi,
         address: str,
     ) -> None:
         self.sync = sync
         self.functions = functions
-        self.tally = tally
+        self.metrics = metrics
         self.sampler = sampler
         self.address = address
         self.pool = Pool(address)
@@ -86,13 +86,13 @@ class Caller:
     async def say(
         self, message: FrontReport | Announcement | bytes, token: str = TOKEN
     ) -> Response:
-        """One sync."""
+        """Send one sync and return the response."""
         body = message if isinstance(message, bytes) else message.to_json()
         headers = [("authorization", f"Bearer {token}")]
         return await self.pool.request("POST", PATH, headers, body, HANG_S)
 
     async def get(self, path: str, token: str = TOKEN) -> tuple[int, Any]:
-        """What people see."""
+        """Return status and document of a page for users."""
         headers = [("authorization", f"Bearer {token}")]
         answer = await self.pool.request("GET", path, headers, b"", HANG_S)
         return answer.status, json.loads(answer.body)
@@ -107,7 +107,7 @@ HANDLER = type(
 
 
 def flask_server(folder: Path) -> BaseWSGIServer:
-    """The application that reads snapshots, served in a thread."""
+    """Serve the application that reads snapshots in a thread."""
     where = socket_of(folder).replace("unix:", "unix://")
     made = make_server(where, 0, create(str(folder)), threaded=True, request_handler=HANDLER)
     threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
@@ -119,31 +119,31 @@ async def scaler(
     folder: Path,
     token: str = TOKEN,
     *,
-    snapshot: Snapshot | None = None,
+    snapshot: SnapshotFile | None = None,
     every_s: float = 0.0,
     serves: bool = True,
     listed: bool = True,
 ) -> AsyncIterator[Caller]:
-    """A scaler without rounds: what it knows is set by the test."""
+    """Run a scaler without rounds, with the state that the test sets."""
     functions = Functions(Dependencies())
     if listed:
         functions.observe(LISTED)
     functions.active = True
-    tally = Tally(lambda: list(functions), functions.now)
+    metrics = Metrics(lambda: list(functions), functions.now)
     senders, planner = MessageOrder(), Planner(PlannerSettings(Prices()))
     store = Store(folder / "scaler.db")
     gateway = GatewayClient("http://127.0.0.1:1")
-    loop = Loop(functions, gateway, planner, Persistence(store, functions, senders), tally)
-    sync = SyncApi(functions, AccessTokens(token, Hosts(["127.0.0.1:0"])), tally, senders)
+    loop = Loop(functions, gateway, planner, Persistence(store, functions, senders), metrics)
+    sync = SyncApi(functions, AccessTokens(token, Hosts(["127.0.0.1:0"])), metrics, senders)
     sampler = Sampler(functions, planner, Prices())
     documents = Documents(functions, planner, loop)
-    written = snapshot or Snapshot(folder)
-    publisher = Publisher(functions, documents, sampler, tally, written, every_s)
+    written = snapshot or SnapshotFile(folder)
+    publisher = Publisher(functions, documents, sampler, metrics, written, every_s)
     web = flask_server(folder) if serves else None
     readers = Readers(socket_of(folder), publisher)
     api = Api(sync, readers)
     server = await serve(api, listen="127.0.0.1:0", limits=Limits(body_bytes=2**20))
-    caller = Caller(functions, tally, sampler, sync, server.address)
+    caller = Caller(functions, metrics, sampler, sync, server.address)
     try:
         yield caller
     finally:
@@ -158,7 +158,7 @@ async def scaler(
 
 
 def with_scaler(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test with a scaler on an event loop of its own."""
+    """Run a test with a scaler on its own event loop."""
 
     @functools.wraps(test)
     def run(tmp_path: Path, **arguments: Any) -> None:
@@ -173,8 +173,8 @@ def with_scaler(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
 
 
 @with_scaler
-async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
-    """A plan that the front does not have comes with addresses and proof; then nothing new does."""
+async def test_plan_is_sent_to_front_once(caller: Caller) -> None:
+    """A new plan comes with addresses and proof, and the next response does not repeat it."""
     controller = caller.functions.find("echo")
     assert controller is not None
     controller.follow(controller.first_plan(), 0.0)
@@ -197,8 +197,8 @@ async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
 
 
 @with_scaler
-async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) -> None:
-    """Wrong tokens, forms, functions, sizes, and messages played back change nothing."""
+async def test_invalid_messages_are_refused_and_counted(caller: Caller) -> None:
+    """Wrong tokens, forms, functions and sizes and replayed messages change nothing."""
     assert 200 == (await caller.say(REPORT)).status
     refused: dict[str, tuple[int, FrontReport | bytes, str]] = {
         "token": (401, REPORT, "wrong"),
@@ -210,17 +210,17 @@ async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) ->
     for reason, (status, message, token) in refused.items():
         for _ in range(3):
             assert status == (await caller.say(message, token)).status, reason
-    assert dict.fromkeys(refused, 3) == dict(caller.tally.refused)
+    assert dict.fromkeys(refused, 3) == dict(caller.metrics.refused)
     controller = caller.functions.find("echo")
     assert controller is not None
     assert 5 == controller.reports.arrivals["*"]
-    metrics = caller.tally.render().decode()
+    metrics = caller.metrics.render().decode()
     assert 'scaler_syncs_refused_total{reason="replayed"} 3.0' in metrics
 
 
 @with_scaler
-async def test_a_function_s_token_speaks_for_it_alone(caller: Caller) -> None:
-    """Its sidecars are answered, with that token's proof; others it neither reports nor reads."""
+async def test_function_token_is_valid_for_its_function_only(caller: Caller) -> None:
+    """Its sidecars get responses with a proof by that token, and other functions are refused."""
     own = function_token(TOKEN.encode(), "echo")
     told = await caller.say(REPORT, own.decode())
     shown = proof(own, REPORT.sender, 1, told.body)
@@ -230,12 +230,12 @@ async def test_a_function_s_token_speaks_for_it_alone(caller: Caller) -> None:
     refused = {of_plain: 403, f"echo.{'0' * 64}": 401, own.decode()[1:]: 401, ".": 401}
     for token, status in refused.items():
         assert status == (await caller.say(later, token)).status, token
-    assert {"token": 4} == dict(caller.tally.refused)
+    assert {"token": 4} == dict(caller.metrics.refused)
     assert 401 == (await caller.get("/v1/functions", own.decode()))[0]
 
 
-def test_a_listener_for_sidecars_answers_syncs_alone(tmp_path: Path) -> None:
-    """With the token, too, there are neither functions nor metrics nor the page there."""
+def test_sidecar_listener_serves_only_syncs(tmp_path: Path) -> None:
+    """It serves neither functions nor metrics nor the page, even with the token."""
 
     async def scene() -> None:
         async with scaler(tmp_path) as caller:
@@ -250,7 +250,7 @@ def test_a_listener_for_sidecars_answers_syncs_alone(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first of a kind is a warning; others are only counted."""
+    """The first refusal of a kind is a warning, and others are only counted."""
 
     async def scene() -> None:
         async with scaler(tmp_path) as caller:
@@ -263,14 +263,14 @@ def test_a_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 @with_scaler
-async def test_a_body_beyond_the_edge_is_refused(caller: Caller) -> None:
-    """What is larger than any message is not even read to its end."""
+async def test_oversized_body_is_refused(caller: Caller) -> None:
+    """A body larger than any message is not read to its end."""
     assert 413 == (await caller.say(b" " * 2_000_000)).status
 
 
 @with_scaler
-async def test_people_see_functions_with_the_token_only(caller: Caller) -> None:
-    """Lines, one in full, what is unknown, metrics; health is open."""
+async def test_user_pages_need_token(caller: Caller) -> None:
+    """The overview, single functions and metrics need the token; health does not."""
     await caller.say(REPORT)
     status, lines = await caller.get("/v1/functions")
     assert (200, ["echo"]) == (status, [line["name"] for line in lines["functions"]])
@@ -287,14 +287,14 @@ async def test_people_see_functions_with_the_token_only(caller: Caller) -> None:
     assert 405 == (await caller.pool.request("DELETE", "/v1/functions")).status
 
 
-def test_nothing_is_unknown_before_the_gateway_was_asked(tmp_path: Path) -> None:
-    """Sidecars and people are told to try again, and told the truth as soon as it is known."""
+def test_requests_get_503_until_gateway_has_listed_functions(tmp_path: Path) -> None:
+    """Until then, sidecars and users get a 503 with Retry-After instead of a 404."""
 
     async def scene() -> None:
         async with scaler(tmp_path, listed=False, every_s=3600.0) as caller:
             early = await caller.say(REPORT)
             assert (503, b"1") == (early.status, early.header(b"retry-after"))
-            assert {"unlisted": 1} == dict(caller.tally.refused)
+            assert {"unlisted": 1} == dict(caller.metrics.refused)
             shown = [("authorization", f"Bearer {TOKEN}")]
             for path in ("/v1/functions/echo", "/v1/history/echo", "/v1/functions/none"):
                 answer = await caller.pool.request("GET", path, shown)
@@ -312,8 +312,8 @@ def test_nothing_is_unknown_before_the_gateway_was_asked(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("header", [("origin", "http://evil.example"), ("host", "evil.example")])
-def test_foreign_pages_get_nothing(tmp_path: Path, header: tuple[str, str]) -> None:
-    """With or without a token; only with the token may a caller come by any name, to report."""
+def test_foreign_origin_or_host_is_refused(tmp_path: Path, header: tuple[str, str]) -> None:
+    """Another origin or host is refused, except for a report with the token."""
 
     async def attack() -> None:
         shown = ("authorization", f"Bearer {TOKEN}")

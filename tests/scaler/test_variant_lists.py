@@ -1,4 +1,4 @@
-"""Lists of variants that are registered while a scaler runs."""
+"""Lists of variants that change while a scaler runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write(path: Path, *names: str) -> Path:
-    """A list, in the place of the one there was, in one step as the registry does it."""
+    """Replace the list in one step, as the registry does."""
     entries = [{"name": name, "accuracy": 0.7, "latencies_ms": {"1": 4.0}} for name in names]
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps({"app": "objects", "variants": entries}))
@@ -24,12 +24,12 @@ def write(path: Path, *names: str) -> Path:
 
 
 def named(lists: VariantLists) -> dict[str, list[str]]:
-    """What is new, by name."""
+    """Return the names of the variants in changed lists."""
     return {name: [v.name for v in found.variants] for name, found in lists.news().items()}
 
 
-def test_what_is_registered_later_is_news_once(tmp_path: Path) -> None:
-    """A list is read again when it is another file, and only then."""
+def test_replaced_list_is_read_once(tmp_path: Path) -> None:
+    """A list is read again only if its file was replaced."""
     path = write(tmp_path / "variants.json", "small")
     lists = VariantLists({"objects": path})
     assert ["small"] == [v.name for v in lists.read("objects").variants]
@@ -42,7 +42,7 @@ def test_what_is_registered_later_is_news_once(tmp_path: Path) -> None:
 def test_a_list_that_cannot_be_read_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Gone or ill-formed, it is said once; whole again, it is news."""
+    """A missing or malformed list is logged once, and read again when it is valid."""
     path = write(tmp_path / "variants.json", "small")
     lists = VariantLists({"objects": path})
     lists.read("objects")
@@ -57,15 +57,15 @@ def test_a_list_that_cannot_be_read_changes_nothing(
     assert {"objects": ["large"]} == named(lists)
 
 
-def test_a_list_that_is_not_there_at_first_is_an_error(tmp_path: Path) -> None:
-    """A scaler does not start with a mistyped option, and names it."""
+def test_missing_list_prevents_start(tmp_path: Path) -> None:
+    """A scaler with a mistyped option does not start, and the error names the file."""
     lists = VariantLists({"objects": tmp_path / "none.json"})
     with pytest.raises(ConfigError, match=r"none\.json"):
         lists.read("objects")
 
 
-def test_lists_of_others_are_left_alone(tmp_path: Path) -> None:
-    """A scenario's models are not replaced by a list's."""
+def test_list_does_not_replace_models_of_scenario(tmp_path: Path) -> None:
+    """A list does not replace the models of a scenario."""
     path = write(tmp_path / "variants.json", "small")
     lists = VariantLists({"objects": path})
     lists.leave(["objects"])

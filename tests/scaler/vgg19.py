@@ -1,7 +1,7 @@
-"""VGG-19 on Function Compute, as HarmonyBatch (IWQoS'24) has it, and the cases of its artefact.
+"""VGG-19 on Function Compute as in HarmonyBatch (IWQoS'24), and the cases of its artefact.
 
-Tests run with the example's coefficients, which are the artefact's within some percent; those of
-what is published run with the artefact's own too.
+Tests use the example's coefficients, which are within some percent of the artefact's; tests of
+published results also use the artefact's own.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PRICES = Prices("function-compute", 9e-5, 9e-6, 1.1e-4, call=9e-7)
 
 
 class Case(NamedTuple):
-    """Objectives, rates, and CNY per request as the artefact counts: full batches.
+    """Objectives, rates, and CNY per request as the artefact counts: with full batches.
 
     Attributes:
-        apart, two_stages, optimal: Alone; by the published merging, its later error put right; and
-            by dynamic programming.
+        apart, two_stages, optimal: Cost of each application alone; with the published merging, its
+            later error corrected; and with dynamic programming.
     """
 
     slos_s: Sequence[float]
@@ -51,18 +51,18 @@ CASES = {
 
 
 def vgg19(data: Data = STAND_INS) -> Coefficients:
-    """The model."""
+    """Return the latency model."""
     return read_coefficients(data.coefficients, load_s=2.0)
 
 
 def members(slos_s: Sequence[float], rates_rps: Sequence[float]) -> list[Member]:
-    """Applications ``a0``, ``a1``, ... by objective."""
+    """Return applications ``a0``, ``a1``, ... with these objectives and rates."""
     pairs = enumerate(zip(slos_s, rates_rps, strict=True))
     return [Member((f"a{place}",), slo_s, rate) for place, (slo_s, rate) in pairs]
 
 
 def vgg19_load(slos_s: Sequence[float], rates_rps: Sequence[float]) -> FunctionLoad:
-    """One function that they share."""
+    """Return the load of one function that these applications share."""
     apps = tuple(
         Application(f"a{place}", slo_s, rate)
         for place, (slo_s, rate) in enumerate(zip(slos_s, rates_rps, strict=True))

@@ -1,17 +1,20 @@
-"""Batches of a size-or-window buffer with as many instances as it needs, to check arrivals by."""
+"""Batches of a size-or-window buffer with unlimited instances, to check arrivals."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 __all__ = ["mean_batch_and_wait"]
 
 
 def mean_batch_and_wait(times: Times, batch: int, wait_s: float) -> tuple[float, float]:
-    """A batch leaves with so many requests, or so long after its first one."""
+    """Return the mean batch size and the mean wait of a request.
+
+    A batch leaves with ``batch`` requests, or ``wait_s`` after its first one.
+    """
     arrived = times.tolist()
     first, batches, waited = 0, 0, 0.0
     while first < len(arrived):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Sound:
-    """Leaves at once with all there are; the others each spoil one method of it."""
+    """Policy that sends all waiting requests at once; each other policy spoils one method of it."""
 
     @dataclass(frozen=True)
     class Params:
@@ -40,14 +40,14 @@ class Sound:
 
 
 class Raising(Sound):
-    """Divides by how many wait beyond one."""
+    """Divides by the number of waiting requests minus one."""
 
     def decide(self, waiting: Waiting) -> Decision:
         return Decision(1 + 1 // (waiting.count - 1))
 
 
 class Departing(Sound):
-    """Departs as told."""
+    """Returns the configured answer from ``depart``."""
 
     def depart(self, request: Request) -> float:
         del request
@@ -55,7 +55,7 @@ class Departing(Sound):
 
 
 class Deciding(Sound):
-    """Decides as told."""
+    """Returns the configured answer from ``decide``."""
 
     def decide(self, waiting: Waiting) -> Decision:
         del waiting
@@ -63,7 +63,7 @@ class Deciding(Sound):
 
 
 class Unlearned(Sound):
-    """Lacks a method."""
+    """Lacks the method ``observe``."""
 
     observe: Any = None
 
@@ -84,7 +84,7 @@ class Dawdling(Sound):
 
 
 class Counting(Sound):
-    """Waits for all that it believes to be there, and forgets those that left or failed."""
+    """Waits for all requests that it has counted, and misses those that were cancelled or fail."""
 
     def __init__(self, params: Sound.Params) -> None:
         super().__init__(params)
@@ -103,7 +103,7 @@ class Counting(Sound):
 
 
 class Postponing(Sound):
-    """Gives its requests another day."""
+    """Extends the deadlines of its requests."""
 
     def depart(self, request: Request) -> float:
         request.deadline = math.inf
@@ -111,7 +111,7 @@ class Postponing(Sound):
 
 
 class Cancelling(Sound):
-    """Throws out the last in the queue by itself."""
+    """Cancels the last request of the queue itself."""
 
     def decide(self, waiting: Waiting) -> Decision:
         if waiting.count > 2:
@@ -120,14 +120,14 @@ class Cancelling(Sound):
 
 
 class Gambling(Sound):
-    """Throws dice."""
+    """Chooses batch sizes at random."""
 
     def decide(self, waiting: Waiting) -> Decision:
         return Decision(random.randint(1, waiting.limit))
 
 
 class Sharing(Sound):
-    """Learns for all of its kind at once."""
+    """Shares what it learns among all its instances."""
 
     batches: ClassVar[list[int]] = [0]
 
@@ -140,7 +140,7 @@ class Sharing(Sound):
 
 
 class Remembering(Sound):
-    """Remembers the last requests."""
+    """Keeps references to the last requests."""
 
     def __init__(self, params: Sound.Params) -> None:
         super().__init__(params)
@@ -163,7 +163,7 @@ class Logging(Sound):
 
 
 class Sorting(Sound):
-    """Keeps books for every key it has seen."""
+    """Keeps an entry for every key that it has seen."""
 
     def __init__(self, params: Sound.Params) -> None:
         super().__init__(params)
@@ -175,7 +175,7 @@ class Sorting(Sound):
 
 
 class Windowed(Sound):
-    """Keeps a window of what it has seen, and no more."""
+    """Keeps a bounded window of execution times."""
 
     def __init__(self, params: Sound.Params) -> None:
         super().__init__(params)

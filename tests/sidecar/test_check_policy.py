@@ -1,4 +1,4 @@
-"""The suite for batch policies passes the sound ones and catches each way of being broken."""
+"""The conformance suite for batch policies passes sound ones and catches each broken one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CASES: list[tuple[type[Any], Any, str, str]] = [
 
 @pytest.mark.parametrize(("name", "params"), BUILT_IN)
 def test_the_built_in_policies_keep_every_promise(name: str, params: Mapping[str, Any]) -> None:
-    """What is shipped passes what others are asked to pass."""
+    """The built-in policies keep every promise."""
     report = check_policy(name, params, scenarios=scaled(150))
     assert (name, promises.PROMISES) == (report.policy, report.promises)
     assert report.requests > report.batches > 0
@@ -70,7 +70,7 @@ def test_the_built_in_policies_keep_every_promise(name: str, params: Mapping[str
 def test_a_broken_policy_is_caught(
     policy: type[Any], answer: object, promise: str, detail: str
 ) -> None:
-    """The promise is named, with what the policy did and a scenario of one or two arrivals."""
+    """The report names the broken promise, what the policy did and a scenario of a few arrivals."""
     with pytest.raises(AssertionError) as caught:
         check_policy(policy, {"answer": answer})
     fault = caught.value
@@ -83,15 +83,15 @@ def test_a_broken_policy_is_caught(
 
 
 @pytest.mark.parametrize("policy", [broken.Logging, broken.Sorting])
-def test_what_piles_up_is_found_in_a_long_run(policy: type[Any]) -> None:
-    """A few bytes a request that never go are a leak."""
+def test_slow_leak_is_found_in_long_run(policy: type[Any]) -> None:
+    """A few bytes per request that are never released are found as a leak."""
     with pytest.raises(BrokenPromise, match="bytes a request") as caught:
         check_policy(policy, scenarios=1)
     assert (promises.BOUNDED, None) == (caught.value.promise, caught.value.seed)
 
 
 class Waits(Planned):
-    """The policy of a plan, with a form that can be filled from outside."""
+    """The policy of a plan, with parameters that can be set from outside."""
 
     @dataclass(frozen=True)
     class Params:
@@ -102,20 +102,20 @@ class Waits(Planned):
 
 @pytest.mark.parametrize("policy", [broken.Sound, broken.Windowed, Waits])
 def test_a_sound_policy_passes(policy: type[Any]) -> None:
-    """A window of the past is no leak."""
+    """A sound policy passes, even with a bounded window of the past."""
     assert policy.__name__ == check_policy(policy, scenarios=scaled(50)).policy
 
 
-def test_a_policy_may_be_allowed_to_wait_longer() -> None:
-    """The bound of a wait is the author's to set."""
+def test_wait_bound_can_be_raised() -> None:
+    """The bound on waits can be raised."""
     params = {"wait_s": 100.0}
     with pytest.raises(BrokenPromise, match="after 100 s"):
         check_policy("fixed", params, scenarios=5)
     check_policy("fixed", params, scenarios=5, wait_max_s=100.0)
 
 
-def test_a_failure_comes_again_with_its_seed() -> None:
-    """The seed alone leads back to the same scenario."""
+def test_failure_is_reproduced_by_seed() -> None:
+    """The seed alone reproduces the scenario of a failure."""
     with pytest.raises(BrokenPromise) as first:
         check_policy(broken.Counting)
     assert first.value.seed is not None
@@ -125,8 +125,8 @@ def test_a_failure_comes_again_with_its_seed() -> None:
     assert random_scenario(first.value.seed) == random_scenario(first.value.seed)
 
 
-def test_the_reason_of_a_policy_is_passed_on() -> None:
-    """An author sees the line of the policy that raised."""
+def test_exception_of_policy_is_kept_as_cause() -> None:
+    """The exception of the policy is kept as the cause, with its traceback."""
     with pytest.raises(BrokenPromise) as caught:
         check_policy(broken.Raising)
     reason = caught.value.__cause__
@@ -134,8 +134,8 @@ def test_the_reason_of_a_policy_is_passed_on() -> None:
     assert isinstance(reason.__cause__, ZeroDivisionError)
 
 
-def test_the_scenarios_meet_everything_a_policy_can_meet() -> None:
-    """Among them is every kind of request, function, fault and limit."""
+def test_scenarios_cover_all_requests_faults_and_limits() -> None:
+    """The scenarios cover every kind of request, function, fault and limit."""
     scenarios = [random_scenario(seed) for seed in range(300)]
     arrivals = [arrival for scenario in scenarios for arrival in scenario.arrivals]
     assert {"*", "web", "fails", "breaks"} == {arrival.app for arrival in arrivals}
@@ -150,16 +150,16 @@ def test_the_scenarios_meet_everything_a_policy_can_meet() -> None:
     assert {None, 9} == {scenario.slow_after for scenario in scenarios}
 
 
-def test_a_policy_that_is_not_there_is_a_configuration_error() -> None:
-    """A wrong name and wrong parameters are told from a broken policy."""
+def test_unknown_policy_is_configuration_error() -> None:
+    """An unknown policy and wrong parameters are configuration errors, not broken promises."""
     with pytest.raises(ConfigError, match="did you mean 'deadline'"):
         check_policy("dedline")
     with pytest.raises(ConfigError, match="the policy has no parameters"):
         check_policy("none", {"size": 3})
 
 
-def test_it_needs_no_tool_of_ours() -> None:
-    """The suite runs where only the package itself is installed."""
+def test_suite_runs_without_development_packages() -> None:
+    """The suite runs without hypothesis, pytest and numpy."""
     code = (
         "import sys; from carpool.testing import check_policy;"
         f"from sidecar.conformance import suite; suite._LONG = {suite._LONG};"
@@ -173,7 +173,7 @@ def test_it_needs_no_tool_of_ours() -> None:
 def test_the_command_checks_a_policy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """`carpool policies --check` exits with 0 where every promise is kept."""
+    """`carpool policies --check` exits with 0 if every promise is kept."""
     params = '{"batch_timeout_micros": 500}'
     assert 0 == command.main(["policies", "--check", "fixed", "--params", params, "--json"])
     report = json.loads(capsys.readouterr().out)
@@ -181,7 +181,7 @@ def test_the_command_checks_a_policy(
 
 
 def test_the_command_shows_a_broken_promise(capsys: pytest.CaptureFixture[str]) -> None:
-    """It exits with 1, and with 2 if there is nothing to check."""
+    """`carpool policies --check` exits with 1 for a broken promise, with 2 for bad parameters."""
     check = ["policies", "--check", f"{HERE}:Hoarding"]
     assert 1 == command.main(check)
     assert promises.LEAVES in capsys.readouterr().out
@@ -192,8 +192,8 @@ def test_the_command_shows_a_broken_promise(capsys: pytest.CaptureFixture[str]) 
     assert 2 == command.main(["policies", "--check", "fixed", "--params", "{"])
 
 
-def test_the_command_names_methods_that_lack(capsys: pytest.CaptureFixture[str]) -> None:
-    """A class that is no policy of the kind is told so, and what it would have to have."""
+def test_command_names_missing_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    """For a class that is no policy of the kind, the error names the missing methods."""
     assert 2 == command.main(["policies", "--check", f"{HERE}:Hoarding", "--kind", "scale"])
     assert "it lacks propose" in capsys.readouterr().err
     assert 2 == command.main(["policies", "--check", "collections:Counter"])

@@ -1,4 +1,4 @@
-"""The sidecar's environment, read strictly."""
+"""Strict reading of the sidecar's environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
-    """So does one whose variables are empty."""
+    """An empty environment, or one with empty variables, gives the defaults."""
     assert Options() == Options.from_env({"PATH": "/bin"})
     assert Options() == Options.from_env({"sidecar_listen": " ", "exec_timeout": ""})
 
@@ -24,13 +24,13 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     ("text", "limit_s"), [("20", 20.0), ("1m30s", 90.0), ("0", math.inf), ("0s", math.inf)]
 )
 def test_time_limits_are_those_of_the_watchdog(text: str, limit_s: float) -> None:
-    """Whole seconds need no unit; nothing is no limit."""
+    """Time limits are read as by of-watchdog: plain numbers are seconds, and zero is no limit."""
     options = Options.from_env({"exec_timeout": text, "sidecar_silence_max": text})
     assert (limit_s, limit_s) == (options.exec_timeout_s, options.silence_max_s)
 
 
-def test_everything_wrong_is_told_together() -> None:
-    """Unknown names with the nearest known one, bad values with what was expected."""
+def test_all_problems_are_reported_together() -> None:
+    """All problems are reported together, unknown names with the nearest known one."""
     env = {
         "sidecar_listn": "x",
         "sidecar_listen": "8080",
@@ -59,8 +59,8 @@ def test_everything_wrong_is_told_together() -> None:
     assert "set sidecar_admin_token" in text
 
 
-def test_what_is_not_said_is_found_elsewhere(tmp_path: Path) -> None:
-    """The scaler's token among the secrets, the name as OpenFaaS says it, the folder in $TMPDIR."""
+def test_missing_settings_come_from_secrets_and_environment(tmp_path: Path) -> None:
+    """Missing settings come from the secrets, OPENFAAS_NAME and $TMPDIR."""
     (tmp_path / SCALER_SECRET).write_text("s3cret\n")
     env = {
         "sidecar_scaler": "unix:/run/scaler",

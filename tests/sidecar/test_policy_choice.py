@@ -1,4 +1,4 @@
-"""A function's settings lead to a policy, also by other servers' names for its parameters."""
+"""Choice of a policy from a function's settings, also with other servers' parameter names."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ QUICK = ScriptedFunction(lambda _: 0.0001)
 
 
 def fixed(batch_max: int = 32, **params: Any) -> FunctionSettings:
-    """Settings with the policy `fixed`."""
+    """Return settings with the policy `fixed`."""
     return FunctionSettings(batch_policy="fixed", batch_max=batch_max, batch_params=params)
 
 
 def left(settings: FunctionSettings, arrivals: list[Arrival]) -> list[tuple[float, int]]:
-    """When which batches leave, in milliseconds."""
+    """Return the departure time in milliseconds and the size of each batch."""
     drive = Drive(build_policy(settings), QUICK, batch_max=settings.batch_max)
     drive.run(arrivals)
     return [(round(1000 * ran.at, 3), ran.size) for ran in drive.batches]
@@ -50,19 +50,21 @@ def left(settings: FunctionSettings, arrivals: list[Arrival]) -> list[tuple[floa
         ),
     ],
 )
-def test_foreign_names_mean_the_same(foreign: dict[str, Any], own: dict[str, Any]) -> None:
-    """A translated policy sends the same batches at the same times."""
+def test_translated_parameters_give_same_batches(
+    foreign: dict[str, Any], own: dict[str, Any]
+) -> None:
+    """A policy with translated parameters sends the same batches at the same times."""
     load = [Arrival(0.0003 * i) for i in range(40)]
     assert left(fixed(**own), load) == left(fixed(**foreign), load)
 
 
-def test_the_conversion_of_units() -> None:
-    """2000 microseconds are 2 ms."""
+def test_microseconds_are_converted_to_milliseconds() -> None:
+    """2000 microseconds are converted to 2 ms."""
     assert [(2.0, 1)] == left(fixed(max_queue_delay_microseconds=2000), [Arrival(0.0)])
 
 
-def test_of_several_preferred_sizes_the_largest_that_is_there_leaves() -> None:
-    """At once while the window is open, all up to the largest when it has closed."""
+def test_largest_reachable_preferred_size_is_sent() -> None:
+    """The largest reachable preferred size leaves at once; at the window's end the rest leaves."""
     settings = fixed(preferred_batch_size=[8, 4], max_queue_delay_microseconds=10_000)
     assert [(0.0, 4), (10.0, 2)] == left(settings, [Arrival(0.0)] * 6)
     assert [(0.0, 8), (10.0, 3)] == left(settings, [Arrival(0.0)] * 11)
@@ -72,8 +74,8 @@ def test_of_several_preferred_sizes_the_largest_that_is_there_leaves() -> None:
     assert [4, 6] == [ran.size for ran in drive.batches]
 
 
-def test_an_instance_with_small_batches_fills_them() -> None:
-    """A size that no batch can have counts as the largest that it can."""
+def test_preferred_size_is_capped_at_maximum_batch_size() -> None:
+    """A preferred size above the maximum batch size counts as that maximum."""
     policy = FixedWindow(FixedWindow.Params(size=[4, 16], wait_s=0.01))
     drive = Drive(policy, QUICK, batch_max=8)
     drive.run([Arrival(0.0)] * 8)
@@ -81,8 +83,8 @@ def test_an_instance_with_small_batches_fills_them() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_set_elsewhere_is_refused_with_the_mend(name: str) -> None:
-    """A knob that is no parameter here says what to set instead."""
+def test_foreign_option_without_counterpart_is_refused_with_hint(name: str) -> None:
+    """A foreign option without a counterpart is refused with a hint at the right setting."""
     with pytest.raises(ConfigError) as caught:
         build_policy(fixed(**{name: 4}))
     (problem,) = caught.value.problems
@@ -90,8 +92,8 @@ def test_what_is_set_elsewhere_is_refused_with_the_mend(name: str) -> None:
     assert problem.hint
 
 
-def test_the_mend_names_the_setting() -> None:
-    """The queue's length and the number of instances are settings of the function."""
+def test_hint_names_the_setting() -> None:
+    """The hints name the settings for queue length and number of instances."""
     with pytest.raises(ConfigError) as caught:
         build_policy(fixed(max_enqueued_batches=100, num_batch_threads=2))
     hints = [problem.hint for problem in caught.value.problems]
@@ -130,24 +132,24 @@ def test_the_mend_names_the_setting() -> None:
         ({"size": 33}, ["batch.params"], "batches of at most batch.max, which is 32"),
     ],
 )
-def test_what_cannot_be_meant_is_an_error(
+def test_duplicate_invalid_and_unreachable_values_are_errors(
     params: dict[str, Any], names: list[str], detail: str
 ) -> None:
-    """Two names for one thing, ill-formed values, sizes that no batch can have."""
+    """Duplicate names, invalid values and unreachable batch sizes are errors."""
     with pytest.raises(ConfigError) as caught:
         build_policy(fixed(**params))
     assert names == [problem.name for problem in caught.value.problems]
     assert detail in str(caught.value)
 
 
-def test_a_size_of_its_own_needs_room() -> None:
-    """What batch.max allows is accepted."""
+def test_policy_size_within_batch_max_is_accepted() -> None:
+    """A size that batch.max allows is accepted."""
     assert [(0.0, 64)] == left(fixed(batch_max=64, max_batch_size=64), [Arrival(0.0)] * 64)
 
 
 @pytest.mark.parametrize("name", ["wait_s", "batch_timeout_micros", "max_queue_delay_microseconds"])
-def test_a_window_is_given_once(name: str) -> None:
-    """batch.wait and a window among the parameters contradict each other."""
+def test_window_set_twice_is_error(name: str) -> None:
+    """batch.wait together with a window in the parameters is an error."""
     settings = FunctionSettings(
         batch_policy="fixed", batch_wait_s=0.01, batch_params={"size": 4, name: 5}
     )
@@ -155,8 +157,8 @@ def test_a_window_is_given_once(name: str) -> None:
         build_policy(settings)
 
 
-def test_batch_wait_is_the_window() -> None:
-    """The label reaches the policy, beside other parameters."""
+def test_batch_wait_sets_policy_window() -> None:
+    """batch.wait is passed to the policy beside other parameters."""
     settings = FunctionSettings(
         batch_policy="fixed", batch_wait_s=0.003, batch_params={"max_batch_size": 4}
     )
@@ -164,27 +166,27 @@ def test_batch_wait_is_the_window() -> None:
 
 
 @pytest.mark.parametrize("policy", ["none", "deadline", "tests.carpool.plugin_samples:Formless"])
-def test_a_policy_without_a_window_takes_no_wait(policy: str) -> None:
-    """batch.wait would be ignored, which is never meant."""
+def test_batch_wait_is_error_for_policy_without_window(policy: str) -> None:
+    """batch.wait is an error for a policy without a window, which would ignore it."""
     with pytest.raises(ConfigError, match="has no window"):
         build_policy(FunctionSettings(batch_policy=policy, batch_wait_s=0.01))
 
 
-def test_other_policies_take_no_foreign_names() -> None:
-    """The translation belongs to `fixed` alone."""
+def test_only_fixed_policy_translates_foreign_names() -> None:
+    """Only `fixed` translates foreign parameter names."""
     assert {} == plugins.knobs(plugins.resolve("batch", "adaptive"))
     with pytest.raises(ConfigError, match="max_batch_size"):
         build_policy(FunctionSettings(batch_policy="adaptive", batch_params={"max_batch_size": 4}))
 
 
-def test_the_command_lists_the_names_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    """`carpool policies` shows foreign names with the parameter that each is."""
+def test_command_lists_foreign_parameter_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """`carpool policies` lists foreign names with their own parameters."""
     assert 0 == policies_command.main([])
     assert "batch_timeout_micros (wait_s)" in capsys.readouterr().out
 
 
-def test_a_policy_that_cannot_be_imported_is_told_with_its_label_and_the_fix() -> None:
-    """The label names it, and its file may be in the function's folder."""
+def test_import_error_of_policy_names_label_and_fix() -> None:
+    """The error names the label and says where to put the policy's file."""
     with pytest.raises(ConfigError) as raised:
         build_policy(FunctionSettings(batch_policy="no_such_module:Pairs"))
     said = "com.carpool.batch.policy = 'no_such_module:Pairs': expected an importable pkg.module:"

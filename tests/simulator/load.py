@@ -1,4 +1,4 @@
-"""Scenarios in a line, arrivals that are known to the millisecond, and policies without thought."""
+"""Short scenarios, arrivals at exact times and trivial policies for simulator tests."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from simulator.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from carpool.arrivals.processes import ArrivalProcess, Seed, Times
     from carpool.latency import LatencyModel
     from carpool.scaling import ClusterView, FunctionLoad
-    from scaler.arrivals.processes import ArrivalProcess, Seed, Times
     from scaler.control.planning_result import SupportsPlan
     from scaler.planning.placement import Node
     from scaler.planning.snapshot import Snapshot
@@ -37,28 +37,32 @@ FOREVER_S = 1e6
 
 @dataclass(frozen=True)
 class At:
-    """Requests at these times."""
+    """Arrivals at given times."""
 
     times: tuple[float, ...]
 
     @property
     def mean_rate(self) -> float:
-        """Of no interest here."""
+        """Arbitrary rate."""
         return 1.0
 
+    @property
+    def phase_rates(self) -> None:
+        """None, as the times are fixed."""
+
     def rate(self, at_s: float) -> float:
-        """As before."""
+        """Return the arbitrary rate."""
         del at_s
         return 1.0
 
     def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
-        """The times, as they are."""
+        """Yield the times unchanged."""
         del seed
         yield np.array([at for at in self.times if at < until_s])
 
 
 def Every(period_s: float, until_s: float) -> At:  # noqa: N802  reads as a process
-    """A request at the end of each period."""
+    """Return arrivals at the end of each period."""
     return At(tuple((n + 1) * period_s for n in range(round(until_s / period_s))))
 
 
@@ -69,7 +73,7 @@ def function(
     name: str = "f",
     slo_s: float = FOREVER_S,
 ) -> Function:
-    """A function that one application calls, unless several are given."""
+    """Return a function with one application, or with the given ones."""
     apps = arrivals if isinstance(arrivals, list) else [App("web", slo_s, arrivals)]
     return Function(name, "m", model, slo_s, 0.99, 64, tuple(apps))
 
@@ -81,7 +85,7 @@ def scenario(
     prices: Prices | None = None,
     seed: int = 1,
 ) -> Scenario:
-    """These functions, on these servers."""
+    """Return a scenario of these functions on these servers."""
     models = {each.name: each.model for each in functions}
     return Scenario(
         Path("scenario.yaml"),
@@ -123,11 +127,11 @@ def plan(  # noqa: D103  what a plan is, in the order in which tests vary it
 
 
 class Constant:
-    """The same plan for every function, always."""
+    """Policy that always returns the same plan for every function."""
 
     @dataclass(frozen=True)
     class Params:
-        """What the plan is."""
+        """Parameters of the plan."""
 
         replicas: int = 1
         batch: int = 1
@@ -148,7 +152,7 @@ class Constant:
         )
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
-        """The same, as a policy behind a guard."""
+        """Propose the same as ``plan``, for use behind a guard."""
         del cluster
         params, found = self._params, {}
         for load in loads:
@@ -160,7 +164,7 @@ class Constant:
 
 
 class Scripted:
-    """Plans by a script, which is asked with the time and the function's load."""
+    """Plans by a script that is called with the time and the function's load."""
 
     def __init__(self, script: Callable[[float, FunctionLoad], Plan | None]) -> None:
         self._script = script
@@ -173,7 +177,7 @@ class Scripted:
 
 
 def run(scenario: Scenario, policy: SupportsPlan, **settings: Any) -> dict[str, Any]:
-    """The metrics of a run, which have to add up whatever else they say."""
+    """Return the metrics of a run after checking that they add up."""
     outcome = Simulation(scenario, policy, Settings(**({"interval_s": 10.0} | settings))).run()
     result = measured(outcome)
     for run in outcome.functions:
@@ -183,9 +187,9 @@ def run(scenario: Scenario, policy: SupportsPlan, **settings: Any) -> dict[str, 
 
 
 def linear(base_s: float, per_item_s: float = 0.0, load_s: float = 0.0) -> Linear:
-    """A batch takes so long."""
+    """Return a linear latency model."""
     return Linear(base_s, per_item_s, load_s=load_s)
 
 
 class Twin(Constant):
-    """Another one like it, to compare it with."""
+    """Copy of the constant policy to compare with it."""

@@ -1,4 +1,4 @@
-"""A simulated sidecar refuses what a live one does, and when it does."""
+"""A simulated sidecar refuses the same requests as a live one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(("slo_s", "done", "refused"), [(0.33, 11, 2), (0.31, 10, 3)])
-def test_what_would_be_late_is_refused_on_arrival(slo_s: float, done: int, refused: int) -> None:
-    """Also what would be executed in time, but not early enough for its answer to travel."""
+def test_requests_that_would_be_late_are_refused_on_arrival(
+    slo_s: float, done: int, refused: int
+) -> None:
+    """Requests that would end late are refused on arrival, including the time for the way back."""
     times = (*range(8), *(10 + n / 1000 for n in range(5)))  # eight for it to know the times
     scenario = of(function(At(times), linear(0.1), slo_s=slo_s), horizon_s=20.0)
     result = run(scenario, Constant(Constant.Params()))
@@ -35,8 +37,8 @@ def test_what_would_be_late_is_refused_on_arrival(slo_s: float, done: int, refus
 
 
 @pytest.mark.parametrize(("batch", "wait_s"), [(1, 0.0), (4, 0.05), (8, 0.1)])
-def test_an_overloaded_sidecar_does_the_same_simulated(batch: int, wait_s: float) -> None:
-    """Request by request what `Batcher` does with the same arrivals, objective and instance."""
+def test_simulated_overload_matches_batcher(batch: int, wait_s: float) -> None:
+    """The simulation gives the same results as `Batcher` with the same arrivals and instance."""
     base_s, per_item_s, slo_s, horizon_s = 0.06, 0.01, 0.4, 60.0
     full_s = base_s + per_item_s * batch
     gaps_s = np.random.default_rng(batch).exponential(full_s / batch / 1.3, size=4000)
@@ -67,8 +69,8 @@ def test_an_overloaded_sidecar_does_the_same_simulated(batch: int, wait_s: float
     assert pytest.approx(1000 * statistics.fmean(served_s)) == result["latency_ms"]["mean"]
 
 
-def test_a_plan_that_predicts_something_else_changes_no_refusal() -> None:
-    """Its sidecar knows the execution times of its instance as before."""
+def test_plan_with_other_predictions_changes_no_refusals() -> None:
+    """A plan with other predictions keeps the learned execution times and so the refusals."""
     times = (*range(8), *(10 + n / 1000 for n in range(5)))
 
     def refused(predicted_rps: Callable[[int], float]) -> object:

@@ -1,4 +1,4 @@
-"""Simulated batches are as late as the exact law says; what is printed in BATCH is further off."""
+"""Simulated batches match the exact law; the equation printed in BATCH is further off."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from benchmarks.batch_cases import (
     seconds_by_size,
     simulated_ms,
 )
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson
 from scaler.control.guard import Guard
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from scaler.policies.batch.queueing import LimitedInstances, least_instances
@@ -32,22 +32,24 @@ from tests.simulator.load import Constant, function, run
 from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
-    from scaler.arrivals.map_counts import Markovian
+    from carpool.arrivals.map_counts import Markovian
 
 SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "batch.yaml"
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: str(workload.name))
 @pytest.mark.parametrize(("size", "window_s"), [(4, 0.02), (16, 0.1)])
-def test_quantiles(workload: Workload, size: int, window_s: float) -> None:
-    """P50, P95 and P99 within 2 % under Poisson arrivals and squared variations of 6 and 10."""
+def test_simulated_quantiles_match_batch_law(
+    workload: Workload, size: int, window_s: float
+) -> None:
+    """P50, P95 and P99 are within 2 % for Poisson arrivals and squared variations of 6 and 10."""
     exact = exact_ms(workload.process, size, window_s)
     simulated = simulated_ms(workload, size, window_s, scaled(60_000), seed=1)
     assert pytest.approx(exact, rel=loosened(0.02)) == simulated
 
 
-def test_eq9_is_further_off() -> None:
-    """By more than a fifth for one in twenty of the published bursty requests."""
+def test_printed_eq9_underestimates_p95() -> None:
+    """The printed P95 of the published bursty requests is more than a fifth too low."""
     bursty = WORKLOADS[1]
     exact, eq9 = exact_ms(bursty.process, 2, 0.1), printed_ms(bursty, 2, 0.1)
     assert eq9[2] < 0.8 * exact[2]
@@ -55,8 +57,10 @@ def test_eq9_is_further_off() -> None:
 
 @pytest.mark.parametrize("process", [Poisson(120.0), mmpp2((20, 120), (1.0, 1.0))])
 @pytest.mark.parametrize("spare", [0, 1])
-def test_instances_that_are_enough(process: Markovian, spare: int) -> None:
-    """With so many the objective is met, and the approximation does not ask for many too many."""
+def test_estimated_instances_meet_objective_and_two_fewer_do_not(
+    process: Markovian, spare: int
+) -> None:
+    """The estimated number of instances meets the objective, and two fewer do not."""
     objective_s, size, window_s = 0.3, 8, 0.08
     service = Service.fixed(seconds_by_size(size))
     crowd = LimitedInstances(process, BatchLaw(process, size, window_s), service)
@@ -83,7 +87,7 @@ def _simulated(name: str, **settings: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_scenario_meets_its_objectives() -> None:
-    """With the processes known, no function misses more than it may."""
+    """With known arrival processes, no function misses more than its objective allows."""
     found = _simulated("batch", processes_known=True, interval_s=60.0)
     missed = {name: each["slo_miss_ratio"] for name, each in found["functions"].items()}
     assert {} == {name: share for name, share in missed.items() if share > 0.05}

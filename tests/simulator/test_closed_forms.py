@@ -1,4 +1,4 @@
-"""A simulation agrees with what is known exactly: queues, batch laws, regular arrivals."""
+"""A simulation agrees with exact results for queues, batch laws and regular arrivals."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson
 from scaler.scenarios.scenario import App
 from tests.effort import loosened, scaled
 from tests.simulator.load import FOREVER_S, Constant, Every, Scripted, function, linear, plan, run
 from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
-    from scaler.arrivals.processes import ArrivalProcess
+    from carpool.arrivals.processes import ArrivalProcess
 
 PLENTY = 40  # instances, where one is always to be free
 
@@ -28,7 +28,7 @@ def batching(
     per_item_s: float,
     requests: int = 60_000,
 ) -> dict[str, Any]:
-    """Windows of a length and size with as many instances as needed."""
+    """Simulate a window of this length and size with as many instances as needed."""
     horizon_s = scaled(requests) / arrivals.mean_rate
     policy = Constant(Constant.Params(PLENTY, batch, wait_s))
     scenario = of(function(arrivals, linear(base_s, per_item_s)), horizon_s=horizon_s)
@@ -36,8 +36,8 @@ def batching(
 
 
 @pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
-def test_one_server_with_equal_times_waits_as_m_d_1(busy: float) -> None:
-    """Mean wait of M/D/1 is the load times the time over twice what is left of the server."""
+def test_single_server_with_constant_times_matches_m_d_1(busy: float) -> None:
+    """Mean wait is that of M/D/1: utilization times execution time over twice the idle share."""
     exec_s = 0.1
     scenario = of(
         function(Poisson(busy / exec_s), linear(exec_s)),
@@ -49,8 +49,8 @@ def test_one_server_with_equal_times_waits_as_m_d_1(busy: float) -> None:
     assert pytest.approx(expected_s, rel=loosened(0.05)) == waited_s
 
 
-def test_one_server_that_takes_all_who_wait() -> None:
-    """With equal times, a batch has the arrivals during the one before, or the first arrival."""
+def test_batch_holds_arrivals_during_previous_one() -> None:
+    """A batch holds the arrivals during the previous one, or the first arrival after it."""
     rate, exec_s = 50.0, 0.06
     scenario = of(function(Poisson(rate), linear(exec_s)), horizon_s=scaled(1000))
     result = run(scenario, Constant(Constant.Params(1, 64)), interval_s=1000.0)
@@ -60,8 +60,8 @@ def test_one_server_that_takes_all_who_wait() -> None:
     assert pytest.approx(came * exec_s / 2 / (came + alone), rel=loosened(0.01)) == waited_s
 
 
-def test_an_overloaded_server_sends_full_batches_without_a_pause() -> None:
-    """What it can take is done; all others are refused or expire."""
+def test_overloaded_server_runs_full_batches_without_pause() -> None:
+    """An overloaded server runs full batches without pause; the rest is refused or expires."""
     batch, exec_s, horizon_s = 8, 0.1, 200.0
     heavy = function(Poisson(200.0), linear(exec_s), slo_s=0.5)
     result = run(of(heavy, horizon_s=horizon_s), Constant(Constant.Params(1, batch)))
@@ -74,10 +74,10 @@ def test_an_overloaded_server_sends_full_batches_without_a_pause() -> None:
     ("rate", "mean_batch", "mean_wait_s", "median_s", "p95_s"),
     [(10.0, 2.78198, 0.10865, 0.2281, 0.3100), (20.0, 3.65200, 0.06961, 0.1824, 0.3100)],
 )
-def test_windows_under_poisson_arrivals(
+def test_windows_match_exact_law_for_poisson_arrivals(
     rate: float, mean_batch: float, mean_wait_s: float, median_s: float, p95_s: float
 ) -> None:
-    """Batches of 4 at most within 0.2 s, which take 0.05 s and 0.02 s more for each request."""
+    """Batches of up to 4 in 0.2 s, at 0.05 s plus 0.02 s per request, match the exact law."""
     result = batching(Poisson(rate), 4, 0.2, 0.05, 0.02)
     latency = result["latency_ms"]
     assert pytest.approx(mean_batch, rel=loosened(0.01)) == result["mean_batch"]
@@ -87,22 +87,24 @@ def test_windows_under_poisson_arrivals(
     assert pytest.approx(mean_wait_s * 1000, rel=loosened(0.02)) == no_service["latency_ms"]["mean"]
 
 
-def test_windows_without_a_size() -> None:
-    """A window of T at R requests a second holds one, and R T more on average."""
+def test_unlimited_window_holds_expected_number_of_requests() -> None:
+    """A window of T at R requests a second holds 1 + R T requests on average."""
     result = batching(Poisson(10.0), 64, 0.2, 0.01, 0.0)
     assert pytest.approx(1 + 10.0 * 0.2, rel=loosened(0.01)) == result["mean_batch"]
 
 
 @pytest.mark.parametrize(("batch", "wait_s", "mean_batch"), [(8, 0.1, 3.8740), (16, 0.3, 8.0192)])
-def test_windows_under_bursts(batch: int, wait_s: float, mean_batch: float) -> None:
-    """MMPP(2) with 5 and 50 a second; the exact law for a Markovian arrival process."""
+def test_windows_match_exact_law_for_bursty_arrivals(
+    batch: int, wait_s: float, mean_batch: float
+) -> None:
+    """MMPP(2) arrivals at 5 and 50 a second match the exact law of Markovian arrival processes."""
     bursts = mmpp2(rates=(5.0, 50.0), switch=(0.5, 1.0))
     result = batching(bursts, batch, wait_s, 0.05, 0.01, requests=120_000)
     assert pytest.approx(mean_batch, rel=loosened(0.015)) == result["mean_batch"]
 
 
-def test_applications_share_batches_that_leave_when_the_first_must() -> None:
-    """Two applications with waits of 0.1 and 0.3 s: a batch waits 0.18428 s on average."""
+def test_shared_batch_waits_match_closed_form() -> None:
+    """With waits of 0.1 and 0.3 s for two applications, a batch waits 0.18428 s on average."""
     apps = [App("soon", FOREVER_S, Poisson(5.0)), App("later", FOREVER_S, Poisson(10.0))]
     waits = {"soon": 0.1, "later": 0.3}
     policy = Scripted(lambda _, load: load.plan or plan("f", 1, PLENTY, 64, waits=waits))
@@ -112,15 +114,15 @@ def test_applications_share_batches_that_leave_when_the_first_must() -> None:
     assert pytest.approx(1 + 15 * 0.18428, rel=loosened(0.01)) == result["mean_batch"]
 
 
-def test_regular_arrivals_in_windows() -> None:
-    """Every 10 ms one, windows of 35 ms: four each, which wait 35, 25, 15 and 5 ms."""
+def test_windows_of_regular_arrivals_have_exact_waits() -> None:
+    """Windows of 35 ms hold four arrivals 10 ms apart, which wait 35, 25, 15 and 5 ms."""
     result = batching_regular(batch=10)
     assert pytest.approx(4.0) == result["mean_batch"]
     assert pytest.approx(20.0 + 1.0) == result["latency_ms"]["mean"]
 
 
-def test_regular_arrivals_in_full_batches() -> None:
-    """Every 10 ms one, batches of 2: the first waits 10 ms, the second not at all."""
+def test_full_batches_of_regular_arrivals_have_exact_waits() -> None:
+    """With arrivals every 10 ms in batches of 2, the first waits 10 ms and the second 0 ms."""
     result = batching_regular(batch=2)
     assert pytest.approx(2.0) == result["mean_batch"]
     assert pytest.approx(5.0 + 1.0) == result["latency_ms"]["mean"]
@@ -128,6 +130,6 @@ def test_regular_arrivals_in_full_batches() -> None:
 
 
 def batching_regular(batch: int) -> dict[str, Any]:
-    """400 requests, each 10 ms after the one before, and 1 ms to execute a batch."""
+    """Simulate 400 requests 10 ms apart, with 1 ms to execute a batch."""
     scenario = of(function(Every(0.01, 4.0), linear(0.001)), horizon_s=5.0)
     return run(scenario, Constant(Constant.Params(2, batch, 0.035)))

@@ -14,8 +14,35 @@ from carpool.__main__ import main
 from carpool.errors import ConfigError
 from simulator import command, flags
 from simulator.quota import Quota
+from tests.installed import install
 
 POLICY = "tests.simulator.load:Constant"
+PREWARM = """\
+from dataclasses import dataclass
+
+from scaler.prewarm.contract import Windows
+
+
+class Stays:
+    @dataclass(frozen=True)
+    class Params:
+        stay_s: float
+
+    def __init__(self, params):
+        self.params = params
+
+    def observe(self, idle_s, now_s):
+        pass
+
+    def windows(self, now_s):
+        return Windows(prewarm_s=0.0, keep_alive_s=self.params.stay_s)
+
+    def to_dict(self):
+        return {}
+
+    def absorb(self, data):
+        pass
+"""
 SCENARIO = f"""\
 models: {{toy: {{linear: {{base_ms: 20, per_item_ms: 5}}, load_s: 1}}}}
 prices: {{cpu_core_s: 1.0e-4}}
@@ -50,10 +77,10 @@ NAMES = {
         ("rate: 30", "rate: 1.0e+9", "3e+10"),
     ],
 )
-def test_what_cannot_be_simulated_is_told_at_once(
+def test_unusable_scenarios_are_refused_at_start(
     scenario: str, before: str, after: str, said: str
 ) -> None:
-    """An entry that cannot be used, asked for or not, and more requests than come to an end."""
+    """Unusable policy entries and excessive request counts are errors at the start."""
     Path(scenario).write_text(SCENARIO.replace(before, after, 1))
     with pytest.raises(ConfigError) as raised:
         command.main([scenario, "--policy", POLICY])
@@ -63,7 +90,7 @@ def test_what_cannot_be_simulated_is_told_at_once(
 def test_without_prices_the_cost_is_unknown(
     scenario: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is unknown as other numbers are, not 0."""
+    """Without prices the cost is None, not 0."""
     Path(scenario).write_text(SCENARIO.replace("prices: {cpu_core_s: 1.0e-4}\n", ""))
     result = simulated(capsys, scenario, "--policy", POLICY)[POLICY]
     assert (None, None) == (result["cost"], result["cost_per_1k"])
@@ -72,14 +99,14 @@ def test_without_prices_the_cost_is_unknown(
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> str:
-    """A file with two functions."""
+    """Write a scenario with two functions and return its path."""
     path = tmp_path / "scenario.yaml"
     path.write_text(SCENARIO)
     return str(path)
 
 
 def simulated(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
-    """What the command prints as JSON."""
+    """Return the JSON output of the command by policy."""
     assert 0 == command.main([*argv, "--json"])
     printed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return printed["policies"]  # type: ignore[no-any-return]
@@ -88,7 +115,7 @@ def simulated(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 def test_json_has_every_metric_by_policy_and_function(
     scenario: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Under their documented names, and they add up."""
+    """The metrics have their documented names, and those of the functions add up."""
     (result,) = simulated(capsys, scenario, "--policy", POLICY).values()
     functions = result.pop("functions")
     assert ["classify", "other"] == list(functions)
@@ -101,22 +128,29 @@ def test_json_has_every_metric_by_policy_and_function(
         assert pytest.approx(result[name]) == sum(each[name] for each in functions.values())
 
 
-def test_as_live_is_accepted_and_changes_nothing(
-    scenario: str, capsys: pytest.CaptureFixture[str]
+def test_prewarm_policy_of_installed_package_stops_idle_instances(
+    scenario: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A simulation always goes as a live scaler does."""
-    plain, flagged = (
-        simulated(capsys, scenario, "--policy", POLICY, *flag)[POLICY]
-        for flag in ((), ("--as-live",))
-    )
-    for name in ("requests", "latency_ms", "cost", "cpu_core_s", "slo_miss_ratio"):
-        assert plain[name] == flagged[name]
+    """A package's policy, named by its entry point, keeps instances as its parameter says."""
+    (tmp_path / "staying.py").write_text(PREWARM)
+    install(tmp_path, "staying", "carpool.prewarm_policies", "stays = staying:Stays")
+    monkeypatch.syspath_prepend(tmp_path)
+    Path(scenario).write_text(SCENARIO.replace("rate: 5}", "rate: 0.2}"))
+    cold = []
+    for stay_s in (1000, 0.1):
+        prewarm = ("--prewarm", "stays", "--prewarm-params", f'{{"stay_s": {stay_s}}}')
+        result = simulated(capsys, scenario, "--policy", POLICY, *prewarm)[POLICY]
+        cold.append(result["functions"]["other"]["cold_start_ratio"])
+    assert 0 == cold[0] < cold[1]
 
 
 def test_the_table_has_a_column_for_each_policy(
     scenario: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a row for each function."""
+    """The table has a column for each policy and a row for each function."""
     del monkeypatch
     twin = "tests.simulator.load:Twin"
     assert 0 == command.main([scenario, "--policy", POLICY, "--policy", twin, "--policy", POLICY])
@@ -134,10 +168,10 @@ def test_the_table_has_a_column_for_each_policy(
         (200, "big", "The policy asks for a size of 8 cores, which the model does not have"),
     ],
 )
-def test_a_policy_that_plans_nothing_says_why(
+def test_policy_that_plans_nothing_gives_reason(
     tmp_path: Path, slo_ms: int, policy: str, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An objective or a size that no server could provide is no lack of capacity."""
+    """An impossible objective or a missing size is given as the reason, not a lack of capacity."""
     path = _of_25_ms(tmp_path, slo_ms)
     assert 0 == command.main([str(path), "--policy", policy])
     printed = capsys.readouterr().out
@@ -148,10 +182,10 @@ def test_a_policy_that_plans_nothing_says_why(
     assert (f"{never} latency of any size of the model." if slo_ms == 20 else "") == last
 
 
-def test_what_a_faster_machine_meets_is_not_called_impossible(
+def test_objective_met_on_faster_machine_is_not_called_impossible(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The objective is shorter than the model's time, and longer than half of it."""
+    """An objective that is met with an execution factor below 1 is not called impossible."""
     path = str(_of_25_ms(tmp_path, slo_ms=20))
     flags = ["--policy", "fixed", "--exec-factor", "0.5", "--json"]
     assert 0 == command.main([path, *flags])
@@ -161,7 +195,7 @@ def test_what_a_faster_machine_meets_is_not_called_impossible(
 
 
 def _of_25_ms(folder: Path, slo_ms: int) -> Path:
-    """A scenario whose model takes 25 ms."""
+    """Return a scenario whose model takes 25 ms."""
     (folder / "toy.csv").write_text(
         "cpu_threads,gpu_percent,batch,latency_ms\n1,0,1,25\n2,0,1,25\n"
     )
@@ -182,7 +216,7 @@ horizon_s: 10
 def test_the_report_is_one_file_with_plots(
     scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Well-formed drawings, nothing fetched from elsewhere, and nothing not a number."""
+    """The report has well-formed plots without NaN, and loads nothing from elsewhere."""
     report = tmp_path / "out.html"
     assert 0 == command.main([scenario, "--policy", POLICY, "--report", str(report)])
     del capsys
@@ -195,8 +229,8 @@ def test_the_report_is_one_file_with_plots(
     assert "Share of requests done" in text
 
 
-def test_horizon_and_seed_may_be_chosen(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Instead of the scenario's."""
+def test_flags_override_horizon_and_seed(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flags override the scenario's horizon and seed."""
     first, again, other = (
         simulated(capsys, scenario, "--policy", POLICY, "--horizon", "10s", "--seed", seed)[POLICY]
         for seed in ("5", "5", "6")
@@ -206,7 +240,7 @@ def test_horizon_and_seed_may_be_chosen(scenario: str, capsys: pytest.CaptureFix
 
 
 def test_bad_flags_are_reported_together(scenario: str, tmp_path: Path) -> None:
-    """Each with what was expected."""
+    """Wrong flags are reported together."""
     nowhere = str(tmp_path / "nowhere" / "out.html")
     bad = ["--interval", "10", "--noise", "-1", "--seed", "x", "--queue-max", "0", "--quota", "no"]
     bad += ["--exec-factor", "0"]
@@ -220,23 +254,24 @@ def test_bad_flags_are_reported_together(scenario: str, tmp_path: Path) -> None:
 def test_an_unknown_policy_is_a_usage_error(
     scenario: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command says so, and exits with 2."""
+    """An unknown policy is named, and the exit code is 2."""
     assert 2 == main(["simulate", scenario, "--policy", "nobody"])
     assert "nobody" in capsys.readouterr().err
 
 
-def test_parameters_are_those_of_the_scenario(
+def test_unknown_parameter_of_policy_is_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A parameter that the policy does not take is an error."""
+    """A parameter that the policy does not have is an error."""
     path = tmp_path / "scenario.yaml"
     path.write_text(SCENARIO.replace("replicas", "replicsa"))
     assert 2 == main(["simulate", str(path), "--policy", POLICY])
     assert "replicas" in capsys.readouterr().err
 
 
-def test_quota_and_way_are_as_given(scenario: str) -> None:
-    """A period with the kernel's usual ticks, and what every request takes."""
-    given = flags.parse([scenario, "--policy", POLICY, "--quota", "100ms", "--way", "2ms"])
-    assert (Quota(0.1, 0.004), 0.002) == (given.settings.quota, given.settings.way_s)
+def test_flags_set_quota_and_network_time(scenario: str) -> None:
+    """The flags set the quota's period, with the kernel's usual tick, and the network time."""
+    given = flags.parse([scenario, "--policy", POLICY, "--quota", "100ms", "--network-time", "2ms"])
+    assert (Quota(0.1, 0.004), 0.002) == (given.settings.quota, given.settings.network_s)
+    assert 0.003 == flags.parse([scenario, "--policy", POLICY, "--way", "3ms"]).settings.network_s
     assert flags.parse([scenario, "--policy", POLICY]).settings.quota is None

@@ -1,4 +1,4 @@
-"""Heat maps: what is written in which cell, and that they are well-formed."""
+"""Heat maps: cell contents and well-formed drawings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DRAWN = HeatMap(
 )
 
 
-def test_every_cell_is_written_and_explained() -> None:
-    """With its colour; what has no number has none; names are not markup."""
+def test_every_cell_has_text_and_title() -> None:
+    """Each cell has its text and title, a colour if it has a number, and escaped names."""
     drawing = re.search(r"<svg.*</svg>", chart(DRAWN), re.DOTALL)
     assert drawing is not None
     root = ET.fromstring(drawing[0])
@@ -40,8 +40,8 @@ def test_every_cell_is_written_and_explained() -> None:
     assert 1 == sum(rect.get("class") == "tile best none" for rect in root.iter("rect"))
 
 
-def test_cells_stand_inside_the_drawing_and_not_on_each_other() -> None:
-    """Whatever the names are."""
+def test_cells_lie_inside_drawing_without_overlap() -> None:
+    """Cells lie inside the drawing and do not overlap."""
     drawing = re.search(r"<svg.*</svg>", chart(DRAWN), re.DOTALL)
     assert drawing is not None
     root = ET.fromstring(drawing[0])
@@ -52,16 +52,16 @@ def test_cells_stand_inside_the_drawing_and_not_on_each_other() -> None:
     assert 4 == len({(x, y) for x, y, _, _ in boxes})
 
 
-def test_a_picture_has_its_own_style_and_legend() -> None:
-    """For both colour schemes, with each chart's title."""
+def test_picture_has_legend_and_styles() -> None:
+    """A picture has the charts' titles, a legend and styles for both colour schemes."""
     root = ET.fromstring(picture([("Cost", DRAWN), ("Missed", DRAWN)]))
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert {"Cost", "Missed", "to 1.1", "cheapest"} <= set(texts)
     style = root.findtext(f"{SVG}style") or ""
-    assert "prefers-color-scheme:dark" in style
+    assert "prefers-color-scheme: dark" in style
     assert all(f".level-{level}{{" in style for level in range(6))
 
 
-def test_nothing_to_draw_is_said() -> None:
-    """Instead of an empty box."""
+def test_empty_chart_says_so() -> None:
+    """An empty chart says so."""
     assert "Nothing to draw" in chart(HeatMap([], [], []))

@@ -1,4 +1,4 @@
-"""What becomes of instances: loading, changes of plan, keep-alive, prewarming, and room."""
+"""Life cycle of simulated instances: loading, plan changes, keep-alive, prewarming, placement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.arrivals.processes import Poisson
+from carpool.arrivals.processes import Poisson
 from scaler.planning.cost import Prices
 from scaler.planning.placement import Node
 from tests.simulator.load import At, Constant, Every, Scripted, function, linear, plan
@@ -26,12 +26,12 @@ run = partial(run_of, interval_s=0.5)
 
 
 def between(least: float, most: float) -> Any:
-    """An amount from the one to the other."""
+    """Return a value that compares equal to amounts from ``least`` to ``most``."""
     return pytest.approx((least + most) / 2, abs=(most - least) / 2 + 1e-9)
 
 
-def test_a_request_before_an_instance_has_loaded_is_cold() -> None:
-    """A request every half second, and 2 s to load: three wait, and no other."""
+def test_requests_before_instance_has_loaded_are_cold() -> None:
+    """With a request every 0.5 s and 2 s to load, exactly three requests are cold."""
     result = run(
         of(function(Every(0.5, 10.0), MODEL), horizon_s=20.0),
         Constant(Constant.Params()),
@@ -41,23 +41,23 @@ def test_a_request_before_an_instance_has_loaded_is_cold() -> None:
     assert 20 == result["done"]
 
 
-def test_a_running_system_starts_warm() -> None:
-    """By default no request waits for the first plan's instances."""
+def test_simulation_starts_warm_by_default() -> None:
+    """By default, no request waits for the first plan's instances."""
     result = run(of(function(Every(0.5, 10.0), MODEL), horizon_s=20.0), Constant(Constant.Params()))
     assert 0 == result["cold_start_ratio"]
     assert pytest.approx(EXEC_S * 1000) == result["latency_ms"]["mean"]
 
 
-def test_an_instance_without_waiting_requests_makes_no_cold_start() -> None:
-    """A second instance loads while the first has time for all requests."""
+def test_loading_instance_without_waiting_requests_is_no_cold_start() -> None:
+    """A second instance that loads while the first serves all requests makes no cold start."""
     policy = Scripted(lambda now, _: plan("f", 1 + (now >= 10), 1 + (now >= 10)))
     result = run(of(function(Every(0.5, 20.0), MODEL), horizon_s=20.0), policy)
     assert 0 == result["cold_start_ratio"]
     assert pytest.approx(20.0 + 10.0) == result["cpu_core_s"]
 
 
-def test_who_comes_without_any_instance_is_answered_late() -> None:
-    """The objective is shorter than the load: a front holds them, and they were cold."""
+def test_requests_without_instance_are_cold_and_late() -> None:
+    """Requests without any instance are held beyond the objective and count as cold and late."""
     soon = function(At((1.0, 1.1)), MODEL, slo_s=0.5)
     result = run(of(soon, horizon_s=5.0), Constant(Constant.Params()), cold=True)
     assert 2 == result["done"]
@@ -65,7 +65,7 @@ def test_who_comes_without_any_instance_is_answered_late() -> None:
 
 
 def changed(kind: str, replicas: int = 2) -> Scripted:
-    """From 10 s on, another class."""
+    """Return a policy that changes to another class at 10 s."""
 
     def script(now: float, load: FunctionLoad) -> Plan | None:
         if now == 0:
@@ -75,8 +75,8 @@ def changed(kind: str, replicas: int = 2) -> Scripted:
     return Scripted(script)
 
 
-def test_executions_take_longer_while_instances_load_beside() -> None:
-    """Two load from 10 s to 12 s on the server of the first, each of which takes a quarter more."""
+def test_executions_slow_down_while_instances_load_on_same_server() -> None:
+    """Each instance that loads on the same server makes executions take a quarter longer."""
 
     def script(now: float, load: FunctionLoad) -> Plan | None:
         if load.name == "g":
@@ -98,8 +98,8 @@ def test_executions_take_longer_while_instances_load_beside() -> None:
     assert pytest.approx(400.0) == slowest_ms(Node("n", cpu=2.0), Node("m", cpu=4.0))
 
 
-def test_a_change_of_sizes_leaves_no_gap() -> None:
-    """The old instances serve until the new ones have loaded, and then they go."""
+def test_old_instances_serve_until_new_sizes_have_loaded() -> None:
+    """The old instances serve until the new ones have loaded, and are then released."""
     result = run(of(function(Every(0.1, 20.0), MODEL), horizon_s=20.0), changed("b"))
     both_s = LOAD_S + HEARD_S + LEFT_S
     assert between(2 * 12.0 + 10.0, 2 * (10.0 + both_s) + 10.0) == result["cpu_core_s"]
@@ -107,16 +107,16 @@ def test_a_change_of_sizes_leaves_no_gap() -> None:
     assert 0 == result["cold_start_ratio"]
 
 
-def test_a_class_of_the_same_name_and_another_size_is_another() -> None:
-    """An instance cannot grow where it is: they are replaced, with one more than two at a time."""
+def test_instances_are_replaced_when_class_changes_size() -> None:
+    """Instances whose class changes size are replaced, with one extra instance at a time."""
     result = run(of(function(Every(0.1, 20.0), MODEL), horizon_s=20.0), changed("a"))
     first_s = 12.0 + LEFT_S
     old_s, new_s = first_s + first_s + LOAD_S, 10.0 + 8.0
     assert pytest.approx(old_s + 0.5 * new_s) == result["cpu_core_s"]
 
 
-def test_where_there_is_no_place_for_one_more_an_old_one_goes_first() -> None:
-    """Two of a core on two cores are replaced by others of a core: one at a time, with a gap."""
+def test_full_server_releases_old_instance_before_loading_new_one() -> None:
+    """On a full server, instances are replaced one at a time, the old one released first."""
 
     def script(now: float, load: FunctionLoad) -> Plan | None:
         if now == 0:
@@ -129,8 +129,8 @@ def test_where_there_is_no_place_for_one_more_an_old_one_goes_first() -> None:
     assert between(2 * 30.0 - 2 * HEARD_S, 2 * 30.0) == result["cpu_core_s"]
 
 
-def test_a_released_instance_gives_back_what_it_has() -> None:
-    """Two requests are being executed when the plan takes one instance away."""
+def test_released_instance_completes_requests_in_flight() -> None:
+    """When the plan removes an instance, its requests in flight still complete."""
     slow = function(At((9.0, 9.1)), linear(2.0))
     policy = Scripted(lambda now, _: plan("f", 1 + (now >= 10), 2 - (now >= 10)))
     result = run(of(slow, horizon_s=20.0), policy)
@@ -139,8 +139,8 @@ def test_a_released_instance_gives_back_what_it_has() -> None:
     assert between(31.0, 30.0 + HEARD_S + LEFT_S) == result["cpu_core_s"]
 
 
-def test_idle_instances_go_when_their_keep_alive_is_over() -> None:
-    """Used until 1.05 s and kept for 5 s; loaded again for the request at 20 s, which is cold."""
+def test_idle_instance_is_released_after_keep_alive() -> None:
+    """An instance is released 5 s after its last use, so the request at 20 s is cold."""
     policy = Constant(Constant.Params(), keep_alive_s=5.0)
     result = run(of(function(At((1.0, 20.0)), MODEL), horizon_s=40.0), policy)
     least_s, later_s = 6.05 + (LOAD_S + 5.0), 2 * (HEARD_S + LEFT_S)
@@ -150,8 +150,8 @@ def test_idle_instances_go_when_their_keep_alive_is_over() -> None:
     assert between(idle_s, idle_s + later_s) == result["idle_core_s"]
 
 
-def test_a_kept_instance_serves_again_when_a_plan_wants_it() -> None:
-    """Released at 10 s, wanted again at 20 s, within its keep-alive: nothing loads."""
+def test_kept_instance_serves_without_loading_when_wanted_again() -> None:
+    """An instance wanted again within its keep-alive serves without loading."""
 
     def script(now: float, _: FunctionLoad) -> Plan:
         return plan("f", 1 + round(2 * now), 0 if 10 <= now < 20 else 1, keep_alive_s=30.0)
@@ -161,8 +161,8 @@ def test_a_kept_instance_serves_again_when_a_plan_wants_it() -> None:
     assert pytest.approx(30.0) == result["cpu_core_s"]
 
 
-def test_a_kept_instance_serves_at_once_when_no_other_is_there() -> None:
-    """The plan wants none any more, and a request comes before the next round."""
+def test_kept_instance_serves_although_plan_wants_none() -> None:
+    """A kept instance serves at once, although the current plan wants none."""
 
     def script(now: float, _: FunctionLoad) -> Plan:
         return plan("f", 1 + round(1000 * now), 0 if now >= 10 else 1, keep_alive_s=30.0)
@@ -171,17 +171,17 @@ def test_a_kept_instance_serves_at_once_when_no_other_is_there() -> None:
     assert pytest.approx(EXEC_S * 1000) == result["latency_ms"]["mean"]
 
 
-def test_without_a_keep_alive_what_is_not_wanted_goes_at_once() -> None:
-    """One instance until 10 s, and as long as it takes to leave."""
+def test_unwanted_instance_is_released_immediately_without_keep_alive() -> None:
+    """Without a keep-alive, an instance that is not wanted is released at once."""
     policy = Scripted(lambda now, _: plan("f", 1 + (now >= 10), 1 - (now >= 10)))
     result = run(of(function(At((1.0,)), MODEL), horizon_s=30.0), policy)
     assert between(10.0, 10.0 + HEARD_S + LEFT_S) == result["cpu_core_s"]
 
 
-def test_a_prewarmed_instance_is_there_when_its_time_has_come() -> None:
-    """The first comes to an idle function, which has none; 10 s after it was served there is one.
+def test_prewarmed_instance_is_ready_when_due() -> None:
+    """Only the first request is cold, as an instance is loaded to be ready 10 s after each use.
 
-    It loads before, serves the second, and so there is a third, which goes 20 s after last use.
+    After the second request one more is loaded, which is released 20 s after the last use.
     """
     policy = Constant(Constant.Params(), prewarm_s=10.0, keep_alive_s=20.0)
     result = run(of(function(At((1.0, 15.0)), MODEL), horizon_s=60.0), policy)
@@ -191,8 +191,8 @@ def test_a_prewarmed_instance_is_there_when_its_time_has_come() -> None:
     assert between(least_s, most_s) == result["cpu_core_s"]
 
 
-def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
-    """Rounds see no requests and plan none; the prewarm time holds all the same.
+def test_instance_is_prewarmed_although_plan_wants_none() -> None:
+    """The prewarm time holds even if the plan wants no instance.
 
     The first request is cold, as an idle function has no instance.
     """
@@ -205,8 +205,8 @@ def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
     assert pytest.approx(0.5) == result["cold_start_ratio"]
 
 
-def test_a_function_at_zero_is_planned_for_when_a_request_comes() -> None:
-    """Out of turn: the next round would be too late."""
+def test_request_at_zero_instances_triggers_planning_round() -> None:
+    """A request to a function without instances triggers a planning round at once."""
 
     def script(now: float, load: FunctionLoad) -> Plan:
         return plan("f", 1 + round(1000 * now), 1 if load.rate_rps else 0)
@@ -218,10 +218,11 @@ def test_a_function_at_zero_is_planned_for_when_a_request_comes() -> None:
     assert 1 == result["cold_start_ratio"]
 
 
-def test_what_was_not_promised_is_refused_and_asked_for_again() -> None:
-    """Three of a core beside another on three: two are there, and the third when that one goes.
+def test_unplaced_instance_is_requested_again() -> None:
+    """An instance without a place is requested again and starts when another function leaves.
 
-    No one starts with all at once, as the provider refuses what it cannot promise as a whole.
+    No function starts with all its instances at once, as the provider refuses a request that it
+    cannot grant as a whole.
     """
 
     def script(now: float, load: FunctionLoad) -> Plan:
@@ -243,8 +244,8 @@ def test_what_was_not_promised_is_refused_and_asked_for_again() -> None:
     assert between(20.0, 20.0 + HEARD_S + LEFT_S) == result["functions"]["g"]["cpu_core_s"]
 
 
-def test_an_instance_waits_for_the_place_of_one_that_is_on_its_way_out() -> None:
-    """What was promised to another already: its place is free when the old one is gone."""
+def test_instance_waits_until_departing_one_frees_its_place() -> None:
+    """An instance whose place is still occupied starts when the departing one is gone."""
 
     def script(now: float, load: FunctionLoad) -> Plan:
         later = now >= 10
@@ -257,8 +258,8 @@ def test_an_instance_waits_for_the_place_of_one_that_is_on_its_way_out() -> None
     assert between(3 * 20.0 - 4 * HEARD_S, 3 * 20.0) == result["cpu_core_s"]
 
 
-def test_a_policy_sees_what_is_placed() -> None:
-    """The cluster in a snapshot holds the instances there are."""
+def test_snapshot_holds_current_instances() -> None:
+    """The cluster in a snapshot holds the current instances."""
     policy = Scripted(lambda _, load: load.plan or plan(load.name, 1, 3))
     nodes = [Node("n", cpu=4.0)]
     scenario = of(function(At((1.0,)), MODEL), horizon_s=20.0, nodes=nodes)
@@ -268,15 +269,15 @@ def test_a_policy_sees_what_is_placed() -> None:
 
 
 def test_a_policy_sees_measured_rates() -> None:
-    """The expected rate at first, then what came in the window."""
+    """A policy sees the expected rate at first, then the rate measured in the window."""
     policy = Scripted(lambda _, load: load.plan or plan(load.name, 1, 1))
     run(of(function(Every(0.1, 30.0), MODEL), horizon_s=30.0), policy, window_s=20.0)
     first, *_, last = [snapshot.functions[0].rate_rps for snapshot in policy.seen]
     assert pytest.approx((1.0, 10.0), rel=0.02) == (first, last)
 
 
-def test_fragmentation_is_of_the_servers_in_use() -> None:
-    """Three of four cores of one of two servers."""
+def test_fragmentation_counts_only_servers_in_use() -> None:
+    """Fragmentation counts only servers in use: three of four cores of one server give 0.25."""
     nodes = [Node("n", cpu=4.0), Node("m", cpu=4.0)]
     policy = Constant(Constant.Params(replicas=3))
     result = run(of(function(At((1.0,)), MODEL), horizon_s=20.0, nodes=nodes), policy)
@@ -286,8 +287,8 @@ def test_fragmentation_is_of_the_servers_in_use() -> None:
 @pytest.mark.parametrize(
     ("billing", "expected"), [("pay-per-use", 3 * EXEC_S + 3 * 0.01), ("reserved", 2 * 20.0)]
 )
-def test_cost_is_what_the_billing_rule_says(billing: str, expected: float) -> None:
-    """By executions and calls, or by the lives of instances."""
+def test_cost_follows_billing_rule(billing: str, expected: float) -> None:
+    """Cost is by executions and calls, or by the lifetimes of instances."""
     prices = Prices(billing, cpu_core_s=1.0, call=0.01)
     calls = function(At((1.0, 2.0, 3.0)), MODEL)
     result = run(of(calls, horizon_s=20.0, prices=prices), Constant(Constant.Params(replicas=2)))
@@ -296,22 +297,22 @@ def test_cost_is_what_the_billing_rule_says(billing: str, expected: float) -> No
 
 
 def test_requests_per_resource_counts_cores_and_gpus() -> None:
-    """Ten requests in 20 s on two cores and a tenth of a GPU."""
+    """Requests per resource weigh both cores and GPU shares."""
     policy = Constant(Constant.Params(), cpu=2.0, gpu=10.0)
     nodes = [Node("n", cpu=4.0, gpus=1)]
     result = run(of(function(Every(1.0, 10.0), MODEL), horizon_s=20.0, nodes=nodes), policy)
     assert pytest.approx(10 / (20 * (64 / 142 * 2 + 10))) == result["rps_per_resource"]
 
 
-def test_a_queue_that_is_full_refuses() -> None:
-    """One executes, two wait, the fourth is refused."""
+def test_full_queue_refuses_requests() -> None:
+    """With one request executing and two waiting, the fourth is refused."""
     slow = function(At((1.0, 1.1, 1.2, 1.3)), linear(5.0))
     result = run(of(slow, horizon_s=30.0), Constant(Constant.Params()), queue_max=2)
     assert (3, 1) == (result["done"], result["refused"])
 
 
-def test_late_is_not_in_time() -> None:
-    """Done, and after the objective."""
+def test_late_completion_counts_as_miss() -> None:
+    """A request completed after its objective counts as a miss."""
     slow = function(Poisson(0.5), linear(1.0), slo_s=0.9)
     result = run(of(slow, horizon_s=60.0), Constant(Constant.Params(replicas=50)))
     assert result["requests"] == result["done"]

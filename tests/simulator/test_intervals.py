@@ -1,4 +1,4 @@
-"""Ratios of sums, and how far they may be off."""
+"""Ratios of sums and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import pytest
 from simulator.intervals import Estimate, half_interval, ratio
 
 
-def test_a_ratio_by_hand() -> None:
-    """Differences from 2 times the lower numbers are -1, 1, 0: their deviation is 1."""
+def test_ratio_and_interval_match_manual_calculation() -> None:
+    """A ratio and its interval match a manual calculation with a deviation of 1."""
     found = ratio([1.0, 5.0, 6.0], [1.0, 2.0, 3.0])
     assert 2.0 == found.value
     assert found.half == pytest.approx(4.30 * 1 / math.sqrt(3) / 2, rel=1e-3)
 
 
-def test_what_is_in_proportion_is_certain() -> None:
-    """However different the parts are."""
+def test_proportional_parts_have_zero_interval() -> None:
+    """Parts in exact proportion have an interval of zero, however different their sizes."""
     found = ratio([2.0, 200.0, 20.0], [1.0, 100.0, 10.0])
     assert found.value == pytest.approx(2.0)
     assert found.half == pytest.approx(0.0, abs=1e-9)
 
 
-def test_one_observation_has_no_interval_and_nothing_no_ratio() -> None:
-    """Which is not a number, not a guess."""
+def test_single_observation_and_ratio_to_zero_are_nan() -> None:
+    """One observation has a NaN interval, and a ratio to zero is NaN."""
     assert 3.0 == ratio([6.0], [2.0]).value
     assert math.isnan(ratio([6.0], [2.0]).half)
     assert math.isnan(ratio([1.0, 1.0], [0.0, 0.0]).value)
     assert math.isnan(half_interval([1.0, math.inf]))
 
 
-def test_the_lower_end_is_no_less_than_nothing() -> None:
-    """Costs and shares are not negative."""
+def test_lower_end_is_not_negative() -> None:
+    """The lower end is at least 0, as costs and shares are not negative."""
     assert 0.0 == Estimate(1.0, 3.0).low
     assert 4.0 == Estimate(1.0, 3.0).high
     assert math.isnan(Estimate(1.0, math.nan).low)
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
-    """Of eight parts of unequal size, in 95 of 100 trials or so; the seed is fixed."""
+def test_interval_covers_true_ratio_at_nominal_rate() -> None:
+    """The interval of eight unequal parts holds the true ratio in about 95 % of the trials."""
     draw = random.Random(1)
     inside = 0
     for _ in range(1000):
@@ -52,8 +52,8 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     assert 920 <= inside <= 980
 
 
-def test_many_observations_have_a_narrow_interval_and_no_narrower() -> None:
-    """Student's t of 11, 30 and 120 degrees of freedom, by the tables."""
+def test_interval_uses_students_t() -> None:
+    """The interval uses Student's t for 11, 30 and 120 degrees of freedom, as in the tables."""
     for freedom, expected in ((11, 2.201), (30, 2.042), (120, 1.980)):
         values = [float(at % 2) for at in range(freedom + 1)]
         found = half_interval(values) / stdev(values) * math.sqrt(len(values))

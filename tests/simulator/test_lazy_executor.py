@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.staged import PendingArrival, lazily
 from carpool.errors import ConfigError
 from carpool.lazy_batching.program import Node, Program
 from carpool.lazy_batching.rules import Rules
 from scaler.policy_choice import executed
 from scaler.scenarios.scenario_file import read_scenario
-from simulator.staged import PendingArrival, lazily
-from simulator.staged_device import room_of
+from simulator.staged_device import most_batches
 from tests.simulator.load import At, Constant, Every, function, linear, run, scenario
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ FILE = Path(__file__).parents[2] / "examples" / "scenarios" / "lazybatching.yaml
 
 
 def lazy(times: tuple[float, ...], base_s: float, per_item_s: float, stages: int) -> Function:
-    """A function that these requests come to."""
+    """Return a function with the executor `lazy` and these arrivals."""
     whole = function(At(times), linear(base_s, per_item_s))
     return dataclasses.replace(whole, executor="lazy", stages=stages)
 
 
 def simulated(of: Function, batch: int = 8, replicas: int = 1, **settings: Any) -> dict[str, Any]:
-    """What came of it on some instances."""
+    """Return the metrics of a run on ``replicas`` instances."""
     policy = Constant(Constant.Params(replicas=replicas, batch=batch))
     return run(scenario(of, horizon_s=20.0), policy, **settings)
 
 
-def test_a_newcomer_joins_at_the_next_stage_and_both_end_together() -> None:
-    """Four stages of 1 s: an arrival at 0.1 runs the first alone from 0.25, and then both run."""
+def test_late_arrival_catches_up_and_both_end_together() -> None:
+    """With four stages in 1 s, an arrival at 0.1 s catches up on one and both end together."""
     of = lazy((0.0, 0.1), 1.0, 0.0, 4)
     result = simulated(of)
     whole = simulated(dataclasses.replace(of, executor="graph"))
@@ -49,8 +49,8 @@ def test_a_newcomer_joins_at_the_next_stage_and_both_end_together() -> None:
 
 
 @pytest.mark.parametrize("rate_rps", [2, 8, 16])
-def test_it_is_the_scheduler_that_runs_live(rate_rps: float) -> None:
-    """An instance behind the sidecar's queue does as the scheduler does without one."""
+def test_simulated_latency_matches_live_scheduler(rate_rps: float) -> None:
+    """An instance behind the sidecar's queue gives the same latency as the live scheduler alone."""
     draw, now, times = random.Random(3), 0.0, []
     while now < 19:
         now += draw.expovariate(rate_rps)
@@ -66,18 +66,18 @@ def test_it_is_the_scheduler_that_runs_live(rate_rps: float) -> None:
     assert pytest.approx(expected, rel=0.05) == result["latency_ms"]["mean"]
 
 
-def test_requests_beyond_what_an_instance_takes_wait_in_the_sidecars_queue() -> None:
-    """All of them come to their end, on one instance and on three."""
+def test_requests_beyond_instance_limit_wait_in_sidecar_queue() -> None:
+    """Requests beyond an instance's limit wait in the sidecar's queue, and all complete."""
     of = lazy(Every(0.002, 4.0).times, 0.1, 0.02, 4)
     one, three = simulated(of, batch=4), simulated(of, batch=4, replicas=3)
 
-    assert 6 == room_of(4)
+    assert 6 == most_batches(4)
     assert 2000 == one["done"] == three["done"]
     assert one["latency_ms"]["mean"] > 2.5 * three["latency_ms"]["mean"]
 
 
-def test_a_scenario_says_which_executor_a_function_has(tmp_path: Path) -> None:
-    """`graph` unless it does, and eight stages; an entry under policies overrules it."""
+def test_executor_is_from_function_or_policy_entry(tmp_path: Path) -> None:
+    """The executor is `graph` with eight stages by default, and a policy entry overrides it."""
     read = read_scenario(FILE)
     file = tmp_path / "scenario.yaml"
     text = FILE.read_text(encoding="utf-8")
@@ -90,8 +90,8 @@ def test_a_scenario_says_which_executor_a_function_has(tmp_path: Path) -> None:
     assert read is executed("window", read)
 
 
-def test_what_is_no_executor_is_refused(tmp_path: Path) -> None:
-    """With file and line, or with the entry's name."""
+def test_unknown_executor_is_error(tmp_path: Path) -> None:
+    """An unknown executor is an error with the file and line or the entry's name."""
     file = tmp_path / "scenario.yaml"
     text = FILE.read_text(encoding="utf-8")
     file.write_text(text.replace("stages: 8", "executor: eager", 1), encoding="utf-8")
@@ -103,8 +103,8 @@ def test_what_is_no_executor_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_stages_win_where_joining_pays() -> None:
-    """The example: at low and medium load against a window, and no objective is missed more."""
+def test_lazybatching_has_lowest_mean_latency_in_example() -> None:
+    """In the example, `lazybatching` has the lowest mean latency at low and medium load."""
     read = dataclasses.replace(read_scenario(FILE), horizon_s=20.0)
     policies: dict[str, dict[str, Any]] = {}
     for name in ("window", "at-once", "lazybatching"):

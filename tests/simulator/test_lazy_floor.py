@@ -1,4 +1,4 @@
-"""What batching can do for models that answer step by step, by their stages' times alone."""
+"""Limits of batching for models that answer step by step, from their stage times alone."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import pytest
 
 from benchmarks.lazy_floor import capacity_rps, latencies_s, model, ways
 from benchmarks.lazy_lengths import LENGTHS
+from benchmarks.staged import PendingArrival, windowed
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
-from simulator.staged import PendingArrival, windowed
 
 
 @pytest.mark.parametrize("name", ["transformer", pytest.param("recurrent", marks=pytest.mark.slow)])
-def test_no_way_is_faster_than_a_request_alone_and_stages_come_nearest(
+def test_staged_execution_is_fastest_but_not_below_single_request(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a fifth of what full batches answer, and at nine tenths."""
+    """Staged execution is the fastest way at 20 % and 90 % load, and none beats a request alone."""
     monkeypatch.setattr("benchmarks.lazy_floor.COUNT", 1500)
     program = model(name)
     alone_s = sum(p * program.seconds(0, RemainingRuns(1, n)) for n, p in LENGTHS.items())
@@ -29,8 +29,8 @@ def test_no_way_is_faster_than_a_request_alone_and_stages_come_nearest(
         assert 0.98 * alone_s < found["lazy"] == min(found.values())
 
 
-def test_sequences_that_are_done_cost_their_batch_no_more() -> None:
-    """One of one step beside one of three: the steps are of two, of one, and of one."""
+def test_completed_sequences_leave_their_batch() -> None:
+    """A completed sequence leaves its batch: sequences of one and three steps run as 2, 1 and 1."""
     program = Program("words", [Node([1.0, 1.5]), Node([0.1, 0.15], NodeType.DECODER)])
     requests = [PendingArrival(0.0, program, 1e6, RemainingRuns(1, steps)) for steps in (1, 3)]
     windowed(requests, 0.0, 2, leaving=True)

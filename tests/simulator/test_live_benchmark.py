@@ -1,4 +1,4 @@
-"""The live benchmark: runs on a machine that is slower than when it was measured."""
+"""The live benchmark on a machine that is slower than at the time of measurement."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SLOWER = 1.1
 
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
-    """A small model under 20 and 30 requests a second."""
+    """Return a small model under 20 and 30 requests a second."""
     path = written_scenario(tmp_path, MODEL, [(0, 20.0), (10, 30.0)], 20, SIZE)
     return Case("model", MODEL, read_scenario(path), path)
 
 
-def test_the_speed_of_a_run_follows_from_what_executions_took(case: Case) -> None:
-    """Although parts of a core, and batches that are larger, make it no proportion."""
+def test_speed_factor_is_found_from_execution_times(case: Case) -> None:
+    """The speed factor is found from execution times, although they are not proportional to it."""
     exec_ms = execution_ms(simulated(case, POLICY, factor=SLOWER), SIZE.cpu)
     as_measured_ms = execution_ms(simulated(case, POLICY), SIZE.cpu)
     assert exec_ms > 1.05 * as_measured_ms
@@ -39,7 +39,7 @@ def test_the_speed_of_a_run_follows_from_what_executions_took(case: Case) -> Non
 
 
 def test_the_page_compares_a_run_with_both_simulations(case: Case, tmp_path: Path) -> None:
-    """A slower run agrees with the simulation at its speed, and not with the other."""
+    """A slower run agrees with the simulation at its own speed, and not with the other."""
     slow, usual = simulated(case, POLICY, factor=1.3), simulated(case, POLICY)
     records = Records(tmp_path / "live.jsonl", resume=False)
     run = {**compared(slow), EXECUTION: execution_ms(slow, SIZE.cpu)}

@@ -1,4 +1,4 @@
-"""Rates in simulated time: counted over a window, or as a live scaler follows them."""
+"""Rates in simulated time, counted over a window or followed as by a live scaler."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from carpool.latency.linear import Linear
 from tests.simulator.load import At, Scripted, function, plan, run, scenario
 
 
-def test_a_jump_is_planned_for_between_two_rounds_and_followed() -> None:
-    """Rounds are in their turn before it; from then on there is one each tenth of a second."""
+def test_rate_jump_triggers_planning_rounds() -> None:
+    """A jump of the rate starts a planning round at once, then one every tenth of a second."""
     calm, jump = np.arange(0.01, 10.2, 0.05), np.arange(10.2, 20.0, 0.005)
     process = At((*calm.tolist(), *jump.tolist()))
     policy = Scripted(lambda _, load: load.plan or plan(load.name, 1, 4))

@@ -1,4 +1,4 @@
-"""The parts of a simulation, each by itself."""
+"""The parts of a simulation, one by one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from carpool.arrivals.processes import Poisson, timestamps
 from carpool.errors import ConfigError
 from carpool.latency import Configuration
 from carpool.latency.coefficients import Coefficients, GpuCoefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.arrivals.processes import Poisson, timestamps
 from scaler.control.transition import interim
 from scaler.planning.cost import PayPerUse, Prices
 from simulator.arrivals import Arrivals, merged
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def executions(model: LatencyModel, noise: float = 0.0) -> Executions:
-    """Of that model, for 2 a core second."""
+    """Return executions of that model at a price of 2 per core second."""
     return Executions(model, PayPerUse(Prices(cpu_core_s=2.0)), noise, "seed")
 
 
-def test_calls_come_in_order_and_equal_times_in_the_order_noted() -> None:
-    """Those that are noted meanwhile too."""
+def test_calls_run_in_order_of_time_then_of_scheduling() -> None:
+    """Calls run in order of time, then of scheduling, including those scheduled during the run."""
     events, made = EventQueue(), []
 
     def call(now: float, name: str) -> None:
@@ -47,8 +47,8 @@ def test_calls_come_in_order_and_equal_times_in_the_order_noted() -> None:
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99, 1.0])
-def test_quantiles_are_exact_to_a_five_hundredth(share: float) -> None:
-    """Against all values in order."""
+def test_quantiles_are_within_tolerance(share: float) -> None:
+    """Quantiles are within 0.3 % of the exact ones."""
     seconds = np.random.default_rng(1).lognormal(-3, 1, 20_000)
     latencies = Latencies()
     latencies.add(seconds[:5_000].tolist())
@@ -57,8 +57,8 @@ def test_quantiles_are_exact_to_a_five_hundredth(share: float) -> None:
     assert pytest.approx(seconds.mean()) == latencies.mean_s
 
 
-def test_latencies_of_an_interval_stand_for_those_of_others() -> None:
-    """Three intervals' worth of one."""
+def test_latencies_of_interval_are_merged_with_weight() -> None:
+    """Latencies of one interval can be merged with the weight of three."""
     one, three = Latencies(), Latencies()
     one.add([0.1, 0.2, 0.4])
     three.merge(one, 3.0)
@@ -66,36 +66,36 @@ def test_latencies_of_an_interval_stand_for_those_of_others() -> None:
     assert one.quantile_s(0.5) == three.quantile_s(0.5)
 
 
-def test_no_latencies_have_no_quantile() -> None:
-    """Rather than 0."""
+def test_quantile_and_mean_are_none_without_latencies() -> None:
+    """Without latencies, quantile and mean are None."""
     assert None is Latencies().quantile_s(0.5)
     assert None is Latencies().mean_s
     assert ([], []) == Latencies().curve()
 
 
-def test_an_execution_takes_what_the_model_says_and_costs_what_the_rule_says() -> None:
-    """50 ms and 20 for each request, on half a core."""
+def test_execution_time_and_cost_follow_model_and_billing_rule() -> None:
+    """Two requests at 50 ms plus 20 ms each on half a core take 90 ms and cost accordingly."""
     execution = executions(Linear(0.05, 0.02)).of(InstanceClass("a", 0.5, 4, 1))
     assert pytest.approx((0.09, 0.09 * 0.5 * 2.0)) == execution.run(2)
 
 
-def test_a_batch_of_unknown_size_is_padded_to_the_next_that_is_known() -> None:
-    """The table has batches of 2 and 8."""
+def test_unknown_batch_size_is_padded_or_interpolated() -> None:
+    """Batch sizes that the table lacks are padded to the next larger one, or interpolated."""
     table = Table({Configuration(2, 1.0, 0.0): 0.2, Configuration(8, 1.0, 0.0): 0.5})
     execution = executions(table).of(InstanceClass("a", 1.0, 8, 1))
     assert pytest.approx(0.2) == execution.run(1)[0]
     assert pytest.approx(0.25) == execution.run(3)[0]
 
 
-def test_a_class_that_the_model_does_not_know_is_refused() -> None:
-    """And named."""
+def test_class_unknown_to_model_is_refused() -> None:
+    """A class that the model does not know is an error that names it."""
     table = Table({Configuration(2, 1.0, 0.0): 0.2})
     with pytest.raises(ConfigError, match="class big of the plan"):
         executions(table).of(InstanceClass("big", 1.0, 4, 1))
 
 
-def test_times_are_drawn_from_the_models_distribution() -> None:
-    """On a share of a GPU, whose latency has a mean and a 99th percentile."""
+def test_execution_times_follow_model_distribution() -> None:
+    """Execution times on a share of a GPU follow the model's distribution."""
     model = Coefficients(None, GpuCoefficients(0.001, 0.01, 0.002, 24))
     share = 100 * 6 / 24
     execution = executions(model).of(InstanceClass("a", 2.0, 4, 1, gpu=share))
@@ -106,15 +106,15 @@ def test_times_are_drawn_from_the_models_distribution() -> None:
 
 
 def test_noise_keeps_the_mean() -> None:
-    """Lognormal, with a standard deviation of the logarithm of 0.3."""
+    """Noise is lognormal, with the given deviation of the logarithm and an unchanged mean."""
     execution = executions(Linear(0.1, 0.0), noise=0.3).of(InstanceClass("a", 1.0, 4, 1))
     times = [execution.run(1)[0] for _ in range(20_000)]
     assert pytest.approx(0.1, rel=0.01) == np.mean(times)
     assert pytest.approx(0.3, rel=0.03) == np.std(np.log(times))
 
 
-def test_arrivals_of_all_stretches_are_those_of_the_whole() -> None:
-    """And each application has its own."""
+def test_arrivals_in_stretches_equal_those_of_whole() -> None:
+    """Arrivals taken in stretches equal those of the whole, and each application has its own."""
     processes = [Poisson(50.0), Poisson(50.0)]
     arrivals = Arrivals(processes, 30.0, seed=7)
     stretches = [arrivals.take(end) for end in (0.001, 7.0, 7.0, 30.0, 40.0)]
@@ -124,14 +124,14 @@ def test_arrivals_of_all_stretches_are_those_of_the_whole() -> None:
     assert not np.array_equal(stretches[1][0], stretches[1][1])
 
 
-def test_arrivals_are_put_in_order() -> None:
-    """Of equal times the first application's is first."""
+def test_merged_arrivals_are_in_order() -> None:
+    """Merged arrivals are in order of time, then of application."""
     times = [np.array([1.0, 3.0]), np.array([1.0, 2.0])]
     assert ([1.0, 1.0, 2.0, 3.0], [0, 1, 1, 0]) == merged(times)
 
 
-def test_stand_ins_get_the_share_that_they_can_take() -> None:
-    """Two old instances of 30/s beside three new ones of 60/s."""
+def test_old_instances_get_share_in_proportion_to_capacity() -> None:
+    """Old instances at 30/s beside new ones at 60/s get shares in proportion to their capacity."""
     new = InstanceClass("new", 1.0, 4, 3, rate_high=60.0)
     old = InstanceClass("old", 1.0, 4, 0, rate_high=30.0)
     plan = Plan("f", 2, "test", (new,), (Route("*", {"new": 1.0}, 0.1),))
@@ -140,8 +140,8 @@ def test_stand_ins_get_the_share_that_they_can_take() -> None:
     assert plan is interim(plan, [])
 
 
-def test_the_calls_of_one_can_be_put_off() -> None:
-    """Those of others stay where they are."""
+def test_calls_of_one_object_can_be_postponed() -> None:
+    """The calls of one object can be postponed, while those of others keep their times."""
 
     class Named:
         def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Prewarm policies and conditions of instances in a simulation: the live scaler's own rules."""
+"""Prewarm policies and instance conditions in a simulation follow the live scaler's rules."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 run = partial(run_of, interval_s=0.5)
 
 
-def test_an_idle_function_goes_by_its_prewarm_policy() -> None:
-    """Its plan has one instance, always; kept for 5 s after use, it is loaded for the next."""
+def test_prewarm_policy_overrides_plan_for_idle_function() -> None:
+    """The prewarm policy releases an instance 5 s after its last use, whatever the plan says."""
     result = run(
         of(function(At((1.0, 20.0)), MODEL), horizon_s=40.0),
         Guard(Constant(Constant.Params())),
@@ -41,15 +41,15 @@ def test_an_idle_function_goes_by_its_prewarm_policy() -> None:
     assert pytest.approx(0.5) == result["cold_start_ratio"]
 
 
-def test_a_prewarm_policy_is_told_of_idle_times_and_loads_ahead() -> None:
-    """A call every ten seconds: each idle time is told, and every call but one finds an instance.
+def test_prewarm_policy_gets_idle_times_and_loads_ahead() -> None:
+    """A prewarm policy gets each idle time of a periodic call and makes all but one call warm.
 
-    Before the first it is not known how long loading takes, so that is begun too late.
+    Before the first load its duration is unknown, so that load starts too late.
     """
     told: list[float] = []
 
     class Timer:
-        """Loads for what comes 10 s after the last."""
+        """Prewarm policy that loads for a call 10 s after the last."""
 
         def observe(self, idle_s: float, now_s: float) -> None:
             del now_s
@@ -87,19 +87,19 @@ horizon_s: 30
 
 
 class Two:
-    """Two instances of the only size."""
+    """Policy that proposes two instances of the only size."""
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
-        """As `ScalePolicy.propose`."""
+        """Propose two instances, as `ScalePolicy.propose`."""
         del cluster
         return {load.name: Proposal({load.sizes[0]: 2}) for load in loads}
 
 
 @pytest.mark.parametrize(("rate", "overloaded"), [("20", False), ("44", True)])
-def test_fronts_are_told_of_instances_that_are_overloaded(
+def test_overloaded_instances_are_reported_to_fronts(
     tmp_path: Path, rate: str, *, overloaded: bool
 ) -> None:
-    """Two instances take 50 a second, less what their way to the front takes."""
+    """At 44 of about 50 requests a second two instances are reported as overloaded, at 20 not."""
     (tmp_path / "vision.json").write_text(VARIANTS)
     path = tmp_path / "scenario.yaml"
     path.write_text(SCENARIO.replace("RATE", rate))
@@ -110,8 +110,8 @@ def test_fronts_are_told_of_instances_that_are_overloaded(
     assert overloaded == any("overloaded" in decision.text for decision in run.controller.decisions)
 
 
-def test_an_interfered_instance_gets_nothing_until_it_is_well() -> None:
-    """Its batch comes back, and the other one takes all that follows."""
+def test_interfered_instance_gets_no_batches_until_it_recovers() -> None:
+    """An interfered instance gets no batches until it recovers."""
     simulation = Simulation(
         of(function(At((0.5, 1.0, 1.2, 2.0)), linear(0.6)), horizon_s=3.0),
         Constant(Constant.Params(replicas=2)),

@@ -1,4 +1,4 @@
-"""Whatever policies plan: every request ends once, and a seed says everything."""
+"""Invariants of a simulation under arbitrary plans, and reproducibility by seed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson
 from scaler.planning.placement import Node
 from scaler.scenarios.scenario import App
 from tests.effort import scaled
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def whim(seed: int) -> Scripted:
-    """Any plans at all."""
+    """Return a policy with random plans."""
     draw = random.Random(seed)
 
     def script(now: float, load: FunctionLoad) -> Plan | None:
@@ -56,7 +56,7 @@ def whim(seed: int) -> Scripted:
 
 
 def eventful(seed: int, plans: int) -> dict[str, Any]:
-    """A full cluster, two functions, bursts, noise and a policy without a plan."""
+    """Return the metrics of a run with a full cluster, two functions, bursts and noise."""
     bursts = mmpp2(rates=(0.0, 60.0), switch=(0.5, 0.5))
     functions = [
         function(
@@ -79,7 +79,7 @@ def eventful(seed: int, plans: int) -> dict[str, Any]:
 @settings(max_examples=scaled(40))
 @given(plans=st.integers(0, 10**9))
 def test_every_request_ends_once(plans: int) -> None:
-    """However the plans change, what came was done, expired or refused, and nothing is negative."""
+    """However plans change, requests are done, expired or refused, with metrics in range."""
     result = eventful(1, plans)
     for each in (result, *result["functions"].values()):
         ends = each["done"] + each["failed"] + each["expired"] + each["refused"]
@@ -92,14 +92,14 @@ def test_every_request_ends_once(plans: int) -> None:
 
 @settings(max_examples=scaled(15))
 @given(plans=st.integers(0, 10**9))
-def test_a_seed_says_everything(plans: int) -> None:
-    """The same run twice gives the same numbers; another seed gives others."""
+def test_results_are_determined_by_seed(plans: int) -> None:
+    """The same seed gives the same numbers, and another seed gives others."""
     first = eventful(1, plans)
     assert first == eventful(1, plans)
     assert first["requests"] != eventful(2, plans)["requests"]
 
 
-def test_policies_meet_the_same_requests() -> None:
-    """What a policy plans does not change what comes."""
+def test_arrivals_do_not_depend_on_policy() -> None:
+    """The arrivals do not depend on the policy."""
     first, second = (eventful(1, plans)["functions"]["f"]["requests"] for plans in (3, 4))
     assert first == second

@@ -1,4 +1,4 @@
-"""Parts of a core by the period: the kernel's law, and what was measured of it."""
+"""CPU quotas: the kernel's rule and measured execution times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.arrivals.processes import Poisson
 from carpool.latency.linear import Linear
-from scaler.arrivals.processes import Poisson
 from scaler.planning.cost import Prices
 from simulator.quota import Budget, Quota
 from tests.simulator.load import Constant, Every, function, run, scenario
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 EXACT = Quota(0.01, 0.0)
 
 
-def test_under_full_load_a_batch_takes_its_work_divided_by_the_cores() -> None:
-    """A hundred of 7 ms of work on a quarter of a core take 2.8 s, give or take two periods."""
+def test_batch_takes_work_divided_by_cores_under_full_load() -> None:
+    """A hundred batches of 7 ms on a quarter of a core take 2.8 s, within two periods."""
     for quota in (EXACT, Quota()):
         budget, now_s = Budget(quota, 0.25, 0.003), 0.0
         for _ in range(100):
@@ -31,29 +31,29 @@ def test_under_full_load_a_batch_takes_its_work_divided_by_the_cores() -> None:
         assert 2.8 == pytest.approx(now_s, abs=0.02)
 
 
-def test_after_a_pause_the_first_share_is_there() -> None:
-    """What fits into one share takes no longer than on a whole core; more waits for the next."""
+def test_first_share_is_available_after_pause() -> None:
+    """Work within one share runs at full speed, and more waits for the next share."""
     budget = Budget(EXACT, 0.25)
     assert 0.002 == pytest.approx(budget.end(0.0, 0.002))
     assert 1.0015 == pytest.approx(budget.end(1.0, 0.0015))
     assert 1.0125 == pytest.approx(budget.end(1.0015, 0.0035))  # 1 ms of the first, all of the next
 
 
-def test_who_begins_late_in_a_period_gets_the_next_share_soon() -> None:
-    """A share is not for the next so many milliseconds, but for the period it is in."""
+def test_work_begun_late_in_period_gets_next_share_soon() -> None:
+    """A share belongs to a fixed period, so work that begins late gets the next share soon."""
     budget = Budget(EXACT, 0.25)
     assert 0.0115 == pytest.approx(budget.end(0.009, 0.0025))
 
 
-def test_what_is_used_until_the_next_tick_is_owed() -> None:
-    """The kernel notices at ticks: 4 ms of a share of 2.5, and 1.5 less in the next period."""
+def test_overuse_until_tick_is_deducted_from_next_period() -> None:
+    """Overuse up to the kernel's next tick is deducted from the next period."""
     budget = Budget(Quota(0.01, 0.004), 0.25)
     assert 0.004 == pytest.approx(budget.end(0.0, 0.004))
     assert 0.0102 == pytest.approx(budget.end(0.004, 0.0002))
 
 
-def test_several_cores_run_at_once() -> None:
-    """One core and a half are two for three quarters of each period."""
+def test_quota_above_one_core_runs_several_cores_at_once() -> None:
+    """A quota of 1.5 cores runs two cores for three quarters of each period."""
     budget = Budget(EXACT, 1.5)
     assert 0.0075 == pytest.approx(budget.end(0.0, 0.015))
     assert 0.0105 == pytest.approx(budget.end(0.0075, 0.001))
@@ -64,10 +64,10 @@ def test_several_cores_run_at_once() -> None:
     st.sampled_from([EXACT, Quota(), Quota(0.1, 0.001)]),
     st.lists(st.tuples(st.floats(0, 0.1), st.floats(1e-5, 0.2)), min_size=1, max_size=40),
 )
-def test_no_more_than_the_shares_and_never_idle_before_they_are_used(
+def test_work_uses_its_shares_without_exceeding_them(
     cpu: float, quota: Quota, batches: list[tuple[float, float]]
 ) -> None:
-    """Whatever comes when: at least work at full speed, at most what the shares allow."""
+    """Work takes at least its time at full speed and at most what the shares allow."""
     if cpu == int(cpu):
         return
     budget, now_s, work_s = Budget(quota, cpu, 0.002), 0.0, 0.0
@@ -87,8 +87,8 @@ def test_no_more_than_the_shares_and_never_idle_before_they_are_used(
     [(5.0, 16.8), (15.0, 19.7), pytest.param(30.0, 23.3, marks=pytest.mark.slow)],
     ids=str,
 )
-def test_a_quarter_of_a_core_as_it_was_measured(rate_rps: float, measured_ms: float) -> None:
-    """7 ms of work per request on Linux 6.18 at 250 Hz: mean execution times at three loads."""
+def test_quarter_core_times_match_measurements(rate_rps: float, measured_ms: float) -> None:
+    """Mean execution times at three loads match those measured on Linux 6.18 at 250 Hz."""
     model = Linear(0.026, 0.002, cpu=0.25)
     found = run(
         scenario(function(Poisson(rate_rps), model), horizon_s=400, prices=Prices(cpu_core_s=1.0)),
@@ -98,12 +98,12 @@ def test_a_quarter_of_a_core_as_it_was_measured(rate_rps: float, measured_ms: fl
     assert measured_ms == pytest.approx(1e3 * found["cost"] / 0.25 / found["done"], rel=0.1)
 
 
-def test_the_way_is_part_of_every_latency_and_of_nothing_else() -> None:
-    """It makes nothing busier, and may make an answer late."""
+def test_network_time_adds_to_latency_but_not_to_cost() -> None:
+    """The network time adds to every latency but not to the cost."""
     calls = function(Every(1.0, 10.0), Linear(0.1, 0.0), slo_s=0.105)
     near, far = (
-        run(scenario(calls, horizon_s=20.0), Constant(Constant.Params()), way_s=way_s)
-        for way_s in (0.0, 0.01)
+        run(scenario(calls, horizon_s=20.0), Constant(Constant.Params()), network_s=network_s)
+        for network_s in (0.0, 0.01)
     )
     assert 100.0 == pytest.approx(near["latency_ms"]["mean"])
     assert 110.0 == pytest.approx(far["latency_ms"]["mean"])
@@ -111,8 +111,8 @@ def test_the_way_is_part_of_every_latency_and_of_nothing_else() -> None:
     assert near["cost"] == far["cost"]
 
 
-def test_a_slower_machine_takes_longer_than_policies_plan_with() -> None:
-    """Executions take the factor, with and without a quota; policies learn it by measuring."""
+def test_execution_factor_scales_times_and_is_learned_by_policies() -> None:
+    """Executions take the factor longer, with and without a quota, and policies learn it."""
     planned_s: list[float] = []
 
     class Watching(Constant):

@@ -1,4 +1,4 @@
-"""Intervals that are like others are not simulated again, and it hardly shows."""
+"""The rate-level mode skips intervals that resemble simulated ones, at little loss of accuracy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.arrivals.processes import Poisson, Trace
+from carpool.arrivals.processes import Poisson, Trace
 from scaler.planning.cost import Prices
 from simulator.metrics import measured
 from simulator.settings import Settings
@@ -28,7 +28,7 @@ BOTH_GIVE = (
 
 
 def following(_: float, load: FunctionLoad) -> Plan:
-    """As many instances as the rate asks for, in batches of 4."""
+    """Return a plan with as many instances as the rate needs, in batches of 4."""
     wanted = max(1, round(load.rate_rps / 20))
     if load.plan and load.plan.classes[0].replicas == wanted:
         return load.plan
@@ -36,7 +36,7 @@ def following(_: float, load: FunctionLoad) -> Plan:
 
 
 def waves() -> Scenario:
-    """Two hours, or a part of them, up and down between 10 and 100 requests a second."""
+    """Return up to two hours of a rate that varies between 10 and 100 requests a second."""
     rates = (10.0, 40.0, 100.0, 60.0) * max(2, scaled(6))
     trace = Trace(tuple(300.0 * n for n in range(len(rates))), rates, 300.0 * len(rates))
     model = linear(0.05, 0.02, load_s=2.0)
@@ -45,7 +45,7 @@ def waves() -> Scenario:
 
 
 def both(scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """The metrics of the two modes, and how many requests the faster one simulated."""
+    """Return the metrics of both modes and the number of requests simulated by the faster one."""
     whole = Simulation(scenario, Scripted(following), Settings(interval_s=10.0)).run()
     quick = Simulation(
         scenario, Scripted(following), Settings(interval_s=10.0, rate_level=True)
@@ -55,13 +55,13 @@ def both(scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any], int]:
 
 @pytest.fixture(scope="module")
 def modes() -> tuple[dict[str, Any], dict[str, Any], int]:
-    """Both modes on the same load."""
+    """Run both modes on the same load."""
     return both(waves())
 
 
 @pytest.mark.slow
 def test_most_requests_are_not_simulated(modes: tuple[dict[str, Any], dict[str, Any], int]) -> None:
-    """Though all of them come, and end."""
+    """Fewer than half of the requests are simulated, but all are counted."""
     whole, quick, simulated = modes
     assert whole["requests"] == quick["requests"]
     assert quick["requests"] == quick["done"] + quick["expired"] + quick["refused"]
@@ -70,24 +70,26 @@ def test_most_requests_are_not_simulated(modes: tuple[dict[str, Any], dict[str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOTH_GIVE)
-def test_the_modes_agree(modes: tuple[dict[str, Any], dict[str, Any], int], name: str) -> None:
-    """Within 3 %."""
+def test_metrics_of_both_modes_agree(
+    modes: tuple[dict[str, Any], dict[str, Any], int], name: str
+) -> None:
+    """The metrics of both modes are within 3 %."""
     whole, quick, _ = modes
     assert pytest.approx(whole[name], rel=0.03) == quick[name]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean", "p50", "p90", "p95", "p99"])
-def test_the_modes_agree_on_latency(
+def test_latencies_of_both_modes_agree(
     modes: tuple[dict[str, Any], dict[str, Any], int], name: str
 ) -> None:
-    """Within 3 %."""
+    """The latencies of both modes are within 3 %."""
     whole, quick, _ = modes
     assert pytest.approx(whole["latency_ms"][name], rel=0.03) == quick["latency_ms"][name]
 
 
-def test_few_requests_are_simulated_one_by_one() -> None:
-    """Nothing would be gained, and cold starts are rare events."""
+def test_every_request_is_simulated_at_low_rate() -> None:
+    """At a low rate every request is simulated, as cold starts are rare events."""
     seldom = of(function(Poisson(0.5), linear(0.05)), horizon_s=2000.0)
     whole, quick, simulated = both(seldom)
     assert quick["requests"] == simulated

@@ -1,4 +1,4 @@
-"""The report in a real browser."""
+"""The simulation report in a real browser."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ horizon_s: 10
 """
 
 
-def test_every_number_is_explained() -> None:
-    """None that the table does not have, either."""
+def test_every_table_row_has_explanation() -> None:
+    """Every row of the table has an explanation, and no other explanation exists."""
     assert ROWS.keys() == MEANINGS.keys()
 
 
 def ready(tab: Page) -> None:
-    """Wait until the page is there with its script."""
+    """Wait until the page and its script are loaded."""
     wait_until(lambda: tab.value("document.readyState") == "complete", what="the report")
 
 
 def hover(tab: Page, figure: int) -> str:
-    """What is said of the middle of a chart."""
+    """Return the tooltip at the middle of a chart."""
     tab.value(f"document.querySelectorAll('figure')[{figure}].scrollIntoView({{block: 'center'}})")
     box = tab.value(
         f"(() => {{ const b = document.querySelectorAll('figure svg')[{figure}]"
@@ -55,8 +55,8 @@ def hover(tab: Page, figure: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("live")
-def test_a_report_can_be_read_on_a_phone_and_pointed_at(tmp_path: Path) -> None:
-    """Nothing is cut off, the objectives are marked, and values are said under the pointer."""
+def test_report_is_readable_on_phone_and_shows_values_under_pointer(tmp_path: Path) -> None:
+    """No text is cut off, objectives are marked, and values are shown under the pointer."""
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text(SCENARIO.replace("prices: {", "prices: {currency: EUR, "))
     report, pictures = tmp_path / "out.html", Path(PICTURES) if PICTURES else tmp_path
@@ -87,7 +87,7 @@ def test_a_report_can_be_read_on_a_phone_and_pointed_at(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("live")
 def test_a_report_without_requests_says_so(tmp_path: Path) -> None:
-    """Charts that have nothing to show say that, and the others are drawn."""
+    """Charts without data say so, and the others are drawn."""
     (tmp_path / "nothing.csv").write_text("start_s,requests_per_minute\n0,0\n")
     (tmp_path / "scenario.yaml").write_text(EMPTY)
     report, pictures = tmp_path / "out.html", Path(PICTURES) if PICTURES else tmp_path
@@ -103,8 +103,8 @@ def test_a_report_without_requests_says_so(tmp_path: Path) -> None:
         assert [] == tab.complaints
 
 
-def test_a_rate_is_drawn_where_its_requests_came(tmp_path: Path) -> None:
-    """A load that ends after six of ten seconds is shown to end there."""
+def test_rate_is_drawn_only_while_requests_arrive(tmp_path: Path) -> None:
+    """A load that ends after six of ten seconds is drawn to end there."""
     (tmp_path / "nothing.csv").write_text("start_s,requests_per_minute\n0,6000\n6,0\n")
     (tmp_path / "scenario.yaml").write_text(EMPTY)
     report = tmp_path / "out.html"
@@ -117,3 +117,17 @@ def test_a_rate_is_drawn_where_its_requests_came(tmp_path: Path) -> None:
     ends_at = next(float(x) for x, y in steps if y == zero)
     start = float(drawn[1])
     assert start + 0.6 * (end - start) == pytest.approx(ends_at, abs=0.2)
+
+
+def test_report_needs_neither_network_nor_script(tmp_path: Path) -> None:
+    """The page loads nothing, and its charts are drawn even if its script does not run."""
+    (tmp_path / "nothing.csv").write_text("start_s,requests_per_minute\n0,600\n")
+    (tmp_path / "scenario.yaml").write_text(EMPTY)
+    report = tmp_path / "out.html"
+    flags = ["--policy", "openfaas", "--report", str(report)]
+    assert 0 == command.main([str(tmp_path / "scenario.yaml"), *flags])
+    text = report.read_text()
+    assert [] == re.findall(r"\b(?:src|href)=|url\(|@import|\bfetch\(", text)
+    drawn = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert 6 == drawn.count("<figure>") == drawn.count("<svg ")
+    assert {"latency, ms", "requests/s", "instances"} <= set(re.findall(r">([^<]+)</text>", drawn))

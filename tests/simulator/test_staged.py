@@ -1,4 +1,4 @@
-"""Stage by stage in simulated time: the numbers of a manual run, and what wins where."""
+"""Staged execution in simulated time, compared with published and manual results."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import random
 import pytest
 
 from benchmarks.lazy import BATCH_MAX, Result, measured, model
+from benchmarks.staged import PendingArrival, lazily, windowed
 from carpool.lazy_batching.program import Node, Program
 from carpool.lazy_batching.rules import PAPER, Rules
-from simulator.staged import PendingArrival, lazily, windowed
 
 COUNT = 1500
 
 
 def lazy(rate_rps: float, rules: Rules) -> Result:
-    """ResNet, stage by stage."""
+    """Run ResNet stage by stage."""
 
     def run(requests: list[PendingArrival]) -> None:
         lazily(requests, rules)
@@ -24,7 +24,7 @@ def lazy(rate_rps: float, rules: Rules) -> Result:
 
 
 def window(rate_rps: float, window_s: float, size: int = BATCH_MAX) -> Result:
-    """ResNet in whole batches."""
+    """Run ResNet in whole batches."""
 
     def run(requests: list[PendingArrival]) -> None:
         windowed(requests, window_s, size)
@@ -33,8 +33,11 @@ def window(rate_rps: float, window_s: float, size: int = BATCH_MAX) -> Result:
 
 
 @pytest.mark.parametrize(("rate_rps", "mean_ms"), [(16, 1.12), (250, 1.39), (1000, 3.93)])
-def test_lazybatching_as_printed(rate_rps: float, mean_ms: float) -> None:
-    """50 nodes, 1.1 ms, a batch of b takes 0.75 + 0.25 b as long: as an independent program has."""
+def test_lazybatching_means_match_independent_program(rate_rps: float, mean_ms: float) -> None:
+    """The means match those of an independent program within 10 %.
+
+    The model has 50 nodes and takes 1.1 ms; a batch of b takes 0.75 + 0.25 b times as long.
+    """
     assert pytest.approx(mean_ms, rel=0.1) == lazy(rate_rps, PAPER).mean_ms
 
 
@@ -48,25 +51,25 @@ def test_lazybatching_as_printed(rate_rps: float, mean_ms: float) -> None:
         (1000, 0.005, BATCH_MAX, 5.66),
     ],
 )
-def test_whole_batches_in_the_same_setting(
+def test_whole_batch_means_match_independent_program(
     rate_rps: float, window_s: float, size: int, mean_ms: float
 ) -> None:
-    """One at a time, and graph batching with 5 ms."""
+    """Single requests and graph batching with 5 ms match the independent program's means."""
     assert pytest.approx(mean_ms, rel=0.1) == window(rate_rps, window_s, size).mean_ms
 
 
-def test_requests_join_where_it_pays_so_that_high_load_is_no_loss() -> None:
-    """As printed, catching up makes a mean of 2000 requests a second worse than a good window."""
+def test_joining_only_where_it_pays_beats_window_at_high_load() -> None:
+    """At 2000 requests a second these rules beat a good window, and the paper's rules do not."""
     printed, ours = lazy(2000, PAPER).mean_ms, lazy(2000, Rules()).mean_ms
 
     assert ours < window(2000, 0.005).mean_ms < printed
 
 
 @pytest.mark.parametrize("sla_s", [0.15, 1e6])
-def test_an_objective_does_not_make_batches_small_when_they_are_needed_most(sla_s: float) -> None:
-    """At two thirds of what full batches take, as many are in time as with whole batches.
+def test_objective_does_not_shrink_batches_under_load(sla_s: float) -> None:
+    """At two thirds of the capacity, as many requests are in time as with whole batches.
 
-    Keeping the oldest in time in a small batch soon makes all others late.
+    Keeping the oldest request in time in a small batch would soon make all others late.
     """
     ranker = Program("ranker", [Node([(0.04 + 0.002 * n) / 8 for n in range(1, 33)])] * 8)
     draw, now, times = random.Random(1), 0.0, []

@@ -1,4 +1,4 @@
-"""What a comparison amounts to, in words and fields."""
+"""Summary of a comparison in sentences and fields."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ IMPOSSIBLE = {"f": Problem("the objective", "20ms", "more than 25ms")}
 
 
 def policy(cost: float | None, missed: float, requests: int = 1000) -> dict[str, Any]:
-    """Metrics of a run of one function."""
+    """Return the metrics of a run of one function."""
     each = {"cost_per_1k": cost, "slo_miss_ratio": missed if requests else None}
     return {**each, "requests": requests, "functions": {"f": each}}
 
 
 def came(**metrics: dict[str, Any]) -> dict[str, Any]:
-    """Where one in a hundred may miss its objective."""
+    """Return the summary if one request in a hundred may miss its objective."""
     return summary(metrics, {"f": 0.01}, {})
 
 
-def test_the_cheapest_that_will_do_is_named() -> None:
-    """With what it costs and misses, and what the others do."""
+def test_cheapest_policy_that_meets_objectives_is_named() -> None:
+    """The cheapest policy that meets all objectives is named, with cost and misses of each."""
     found = came(a=policy(0.04, 0.002), b=policy(0.03, 0.05), c=policy(0.06, 0.0))
     assert ("b", "a", ["a", "c"]) == (found["cheapest"], found["best"], found["meets_objectives"])
     assert found["text"] == (
@@ -36,8 +36,8 @@ def test_the_cheapest_that_will_do_is_named() -> None:
     )
 
 
-def test_none_may_do() -> None:
-    """It is said, and which is cheapest is known still."""
+def test_cheapest_policy_is_named_if_none_meets_objectives() -> None:
+    """If no policy meets all objectives, the summary says so and still names the cheapest."""
     found = came(a=policy(0.04, 0.02), b=policy(0.03, 0.05))
     assert (None, "b") == (found["best"], found["cheapest"])
     assert found["text"].startswith("No policy meets all objectives. ")
@@ -50,21 +50,21 @@ def test_none_may_do() -> None:
         (policy(0.04, 0.0, requests=0), "There were no requests."),
     ],
 )
-def test_one_policy(one: dict[str, Any], text: str) -> None:
-    """Nothing to compare, no prices, or no requests."""
+def test_single_policy_is_summarized(one: dict[str, Any], text: str) -> None:
+    """A single policy, unknown prices and a lack of requests are summarized."""
     assert text == came(a=one)["text"]
 
 
-def test_an_objective_that_no_policy_can_meet_is_named() -> None:
-    """With the reason, after what the policies did."""
+def test_impossible_objective_is_named_with_reason() -> None:
+    """An impossible objective is named with the reason at the end."""
     found = summary({"a": policy(0.04, 0.02)}, {"f": 0.01}, IMPOSSIBLE)
     assert ["f"] == found["impossible"]
     said = " No policy can meet the objective of f, 20ms: expected more than 25ms."
     assert found["text"].endswith(said)
 
 
-def test_an_objective_that_a_policy_has_met_is_not_called_impossible() -> None:
-    """It was met on a machine faster than the model, or few requests have such an objective."""
+def test_objective_met_by_some_policy_is_not_called_impossible() -> None:
+    """An objective that some policy met, as on a faster machine, is not called impossible."""
     both = {"a": policy(0.04, 0.02), "b": policy(0.05, 0.005)}
     found = summary(both, {"f": 0.01}, IMPOSSIBLE)
     assert (["b"], []) == (found["meets_objectives"], found["impossible"])

@@ -1,4 +1,4 @@
-"""The choice among many instances is the sidecar's choice, whatever has happened before."""
+"""The choice among many instances equals the sidecar's choice after any history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WEIGHTS = (None, {"a": 0.7, "b": 0.3}, {"c": 1.0, "a": 0.0})
 
 
 class Twins:
-    """The same instances and routes twice, and the same things happening to both."""
+    """Two copies of the same instances and routes that get the same events."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -27,7 +27,7 @@ class Twins:
         self._joined = 0
 
     def join(self) -> None:
-        """One more."""
+        """Add an instance."""
         self._joined += 1
         name, kind, most = f"i{self._joined}", self.draw.choice("abc"), self.draw.choice([1, 4])
         time = self._times.setdefault((kind, most), ExecTime())
@@ -37,7 +37,7 @@ class Twins:
         self.many.add(same)
 
     def leave(self) -> None:
-        """Some stay; those may be added again, as a new plan does."""
+        """Remove some instances, and perhaps add the remaining ones again as a new plan does."""
         names = self.draw.sample(sorted(self.pairs), self.draw.randint(0, len(self.pairs)))
         self.pairs = {name: both for name, both in self.pairs.items() if name in names}
         self.few.keep([self.pairs[name][0] for name in names])
@@ -47,14 +47,14 @@ class Twins:
             self.many.add(self.pairs[name][1])
 
     def learn(self) -> None:
-        """One kind is quick, or slow."""
+        """Make the instances of one kind fast or slow."""
         time = self.draw.choice(list(self._times.values()))
         exec_s = self.draw.choice([0.001, 0.2])
         for _ in range(9):
             time.observe(4, exec_s)
 
     def judge(self) -> None:
-        """One is overloaded or interfered with, or well again."""
+        """Make an instance overloaded, interfered or well."""
         both = self.draw.choice([*self.pairs.values(), None])
         if both:
             overloaded, interfered = self.draw.choice(
@@ -65,7 +65,7 @@ class Twins:
             self.many.keep(list(self.many))
 
     def land(self) -> None:
-        """A batch comes back."""
+        """Finish a batch."""
         flying = [both for both in self.pairs.values() if both[0].in_flight]
         if flying:
             one, same = self.draw.choice(flying)
@@ -74,7 +74,7 @@ class Twins:
             self.many.moved(same)
 
     def choose(self, mine: Route, its: Route) -> None:
-        """Both choose the same, which may be sent a batch."""
+        """Check that both choose the same instance, and perhaps send it a batch."""
         items, now = self.draw.randint(1, 6), 0.0
         assert self.few.has_capacity(now) == self.many.has_capacity(now)
         chosen, same = self.few.next_free(mine, now), self.many.next_free(its, now)
@@ -90,8 +90,8 @@ class Twins:
 
 @settings(max_examples=scaled(150))
 @given(seed=st.integers(0, 10**9))
-def test_many_upstreams_choose_as_upstreams_do(seed: int) -> None:
-    """Through batches, landings, joining, leaving, and new plans."""
+def test_many_upstreams_makes_same_choices_as_upstreams(seed: int) -> None:
+    """The choices stay equal through batches, joining, leaving and new plans."""
     twins = Twins(seed)
     twins.join()
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Functions with variants in a simulation, from their files."""
+"""Simulated functions with model variants."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ horizon_s: 120
 
 
 def write(folder: Path, accuracy: str) -> Path:
-    """A scenario of two variants."""
+    """Write a scenario with two variants."""
     (folder / "vision.json").write_text(VARIANTS, encoding="utf-8")
     path = folder / "scenario.yaml"
     path.write_text(SCENARIO.replace("ACCURACY", accuracy), encoding="utf-8")
     return path
 
 
-def test_variants_serve_whom_they_suit(tmp_path: Path) -> None:
-    """Both run, hardly any request is late, and large ones cost more than a mixture."""
+def test_variant_mixture_is_cheaper_than_replicas_alone(tmp_path: Path) -> None:
+    """A mixture of variants misses at most 1 % and costs less than replicas alone."""
     scenario = read_scenario(write(tmp_path, "0.75"))
     mixed, alone = (
         measured(Simulation(scenario, Guard(chosen_policy("infaas", {"infaas": params}))).run())
@@ -54,8 +54,8 @@ def test_variants_serve_whom_they_suit(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_best_static_choice_serves_without_a_change(tmp_path: Path) -> None:
-    """What the benchmark holds variants against: found, and the same from the first to the last."""
+def test_best_static_choice_meets_objective_unchanged(tmp_path: Path) -> None:
+    """The best static choice, the benchmark's reference, meets the objective unchanged."""
     scenario = read_scenario(write(tmp_path, "0.75"))
     pools = best_static(scenario, 0.01)
     outcome = Simulation(scenario, Guard(Static(pools))).run()
@@ -65,21 +65,21 @@ def test_the_best_static_choice_serves_without_a_change(tmp_path: Path) -> None:
     assert {(sum(pool.instances for pool in pools["vision"]), 0)} == counts
 
 
-def test_who_asks_for_more_accuracy_than_there_is_is_told(tmp_path: Path) -> None:
-    """With the most that a variant has."""
+def test_accuracy_above_highest_variant_is_error(tmp_path: Path) -> None:
+    """An accuracy above that of every variant is an error that names the highest one."""
     with pytest.raises(ConfigError, match=r"at most 0\.8"):
         read_scenario(write(tmp_path, "0.85"))
 
 
 def test_the_example_has_175_variants_of_8_applications() -> None:
-    """All of them planned for."""
+    """The example has 8 functions with 175 variants."""
     scenario = read_scenario(EXAMPLE)
     assert 8 == len(scenario.functions)
     assert 175 == sum(len(getattr(m, "variants", ())) for m in scenario.models.values())
 
 
 def test_the_example_is_what_its_script_writes(tmp_path: Path) -> None:
-    """No file has been changed by hand."""
+    """The example's files equal the output of its script."""
     folder = EXAMPLE.parent / "variants"
     script = runpy.run_path(str(folder / "stand_ins.py"))
     script["main"].__globals__["HERE"] = tmp_path

@@ -1,4 +1,4 @@
-"""Measurements are short in a quick run."""
+"""Fixtures that shorten the measurements in a quick test run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from watchdog_plugin.profiling import single_operators
 
 @pytest.fixture(autouse=True)
 def _few_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time chains of operators in a tenth of the runs, unless the test is of their times."""
+    """Time chains of operators with a tenth of the runs, except in tests marked ``timing``."""
     if request.node.get_closest_marker("timing"):
         return
     monkeypatch.setattr(single_operators, "_CHAIN_RUNS", scaled(single_operators._CHAIN_RUNS))

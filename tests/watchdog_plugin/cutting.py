@@ -1,11 +1,11 @@
-"""Models cut into stages for tests: by given times, as measured ones differ from run to run."""
+"""Models cut into stages with given node times, as measured times differ from run to run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from watchdog_plugin.stage_cutting.planning import Planner
+from watchdog_plugin.stage_cutting.planning import CutPlanner
 from watchdog_plugin.stage_cutting.trial import Meter, StageMeasurements
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ NODE_S = 1e-3
 
 @dataclass
 class GivenTimes(Meter):
-    """Nodes of a millisecond, equal stages, and a loss of so much for each cut."""
+    """Meter with nodes and stages of a millisecond each, and a fixed loss per cut."""
 
     loss_per_cut: float = 0.0
 
     def node_seconds(
         self, path: Path, nodes: Sequence[Any], whole: OnnxSession, feeds: Arrays, threads: int
     ) -> list[float]:
-        """A millisecond each."""
+        """Return a millisecond for each node."""
         del path, whole, feeds, threads
         return [NODE_S] * len(nodes)
 
     def trial(self, pieces: Pieces, *, brief: bool) -> StageMeasurements:
-        """Stages of a millisecond each."""
+        """Return measurements with a millisecond for each stage."""
         del brief
         stages = len(pieces.chain)
         return StageMeasurements(
@@ -44,8 +44,8 @@ class GivenTimes(Meter):
 
 
 def cut(model: Path, stages: int, folder: Path) -> list[Path]:
-    """Write ``model`` in so many stages into ``folder``; their files."""
-    planner = Planner(model, 1, {}, GivenTimes())
+    """Cut ``model`` into ``stages`` stages and return the files written to ``folder``."""
+    planner = CutPlanner(model, 1, {}, GivenTimes())
     best, _ = planner.best(stages, 0.0)
     assert best is not None
     assert stages == best.stages

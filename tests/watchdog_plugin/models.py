@@ -1,4 +1,4 @@
-"""Small ONNX models for the tests, written where a test wants them."""
+"""Small ONNX models, written to the path that a test gives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def save(
     outputs: dict[str, tuple[int, Dims]],
     constants: dict[str, np.ndarray[Any, Any]] | None = None,
 ) -> Path:
-    """Write a model of these nodes to ``path``."""
+    """Write a model with ``nodes`` to ``path`` and return the path."""
     graph = helper.make_graph(
         nodes,
         "test",
@@ -51,7 +51,7 @@ def save(
 
 
 def mlp(path: Path, batch: int | str = "batch", size: int = 4, hidden: int = 8) -> Path:
-    """``x`` FP32 [batch, size] -> ``y`` FP32 [batch, 3], two layers."""
+    """Two layers: ``x`` FP32 [batch, size] -> ``y`` FP32 [batch, 3]."""
     random = np.random.default_rng(7)
     weights = {
         "w1": random.standard_normal((size, hidden)).astype(np.float32),
@@ -72,7 +72,7 @@ def mlp(path: Path, batch: int | str = "batch", size: int = 4, hidden: int = 8) 
 
 
 def deep(path: Path, layers: int = 12, width: int = 16) -> Path:
-    """``x`` FP32 [batch, width] -> ``y`` of the same shape, layer by layer with residuals."""
+    """Layers with residuals: ``x`` FP32 [batch, width] -> ``y`` of the same shape."""
     random = np.random.default_rng(9)
     weights, nodes, last = {}, [], "x"
     for layer in range(layers):
@@ -89,7 +89,7 @@ def deep(path: Path, layers: int = 12, width: int = 16) -> Path:
 
 
 def lstm_stack(path: Path, layers: int = 2, width: int = 8) -> Path:
-    """``x`` FP32 [batch, steps, width] -> ``y`` of the same shape, through layers of an LSTM."""
+    """Stacked LSTM layers: ``x`` FP32 [batch, steps, width] -> ``y`` of the same shape."""
     random = np.random.default_rng(11)
     weights = {"dirs": np.array([1])}
     nodes = [helper.make_node("Transpose", ["x"], ["h0"], perm=[1, 0, 2])]
@@ -108,7 +108,7 @@ def lstm_stack(path: Path, layers: int = 2, width: int = 8) -> Path:
 
 
 def doubler(path: Path) -> Path:
-    """``x`` INT64 [batch, 3] -> ``y`` INT64 [batch, 3], twice as much."""
+    """``x`` INT64 [batch, 3] -> ``y`` INT64 [batch, 3], the input doubled."""
     return save(
         path,
         [helper.make_node("Add", ["x", "x"], ["y"])],
@@ -118,7 +118,7 @@ def doubler(path: Path) -> Path:
 
 
 def lookup(path: Path) -> Path:
-    """``index`` INT64 [batch] -> ``value`` FP32 [batch] of a table of ten; an index may be bad."""
+    """``index`` INT64 [batch] -> ``value`` FP32 [batch] from a table of ten rows."""
     return save(
         path,
         [helper.make_node("Gather", ["table", "index"], ["value"])],
@@ -129,7 +129,7 @@ def lookup(path: Path) -> Path:
 
 
 def row_sum(path: Path, out: Dims | None = None, axis: int = 1) -> Path:
-    """``x`` FP32 [batch, width] -> ``sum`` FP32, along ``axis``."""
+    """``x`` FP32 [batch, width] -> ``sum`` FP32 along ``axis``."""
     return save(
         path,
         [helper.make_node("ReduceSum", ["x", "axes"], ["sum"], keepdims=0)],
@@ -140,7 +140,7 @@ def row_sum(path: Path, out: Dims | None = None, axis: int = 1) -> Path:
 
 
 def counter(path: Path) -> Path:
-    """``x`` FP32 [batch, width] -> ``same``, and ``rows`` INT64 [batch]: how many its run had."""
+    """``x`` FP32 [batch, width] -> ``same``, and ``rows`` INT64 [batch]: the rows in the run."""
     dims: Dims = ["batch", "width"]
     nodes = [
         helper.make_node("Identity", ["x"], ["same"]),
@@ -178,7 +178,7 @@ def texts(path: Path) -> Path:
 def tagger(path: Path) -> Path:
     """``ids`` INT64 and ``mask`` FP32 [batch, length] -> ``tags`` [batch, length] and ``sum``.
 
-    Each tag is ten times its id, and the sum is that of the masked tags.
+    Each tag is ten times its id; ``sum`` adds up the masked tags.
     """
     ragged: Dims = ["batch", "length"]
     nodes = [

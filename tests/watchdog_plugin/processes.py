@@ -1,4 +1,4 @@
-"""A real handler process for a test, and a client that speaks to it as a sidecar would."""
+"""A real handler process for tests, and a client that speaks to it as a sidecar does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD = wire.build_head("POST /", [("content-type", "application/json")])
 
 
 class Answered(NamedTuple):
-    """One item's answer."""
+    """Response to one item of a batch."""
 
     status: int
     head: wire.Head
@@ -66,7 +66,7 @@ class Client:
         return Reply(response.status, pairs, response.read())
 
     def batch(self, bodies: Sequence[bytes], head: bytes = HEAD) -> list[Answered]:
-        """The answers to one batch of ``bodies``."""
+        """Post one batch of ``bodies`` and return the response to each item."""
         reply = self.post_batch(bodies, head)
         assert 200 == reply.status, reply.body
         ids, statuses, heads, answers = wire.decode_answer(reply.body)
@@ -75,7 +75,7 @@ class Client:
         return [Answered(*row) for row in columns]
 
     def post_batch(self, bodies: Sequence[bytes], head: bytes = HEAD) -> Reply:
-        """The raw response to one batch of ``bodies``."""
+        """Post one batch of ``bodies`` and return the raw response."""
         return self.request("POST", "/", batch_body(bodies, head), content_type=wire.CONTENT_TYPE)
 
     def close(self) -> None:
@@ -89,13 +89,13 @@ class Client:
 
 
 def batch_body(bodies: Sequence[bytes], head: bytes = HEAD) -> bytes:
-    """The message that carries ``bodies``."""
+    """Return the message that carries ``bodies``."""
     count = len(bodies)
     return wire.encode_request(range(count), [math.inf] * count, [head] * count, bodies)
 
 
 class Handler:
-    """One running handler."""
+    """A running handler process."""
 
     def __init__(self, process: subprocess.Popen[bytes], address: str, log: Path) -> None:
         self.process = process
@@ -104,14 +104,14 @@ class Handler:
 
     @property
     def log(self) -> str:
-        """What it has written to stdout and stderr so far."""
+        """Text that the process has written to stdout and stderr so far."""
         return self._log.read_text(errors="replace")
 
     def connect(self) -> Client:
         return Client(self.address)
 
     def probe(self, path: str = "/_/ready") -> int:
-        """The status of a probe; 0 where nothing listens yet."""
+        """Return the status of a probe, or 0 if nothing listens yet."""
         with contextlib.suppress(OSError), self.connect() as client:
             return client.request("GET", path).status
         return 0
@@ -135,7 +135,7 @@ class Handler:
 def start(
     folder: Path, *arguments: str, address: str = "", **environment: str
 ) -> Iterator[Handler]:
-    """Run ``python -m watchdog_plugin`` in ``folder``, on a Unix socket unless told otherwise."""
+    """Run ``python -m watchdog_plugin`` in ``folder``, by default on a Unix socket."""
     address = address or f"unix:{folder / 'handler.sock'}"
     log = folder / "handler.log"
     settings = {"handler_listen": address, **environment}

@@ -1,4 +1,4 @@
-"""From results to answers."""
+"""Conversion of results to responses."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from watchdog_plugin import ItemError, Reply, answers
     ],
     ids=lambda value: None if isinstance(value, str) else type(value).__name__,
 )
-def test_the_type_of_a_result_implies_its_content_type(
+def test_result_type_determines_content_type(
     result: object, content_type: str, body: bytes
 ) -> None:
-    """A plain result is a 200."""
+    """A result that is no `Reply` has status 200 and the content type of its Python type."""
     answer = answers.from_result(result)
     assert 200 == answer.status
     assert (("content-type", content_type),) == parse_head(answer.head).headers
@@ -40,7 +40,7 @@ def test_the_type_of_a_result_implies_its_content_type(
 
 
 def test_a_reply_has_its_status_and_headers() -> None:
-    """Headers follow the content type, which a field of its own sets."""
+    """The content type comes first, from its own field, and the other headers follow."""
     headers = {"X-Model": "7", "Content-Type": "ignored"}
     answer = answers.from_result(Reply(b"", 201, "text/csv", headers))
     assert 201 == answer.status
@@ -48,15 +48,15 @@ def test_a_reply_has_its_status_and_headers() -> None:
     assert expected == parse_head(answer.head).headers
 
 
-def test_an_item_error_is_its_status_and_message() -> None:
-    """In the form the protocol gives errors."""
+def test_item_error_is_sent_with_status_and_message() -> None:
+    """The message is sent in the protocol's form of an error."""
     answer = answers.from_result(ItemError("too long", 413))
     assert 413 == answer.status
     assert {"error": "too long"} == json.loads(bytes(answer.body))
 
 
 def deep(levels: int) -> list[Any]:
-    """A list nested so deep."""
+    """Return a list nested ``levels`` deep."""
     nested: list[Any] = []
     for _ in range(levels):
         nested = [nested]
@@ -64,7 +64,7 @@ def deep(levels: int) -> list[Any]:
 
 
 def repr_of(value: object) -> str:
-    """What a test is called."""
+    """Return the id of a parametrized test."""
     return errors.shown(value).encode("ascii", "backslashreplace").decode()
 
 
@@ -92,8 +92,8 @@ def repr_of(value: object) -> str:
     ],
     ids=repr_of,
 )
-def test_a_result_that_is_no_answer_is_this_items_500(result: Any) -> None:
-    """The message says what was expected."""
+def test_invalid_result_fails_its_item_with_500(result: Any) -> None:
+    """The item gets status 500 with a message that says what was expected."""
     answer = answers.from_result(result)
     assert 500 == answer.status
     assert "expected" in json.loads(bytes(answer.body))["error"]

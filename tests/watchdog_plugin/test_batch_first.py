@@ -1,4 +1,4 @@
-"""Models whose batch is not the first axis."""
+"""Models whose batch axis is not the first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = 5
 
 
 def recurrent(path: Path) -> Path:
-    """``x`` FP32 [5, batch, 2] -> ``sum`` [batch, 2] over the steps, ``twice`` [5, batch, 2]."""
+    """``x`` FP32 [5, batch, 2] -> ``sum`` [batch, 2] over steps, and ``twice`` [5, batch, 2]."""
     return models.save(
         path,
         [
@@ -44,7 +44,7 @@ def recurrent(path: Path) -> Path:
 def test_requests_share_a_run_along_the_declared_axis(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each gets its own answer, with the batch in front."""
+    """Each request gets its own response, with the batch axis first."""
     model = OnnxModel(recurrent(tmp_path / "m.onnx"), 1, batch_axis=AXES)
     model.warm_up([1, 4])
     assert model.shares_runs
@@ -57,8 +57,8 @@ def test_requests_share_a_run_along_the_declared_axis(
         np.testing.assert_array_equal(x[number : number + 1].sum(axis=1), outcome["sum"])
 
 
-def test_callers_put_the_batch_in_front(tmp_path: Path) -> None:
-    """As the model's description says, in every form of request."""
+def test_request_inputs_have_batch_axis_first(tmp_path: Path) -> None:
+    """Inputs have the batch axis first in the model's description and in requests."""
     path = recurrent(tmp_path / "m.onnx")
     function = OnnxFunction(OnnxModel(path, 1, batch_axis=AXES), HandlerModule(path), "")
     _, described = one(function, "GET /v2/models/net")
@@ -78,7 +78,7 @@ def test_callers_put_the_batch_in_front(tmp_path: Path) -> None:
         ({"x": 0}, "is not free"),
     ],
 )
-def test_a_declaration_that_does_not_fit_is_told(tmp_path: Path, declared: Any, said: str) -> None:
-    """Before the first request."""
+def test_mismatched_axis_declaration_is_refused(tmp_path: Path, declared: Any, said: str) -> None:
+    """A declared axis that does not fit the model is refused at loading."""
     with pytest.raises(LoadError, match=said):
         OnnxModel(recurrent(tmp_path / "m.onnx"), 1, batch_axis=declared)

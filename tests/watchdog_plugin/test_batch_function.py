@@ -1,4 +1,4 @@
-"""Functions over a batch: results matched with items, each item's fate its own."""
+"""Functions over a batch: results are matched to items, and each item fails on its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = build_head("POST /", [])
 def answered(
     handle_batch: Callable[[Sequence[Item]], object], *bodies: bytes
 ) -> list[tuple[int, bytes]]:
-    """Status and body of each item's answer."""
+    """Return status and body of each item's response."""
     function = BatchFunction(handle_batch)
     work = function.decode([Item(memoryview(body), HEAD, math.inf) for body in bodies])
     function.run(work)
@@ -30,21 +30,21 @@ def answered(
 
 
 def test_each_item_gets_its_result() -> None:
-    """In order, whatever kinds they are, from any iterable."""
+    """Results of any kind, from any iterable, are matched to the items in order."""
     results = [b"a", "b", {"c": 1}, Reply(b"d", 201)]
     expected = [(200, b"a"), (200, b"b"), (200, b'{"c":1}'), (201, b"d")]
     assert expected == answered(lambda _: results, *[b""] * 4)
     assert expected == answered(lambda _: iter(results), *[b""] * 4)
 
 
-def test_an_error_in_the_list_is_that_items() -> None:
-    """And so is a result that is no answer."""
+def test_error_in_results_fails_only_its_item() -> None:
+    """An `ItemError` or an invalid result in the list fails only its own item."""
     statuses = [s for s, _ in answered(lambda _: [b"", ItemError("no", 422), object()], *[b""] * 3)]
     assert [200, 422, 500] == statuses
 
 
-def test_a_body_that_is_not_json_leaves_its_neighbours_alone() -> None:
-    """`item.json()` may fail uncaught: the others are given again without it."""
+def test_invalid_json_body_fails_only_its_item() -> None:
+    """If `item.json()` raises, `handle_batch` is called again without that item."""
     sizes = []
 
     def handle_batch(items: Sequence[Item]) -> list[object]:
@@ -58,14 +58,14 @@ def test_a_body_that_is_not_json_leaves_its_neighbours_alone() -> None:
     assert [5, 4, 3] == sizes
 
 
-def test_a_batch_of_errors_only_ends() -> None:
-    """When no item is left the author is not called again."""
+def test_handler_is_not_called_again_without_items() -> None:
+    """`handle_batch` is not called again when no item is left."""
     answers = answered(lambda items: [item.json() for item in items], b"{", b"}")
     assert [400, 400] == [status for status, _ in answers]
 
 
 def raising(error: Exception) -> Callable[[Sequence[Item]], object]:
-    """A `handle_batch` that raises ``error``."""
+    """Return a `handle_batch` that raises ``error``."""
 
     def handle_batch(_: Sequence[Item]) -> object:
         raise error
@@ -73,8 +73,8 @@ def raising(error: Exception) -> Callable[[Sequence[Item]], object]:
     return handle_batch
 
 
-def test_an_exception_fails_the_batch_without_telling_one_caller_anothers_input() -> None:
-    """The message may quote an input: it is told only to a batch of one."""
+def test_exception_message_is_sent_only_in_batch_of_one() -> None:
+    """The message, which may quote an input, is sent only if the batch has one item."""
     secret = ValueError("cannot parse 'secret'")
     with pytest.raises(BatchFailed, match="handle_batch raised ValueError;") as raised:
         answered(raising(secret), b"secret", b"other")
@@ -83,8 +83,8 @@ def test_an_exception_fails_the_batch_without_telling_one_caller_anothers_input(
         answered(raising(secret), b"secret")
 
 
-def test_an_item_error_raised_for_no_item_fails_the_batch() -> None:
-    """Unless there is only one it can mean."""
+def test_item_error_without_item_fails_batch() -> None:
+    """In a batch of one, a raised `ItemError` belongs to that item."""
     assert [422] == [s for s, _ in answered(raising(ItemError("no", 422)), b"")]
     with pytest.raises(BatchFailed, match="without naming its item"):
         answered(raising(ItemError("no", 422)), b"", b"")
@@ -102,6 +102,6 @@ def test_an_item_error_raised_for_no_item_fails_the_batch() -> None:
     ],
 )
 def test_results_that_do_not_match_the_items_fail_the_batch(results: object, told: str) -> None:
-    """Nothing is guessed: an answer must not reach the wrong caller."""
+    """A wrong number or type of results fails the batch, so no response reaches a wrong caller."""
     with pytest.raises(BatchFailed, match=told):
         answered(lambda _: results, b"", b"")

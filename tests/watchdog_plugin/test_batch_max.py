@@ -1,6 +1,6 @@
-"""The largest batch, in rows: no run has more, and no request notices.
+"""No run has more rows than the largest batch, and responses are the same as without the limit.
 
-The model itself tells how many rows its run had.
+The model itself returns the number of rows of its run.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 def call(x: np.ndarray[Any, Any], requests: int = 1) -> Call:
-    """Requests with as many rows each."""
+    """Return a call of ``requests`` requests with equally many rows."""
     return Call({"x": x}, len(x) // requests, [answers.json_answer] * requests)
 
 
 def distinct(rows: int, width: int = 2) -> np.ndarray[Any, Any]:
-    """Rows of which no two are equal."""
+    """Return rows that all differ."""
     return np.arange(rows * width, dtype=np.float32).reshape(rows, width)
 
 
 def run(model: OnnxModel, *calls: Call) -> list[Any]:
-    """The outputs of every request, none of which fails."""
+    """Return the outputs of all requests after asserting that none failed."""
     results = model.run(calls)
     assert all(isinstance(outputs, dict) for outputs in results)
     return results
@@ -49,8 +49,10 @@ def run(model: OnnxModel, *calls: Call) -> list[Any]:
         (100, [32] * 96 + [4] * 4),
     ],
 )
-def test_a_long_request_is_answered_whole(tmp_path: Path, rows: int, expected: list[int]) -> None:
-    """In runs of the largest batch, put together again in its order."""
+def test_long_request_is_split_and_outputs_are_joined(
+    tmp_path: Path, rows: int, expected: list[int]
+) -> None:
+    """A request is split into runs of the largest batch and its outputs are joined in order."""
     model = OnnxModel(models.counter(tmp_path / "m.onnx"), 1, None, 32)
     x = distinct(rows)
     (outputs,) = run(model, call(x))
@@ -60,10 +62,10 @@ def test_a_long_request_is_answered_whole(tmp_path: Path, rows: int, expected: l
 
 @pytest.mark.parametrize("sizes", [[20, 20, 20], [1] * 70, [40, 1, 31, 32], [3, 100, 5]])
 @pytest.mark.parametrize("lengths", [None, {"ragged": {"x": 1}, "ragged_outputs": {"same": 1}}])
-def test_requests_that_are_too_many_rows_together(
+def test_requests_with_too_many_rows_are_split_over_runs(
     tmp_path: Path, sizes: Sequence[int], lengths: dict[str, Any] | None
 ) -> None:
-    """Each gets its own, though it may have been in two runs, padded ones too."""
+    """Each request gets its own outputs, even if it was split over two runs or padded."""
     model = OnnxModel(models.counter(tmp_path / "m.onnx"), 1, lengths, 32)
     widths = [2] * len(sizes) if lengths is None else range(2, len(sizes) + 2)
     xs = [distinct(rows, width) for rows, width in zip(sizes, widths, strict=True)]
@@ -73,8 +75,8 @@ def test_requests_that_are_too_many_rows_together(
     assert model.shares_runs
 
 
-def test_requests_read_as_one_are_kept_apart(tmp_path: Path) -> None:
-    """Where a run ends in the middle of a request too."""
+def test_outputs_of_requests_read_together_are_separated(tmp_path: Path) -> None:
+    """Each request gets its own outputs, even if a run ends in the middle of one."""
     model = OnnxModel(models.counter(tmp_path / "m.onnx"), 1, None, 4)
     x = distinct(9)
     outputs = run(model, call(x, requests=3))
@@ -82,17 +84,17 @@ def test_requests_read_as_one_are_kept_apart(tmp_path: Path) -> None:
     np.testing.assert_array_equal(x, np.concatenate([out["same"] for out in outputs]))
 
 
-def test_a_fixed_batch_is_what_the_model_wants(tmp_path: Path) -> None:
-    """Eight rows, whatever the largest batch is."""
+def test_fixed_batch_of_model_overrides_largest_batch(tmp_path: Path) -> None:
+    """A fixed batch size of the model overrides the largest batch."""
     model = OnnxModel(models.mlp(tmp_path / "m.onnx", batch=8), 1, None, 4)
     (outputs,) = run(model, call(distinct(8, 4)))
     assert (8, 3) == outputs["y"].shape
 
 
-def test_outputs_that_are_no_rows_are_not_put_together(
+def test_model_without_row_outputs_gets_whole_requests(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Such a model gets each request whole; that is said once."""
+    """A model whose outputs have no rows gets each request whole, with one message about it."""
     path = models.row_sum(tmp_path / "m.onnx", out=["width"], axis=0)
     model = OnnxModel(path, 1, None, 4)
     x = distinct(10)
@@ -102,8 +104,8 @@ def test_outputs_that_are_no_rows_are_not_put_together(
     assert 1 == capsys.readouterr().err.count("requests run one by one from now on")
 
 
-def test_outputs_as_long_as_their_batch_are_not_put_together(tmp_path: Path) -> None:
-    """Rows that each run gives another shape are those of a request alone."""
+def test_request_is_not_split_if_output_shape_depends_on_rows(tmp_path: Path) -> None:
+    """A request whose output shape depends on its rows is not split."""
     from onnx import TensorProto, helper
 
     nodes = [
@@ -122,7 +124,7 @@ def test_outputs_as_long_as_their_batch_are_not_put_together(tmp_path: Path) -> 
 
 
 def test_a_process_takes_the_limit_from_its_settings(tmp_path: Path) -> None:
-    """For requests of both protocols, alone and in a batch."""
+    """``carpool_batch_max`` applies to requests of both protocols, alone and in a batch."""
     models.counter(tmp_path / "function" / "model.onnx")
     long = json.dumps({"instances": distinct(7).tolist()}).encode()
     tensor = {"name": "x", "shape": [3, 2], "datatype": "FP32", "data": [1.0] * 6}

@@ -1,4 +1,4 @@
-"""One thread for the model, many for the rest."""
+"""Batches run on one thread and are decoded on many."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def model_thread() -> Iterator[ModelThread]:
-    """A model thread beside the test's own."""
+    """A model thread that is not the thread of the test."""
     model_thread = ModelThread()
     thread = threading.Thread(target=model_thread.run_forever)
     thread.start()
@@ -33,12 +33,12 @@ def model_thread() -> Iterator[ModelThread]:
 
 
 def divide() -> None:
-    """Raise what a model might."""
+    """Raise ZeroDivisionError, as a model might."""
     _ = 1 // 0
 
 
-def test_calls_run_on_one_thread_and_errors_come_back(model_thread: ModelThread) -> None:
-    """The caller waits, and gets what was raised; the thread lives on."""
+def test_calls_run_on_one_thread_and_errors_reach_caller(model_thread: ModelThread) -> None:
+    """An exception is raised in the waiting caller, and the thread continues."""
     threads: list[int] = []
     assert 0 <= model_thread.call(lambda: threads.append(threading.get_ident()))
     with pytest.raises(ZeroDivisionError):
@@ -48,8 +48,8 @@ def test_calls_run_on_one_thread_and_errors_come_back(model_thread: ModelThread)
     assert threading.get_ident() not in threads
 
 
-def test_an_exit_in_a_batch_is_the_batchs_failure(model_thread: ModelThread) -> None:
-    """An author's sys.exit(0) must not end the process as if all were well."""
+def test_exit_in_batch_fails_only_batch(model_thread: ModelThread) -> None:
+    """A `sys.exit(0)` in the author's code fails the batch and does not end the process."""
 
     def leave() -> None:
         raise SystemExit(0)
@@ -59,11 +59,11 @@ def test_an_exit_in_a_batch_is_the_batchs_failure(model_thread: ModelThread) -> 
 
 
 class Held:
-    """What a batch holds."""
+    """Object that a batch holds."""
 
 
 def use(held: Held, *, fails: bool) -> None:
-    """Run a batch."""
+    """Run a batch that holds ``held``."""
     del held
     if fails:
         divide()
@@ -71,8 +71,8 @@ def use(held: Held, *, fails: bool) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.usefixtures("no_collector")
-def test_a_batch_is_let_go_of_with_its_answer(model_thread: ModelThread, *, fails: bool) -> None:
-    """While the next one is awaited nothing of it is left, and no ring waits for the collector."""
+def test_batch_is_freed_after_response(model_thread: ModelThread, *, fails: bool) -> None:
+    """A batch is freed when it is answered, without cycles left for the garbage collector."""
     held = Held()
     known = weakref.ref(held)
     with contextlib.suppress(ZeroDivisionError):
@@ -82,7 +82,7 @@ def test_a_batch_is_let_go_of_with_its_answer(model_thread: ModelThread, *, fail
 
 
 class Staged:
-    """A function whose stages can be watched; runs wait for the test."""
+    """Function that counts its decoded and running batches; runs wait for the test."""
 
     on_main_thread = True
     concurrency = 1
@@ -94,7 +94,7 @@ class Staged:
         self.go = threading.Event()
 
     def warm_up(self, sizes: Sequence[int]) -> None:
-        """Nothing to warm."""
+        """Do nothing."""
 
     def decode(self, items: Sequence[Item]) -> int:
         self.decoded += 1
@@ -118,7 +118,7 @@ class Staged:
 def test_the_next_batch_is_decoded_while_one_runs(
     model_thread: ModelThread, *, locked: bool
 ) -> None:
-    """Decoding overlaps, running does not."""
+    """Batches are decoded concurrently but run one at a time."""
     staged = Staged()
     engine = BatchRunner(staged, ModelLock() if locked else model_thread)
     callers = [threading.Thread(target=engine.answer, args=([],)) for _ in range(3)]

@@ -1,9 +1,10 @@
-"""``carpool calibrate`` on this machine, and ``carpool predict`` that goes by it."""
+"""``carpool calibrate`` on this machine, and ``carpool predict`` with its calibration."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from carpool.predictor.graph import Case
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 from carpool.predictor.profile_file import default_database
 from carpool.processor import runtime
+from tests.docs.snippets import take_one
 from watchdog_plugin.profiling import calibrate_command, predict_command
 from watchdog_plugin.profiling.calibrating import calibrate
 from watchdog_plugin.profiling.profiler import origin
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
+
+COMMAND = take_one("docs/commands.md", "^carpool calibrate")
+PRINTED = take_one("docs/profiles.md", "^carpool calibrate")
 
 
 @pytest.fixture(autouse=True)
@@ -50,16 +55,16 @@ def _plain(path: Path) -> Path:
     return path
 
 
-def test_a_spent_budget_is_said_once() -> None:
-    """Not for each model of reference operators, none of which is measured then."""
+def test_spent_budget_is_reported_once() -> None:
+    """The message is not repeated for each model of reference operators, and none is measured."""
     said: list[str] = []
     assert () == calibrate((1,), 0.0, said.append).rows
     assert ["the time budget is spent: no more operators are measured"] == said
 
 
 @pytest.mark.slow
-def test_the_runtime_reads_every_reference_operator(tmp_path: Path) -> None:
-    """And they are of the families that laws are of, whole numbers among them."""
+def test_reference_operators_cover_every_family(tmp_path: Path) -> None:
+    """The operators cover all families that have a law, with integer operators among them."""
     found = set()
     for references in (SMALL, LARGE):
         best = optimised(tmp_path / "references.onnx", reference_model(references))
@@ -71,8 +76,8 @@ def test_the_runtime_reads_every_reference_operator(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_machine_is_calibrated_and_predicted_for(tmp_path: Path, capsys: Captured) -> None:
-    """The prediction from another processor's profiles is scaled, and says so."""
+def test_prediction_is_scaled_by_calibration(tmp_path: Path, capsys: Captured) -> None:
+    """A prediction from another processor's profiles is scaled, and says so."""
     case = Case.parse("Neg", "", "f32[1,16]>f32[1,16]")
     of_two = Alone(case, Setting(1, 2), 0, 1e-3)
     write_calibration(Calibration(origin(), (of_two,), {2: Overhead(1e-6, 1e-6)}))
@@ -98,9 +103,25 @@ def test_a_machine_is_calibrated_and_predicted_for(tmp_path: Path, capsys: Captu
     assert "scaled by its calibration" in capsys.readouterr().out
 
 
+def _masked(text: str) -> list[list[str]]:
+    """Return the words of the lines without numbers and the name of the processor."""
+    numbers = re.compile(r"-?\d+(\.\d+)*(e[+-]\d+)?")
+    return [numbers.sub("N", re.sub(r".*, onnx", "onnx", x)).split() for x in text.splitlines()]
+
+
 @pytest.mark.slow
-def test_a_budget_that_is_too_small_replaces_nothing() -> None:
-    """An earlier calibration is better than one without the time of any operator."""
+def test_output_has_form_of_page(capsys: Captured) -> None:
+    """One core and less time give other numbers than those of the page."""
+    command, shown = PRINTED.split("\n\n")
+    assert COMMAND.split() == command.split()
+    assert 0 == calibrate_command.main([*command.split()[2:], "--cpu", "1", "--budget", "20s"])
+    expected = _masked(shown.partition("...")[0])
+    assert expected == _masked(capsys.readouterr().out)[: len(expected)]
+
+
+@pytest.mark.slow
+def test_earlier_calibration_is_kept_if_budget_is_too_small() -> None:
+    """An earlier calibration is kept if the time of no operator could be measured."""
     write_calibration(Calibration(origin(), (), {1: Overhead(1e-6, 1e-6)}))
     kept = read_calibration(origin())
     with pytest.raises(ConfigError, match="the budget is too small"):
@@ -109,7 +130,7 @@ def test_a_budget_that_is_too_small_replaces_nothing() -> None:
 
 
 def test_more_threads_than_cores_are_refused() -> None:
-    """They would wait for one another."""
+    """The error names the number of cores."""
     there = len(os.sched_getaffinity(0))
     with pytest.raises(ConfigError, match=rf"'{there + 1}': expected at most {there}, the cores"):
         calibrate_command.main(["--cpu", f"{there + 1}"])

@@ -18,7 +18,7 @@ NUMBERS = TensorSpec("y", "INT64", ("batch", None))
 
 
 def test_the_largest_of_each_row_come_first() -> None:
-    """Of equal ones the lower index; all there are, if more are asked for."""
+    """Ties go to the lower index, and all classes are returned if more are requested."""
     rows = np.array([[0.5, 2, 2], [9, -1, 3]], np.float32)
     spec, texts = largest(FLOATS, rows, 2, 1000)
     assert [["2.000000:1", "2.000000:2"], ["9.000000:0", "3.000000:2"]] == texts.tolist()
@@ -27,8 +27,8 @@ def test_the_largest_of_each_row_come_first() -> None:
     assert [["2:1", "2:2", "0:0"], ["9:0", "3:2", "-1:1"]] == whole.tolist()
 
 
-def test_more_than_an_answer_may_have_is_not_made() -> None:
-    """Neither texts nor their order, which take many times the memory of the values."""
+def test_oversized_response_is_refused_before_it_is_built() -> None:
+    """Neither texts nor their order are made, as both take many times the memory of the values."""
     rows = np.zeros((1, 1_000_000), np.float32)
     tracemalloc.start()
     try:
@@ -44,8 +44,8 @@ def test_more_than_an_answer_may_have_is_not_made() -> None:
 
 @pytest.mark.parametrize("width", [1, 9, 10, 11, 100, 101, 1234])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
-def test_the_bound_is_that_of_the_shortest_texts(width: int, dtype: Any) -> None:
-    """As in JSON, with quotes and commas; no answer that may be sent is refused."""
+def test_size_limit_refuses_no_response_that_fits(width: int, dtype: Any) -> None:
+    """The bound is their size in JSON, so that no response within the limit is refused."""
     rows = np.zeros((3, width), dtype)
     spec = FLOATS if dtype is np.float32 else NUMBERS
     texts = largest(spec, rows, width, 1 << 40)[1]
@@ -55,7 +55,7 @@ def test_the_bound_is_that_of_the_shortest_texts(width: int, dtype: Any) -> None
         largest(spec, rows, width, size - 1)
 
 
-def test_few_classes_of_many_are_made() -> None:
-    """Whatever the number of values."""
+def test_limit_applies_to_requested_classes_only() -> None:
+    """The limit applies to the requested classes, not to the number of values."""
     rows = np.zeros((1, 1_000_000), np.float32)
     assert (1, 5) == largest(FLOATS, rows, 5, 9_999_999)[1].shape

@@ -1,4 +1,4 @@
-"""Several models in one function, called by several at once."""
+"""Several models in one function, called concurrently."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def load(folder: Path, executor: str = "lazy") -> BatchRunner:
-    """The function in ``folder``."""
+    """Load the function in ``folder``."""
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
     function = loading.load(HandlerSettings.from_env(told)).function
     assert isinstance(function, Colocated)
@@ -34,24 +34,24 @@ def load(folder: Path, executor: str = "lazy") -> BatchRunner:
 
 
 def item(path: str, body: Any) -> Item:
-    """A request to ``path``."""
+    """Return a request to ``path``."""
     head = wire.build_head(f"POST {path}", ())
     return Item(memoryview(json.dumps(body).encode()), head, math.inf)
 
 
 def ask(engine: BatchRunner, *items: Item) -> list[tuple[int, Any]]:
-    """Status and document of each answer to a batch."""
+    """Return status and document of each response to a batch."""
     answers = engine.answer(list(items)).answers
     return [(answer.status, json.loads(bytes(answer.body))) for answer in answers]
 
 
 def rows(number: int, width: int = 16) -> dict[str, Any]:
-    """A request in the v1 form."""
+    """Return a request in the v1 form."""
     return {"instances": [[number / 10 + place for place in range(width)]]}
 
 
 def words(length: int) -> dict[str, Any]:
-    """A sequence whose answer has so many steps."""
+    """Return a sequence whose response takes ``length`` steps."""
     tokens = [length, *range(sequences.LENGTH_MAX - 1)]
     shape = [1, len(tokens)]
     return {"inputs": [{"name": "tokens", "datatype": "INT64", "shape": shape, "data": tokens}]}
@@ -59,7 +59,7 @@ def words(length: int) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, recurrent: Path) -> Path:
-    """A function of a model in stages, one that answers step by step, and one with code."""
+    """Folder of a function with a staged model, a step-by-step model and a model with code."""
     deep, speech, double = (tmp_path / "models" / name for name in ("deep", "speech", "double"))
     path = models.deep(deep / "model.onnx")
     cut(path, 3, deep / "stages")
@@ -76,7 +76,7 @@ def folder(tmp_path: Path, recurrent: Path) -> Path:
 
 @pytest.mark.parametrize("executor", ["lazy", "graph"])
 def test_a_request_is_answered_by_the_model_it_names(folder: Path, executor: str) -> None:
-    """By the protocol's path or the first part of another; all of them in one batch too."""
+    """The protocol's path or the first part of another path names it, also within a batch."""
     engine = load(folder, executor)
     asked = [
         item("/v2/models/speech/infer", words(3)),
@@ -96,7 +96,7 @@ def test_a_request_is_answered_by_the_model_it_names(folder: Path, executor: str
 
 
 def test_the_repository_has_all_models(folder: Path) -> None:
-    """Their statistics too, of each model its own; warming up is not counted."""
+    """Statistics are kept per model and do not count the warm-up."""
     engine = load(folder)
     assert [(200, {})] == ask(engine, item("/v2/repository/models/speech/load", {}))
     ((_, listed),) = ask(engine, item("/v2/repository/index", {}))
@@ -110,8 +110,8 @@ def test_the_repository_has_all_models(folder: Path) -> None:
     assert 2 == one["model_stats"][0]["inference_stats"]["success"]["count"]
 
 
-def test_a_model_that_is_not_there_is_its_own_requests_fault(folder: Path) -> None:
-    """The answer names those that are."""
+def test_unknown_model_fails_only_its_request(folder: Path) -> None:
+    """The response names the models of the function."""
     found = ask(load(folder), item("/v2/models/dep/infer", rows(1)), item("/deep", rows(1)))
 
     assert [404, 200] == [status for status, _ in found]
@@ -119,8 +119,8 @@ def test_a_model_that_is_not_there_is_its_own_requests_fault(folder: Path) -> No
     assert "deep, double, speech" in found[0][1]["error"]
 
 
-def test_all_models_are_asked_at_the_same_time(folder: Path) -> None:
-    """As many batches at once as all take together; each request gets the same answer as alone."""
+def test_models_run_concurrently(folder: Path) -> None:
+    """The concurrency is the sum over the models, and each response is the same as alone."""
     engine = load(folder)
     asked = [item("/speech", words(1 + n)) for n in range(6)]
     asked += [item("/deep", rows(n)) for n in range(6)]
@@ -146,23 +146,23 @@ def test_all_models_are_asked_at_the_same_time(folder: Path) -> None:
             assert pytest.approx(document[key][0], rel=1e-5) == found[number][1][key][0]
 
 
-def test_a_model_beside_several_is_refused(folder: Path) -> None:
-    """It would not be clear which of them a request without a name is for."""
+def test_model_file_beside_models_folder_is_refused(folder: Path) -> None:
+    """A request without a model's name would be ambiguous."""
     models.doubler(folder / "model.onnx")
     with pytest.raises(LoadError, match="one or the other"):
         load(folder)
 
 
-def test_a_model_that_is_named_by_its_path_is_alone(folder: Path) -> None:
-    """`model_path` selects one of them."""
+def test_model_path_selects_one_of_several_models(folder: Path) -> None:
+    """`model_path` selects one of several models."""
     path = folder / "models" / "double" / "model.onnx"
     settings = HandlerSettings.from_env({"function_dir": str(folder), "model_path": str(path)})
 
     assert not isinstance(loading.load(settings).function, Colocated)
 
 
-def test_code_beside_several_models_that_is_never_called_is_refused(folder: Path) -> None:
-    """The message says where it belongs."""
+def test_uncalled_code_beside_several_models_is_refused(folder: Path) -> None:
+    """The message says where the code belongs."""
     (folder / "handler.py").write_text("def preprocess(item):\n    return item.json()\n")
     with pytest.raises(LoadError, match="in a model's folder"):
         load(folder)

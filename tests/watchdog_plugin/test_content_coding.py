@@ -1,4 +1,4 @@
-"""Bodies with a Content-Encoding."""
+"""Request bodies with a Content-Encoding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = b'{"a": 1}'
 
 
 def item(body: bytes, coding: str = "gzip") -> Item:
-    """A request with a body in this coding."""
+    """Return a request with ``body`` in the given coding."""
     head = build_head("POST /", [("content-encoding", coding)])
     return Item(memoryview(body), head, math.inf)
 
@@ -31,8 +31,8 @@ def item(body: bytes, coding: str = "gzip") -> Item:
         ("identity", TEXT),
     ],
 )
-def test_an_item_has_its_body_as_it_was_before(coding: str, body: bytes) -> None:
-    """However often it is read."""
+def test_item_body_is_decoded(coding: str, body: bytes) -> None:
+    """The body is decoded, however often it is read."""
     one = item(body, coding)
     assert TEXT == one.bytes() == one.bytes()
     assert {"a": 1} == one.json()
@@ -46,24 +46,26 @@ def test_an_item_has_its_body_as_it_was_before(coding: str, body: bytes) -> None
         ("gzip", TEXT, 400, "is not gzip"),
         ("deflate", gzip.compress(TEXT, mtime=0), 400, "is not deflate"),
         ("gzip", gzip.compress(TEXT, mtime=0)[:-4], 400, "only the beginning"),
-        ("gzip", gzip.compress(TEXT, mtime=0) * 2, 400, "more than one part"),
+        ("gzip", gzip.compress(TEXT, mtime=0) * 2, 400, "more than one gzip stream"),
         ("gzip", gzip.compress(bytes(101), mtime=0), 413, "larger than 100 bytes"),
     ],
 )
-def test_what_cannot_be_decoded_is_told(coding: str, body: bytes, status: int, said: str) -> None:
-    """With the status that says whose fault it is."""
+def test_undecodable_body_is_refused_with_fitting_status(
+    coding: str, body: bytes, status: int, said: str
+) -> None:
+    """The error has a message and the status that fits its cause."""
     with pytest.raises(NotDecodedError, match=said) as raised:
         decoded(memoryview(body), coding, 100)
     assert status == raised.value.status
 
 
 def test_a_body_may_be_as_large_as_the_limit() -> None:
-    """To the byte."""
+    """A body of exactly as many bytes as the limit is decoded."""
     assert bytes(100) == decoded(memoryview(gzip.compress(bytes(100))), "gzip", 100)
 
 
-def test_a_body_that_cannot_be_decoded_fails_alone() -> None:
-    """The author's code reads it like any other, and its neighbours are answered."""
+def test_undecodable_body_fails_only_its_item() -> None:
+    """The other items of the batch are answered, without error handling by the author."""
     function = BatchFunction(lambda items: [one.bytes() for one in items])
     work = function.decode(
         [item(gzip.compress(b"good", mtime=0)), item(b"bad"), item(b"unknown", "br")]
@@ -74,8 +76,8 @@ def test_a_body_that_cannot_be_decoded_fails_alone() -> None:
     assert (400, 415) == (bad.status, unknown.status)
 
 
-def test_an_error_says_whose_it_is() -> None:
-    """So that the others can be given again."""
+def test_decoding_error_names_its_item() -> None:
+    """The error names its item, so that the other items can be run again."""
     broken = item(b"no")
     with pytest.raises(ItemError) as raised:
         _ = broken.body

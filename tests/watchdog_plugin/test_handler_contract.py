@@ -1,4 +1,4 @@
-"""Loading handler.py: what is accepted, and what the author is told otherwise."""
+"""Loading of handler.py: what is accepted, and the errors for everything else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _clean_imports() -> Iterator[None]:
-    """Leave the interpreter as it was: a real process loads one function only."""
+    """Restore `sys.path` and `sys.modules`, as a real process loads only one function."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
@@ -34,13 +34,13 @@ def _clean_imports() -> Iterator[None]:
 
 
 def read(folder: Path, text: str) -> handler_contract.HandlerModule:
-    """What is found in a handler.py of this text."""
+    """Write ``text`` to a handler.py and return its definitions."""
     (folder / "handler.py").write_text(text)
     return handler_contract.read(folder)
 
 
 def test_a_folder_without_a_handler_defines_nothing(tmp_path: Path) -> None:
-    """An ONNX model needs no code."""
+    """A folder without code is accepted, as an ONNX model needs none."""
     found = handler_contract.read(tmp_path)
     assert (None, None, None, ()) == (
         found.handle_batch,
@@ -50,7 +50,7 @@ def test_a_folder_without_a_handler_defines_nothing(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+def test_missing_folder_is_reported(tmp_path: Path) -> None:
     """The message names the setting."""
     with pytest.raises(LoadError, match=r"function_dir = '.*none': expected the folder"):
         handler_contract.read(tmp_path / "none")
@@ -63,7 +63,7 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
 def test_modules_beside_the_handler_are_found(
     tmp_path: Path, imports: str, *, package: bool
 ) -> None:
-    """By plain, relative and package imports alike."""
+    """Plain, relative and package imports all work."""
     if package:
         (tmp_path / "__init__.py").write_text("")
     (tmp_path / "beside.py").write_text("VALUE = 7")
@@ -72,8 +72,8 @@ def test_modules_beside_the_handler_are_found(
     assert [7] == found.handle_batch([])
 
 
-def test_load_is_called_and_its_error_told(tmp_path: Path) -> None:
-    """With the author's own frames and not the runtime's."""
+def test_load_is_called_and_its_error_is_reported(tmp_path: Path) -> None:
+    """The traceback has the author's frames and none of the runtime."""
     found = read(tmp_path, "def load():\n    raise KeyError('weights')\n")
     with pytest.raises(LoadError) as raised:
         handler_contract.call_load(found)
@@ -107,33 +107,31 @@ def test_load_is_called_and_its_error_told(tmp_path: Path) -> None:
         ("example = []", "example is list, expected bytes or a list of bytes"),
     ],
 )
-def test_a_handler_that_breaks_the_contract_is_told_how(
-    tmp_path: Path, text: str, told: str
-) -> None:
-    """Before the first request, with the file and what was expected."""
+def test_contract_violation_is_reported(tmp_path: Path, text: str, told: str) -> None:
+    """The error at loading names the file and what was expected."""
     with pytest.raises(LoadError) as raised:
         read(tmp_path, text)
     assert str(tmp_path / "handler.py") in str(raised.value)
     assert told in str(raised.value)
 
 
-def test_annotations_may_name_what_only_type_checkers_import(tmp_path: Path) -> None:
-    """Nothing evaluates them, neither to call the function nor to say what is wrong with it."""
+def test_annotations_are_not_evaluated(tmp_path: Path) -> None:
+    """Annotations are not evaluated, neither for the call nor for an error message."""
     found = read(tmp_path, TYPED + "def handle_batch(items: list[NDArray]): return [1]")
     assert found.handle_batch is not None
     with pytest.raises(LoadError, match=r"\(items: 'NDArray', more: 'NDArray'\) cannot be called"):
         read(tmp_path, TYPED + "def handle_batch(items: NDArray, more: NDArray): return [1]")
 
 
-def test_all_breaches_are_told_together(tmp_path: Path) -> None:
-    """An author can fix all of them at once."""
+def test_all_contract_violations_are_reported_together(tmp_path: Path) -> None:
+    """One error lists all faults of the handler."""
     with pytest.raises(LoadError) as raised:
         read(tmp_path, "def load(a): ...\ndef handle_batch(): ...\nexample = 1")
     assert all(word in str(raised.value) for word in ("load(a)", "handle_batch()", "example"))
 
 
-def test_a_misspelt_hook_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It would be skipped silently otherwise; other functions are the author's own."""
+def test_misspelt_hook_causes_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A function whose name resembles a hook's gets a warning, and other functions do not."""
     read(tmp_path, "def pre_process(item): ...\ndef _prepocess(item): ...\ndef tokens(x): ...")
     told = capsys.readouterr().err
     assert "pre_process is a function Carpool does not call; did you mean 'preprocess'?" in told
@@ -142,22 +140,22 @@ def test_a_misspelt_hook_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "" == capsys.readouterr().err
 
 
-def test_variable_lengths_are_what_they_say(tmp_path: Path) -> None:
-    """Whether they fit is for the model to say; a pad value by itself declares nothing."""
+def test_variable_lengths_are_returned_as_declared(tmp_path: Path) -> None:
+    """Declared lengths are returned unchecked, and a pad value alone declares nothing."""
     declared = {"ragged": {"x": 1}, "pad_value": {"x": 7}, "ragged_waste": 0.2}
     text = "".join(f"{name} = {value!r}\n" for name, value in declared.items())
     assert declared == read(tmp_path, text).lengths
     assert {} == read(tmp_path, "pad_value = 3").lengths
 
 
-def test_examples_are_bodies(tmp_path: Path) -> None:
-    """One or several."""
+def test_example_is_one_body_or_list(tmp_path: Path) -> None:
+    """``example`` is one body or a list of bodies."""
     assert (b"a",) == read(tmp_path, "example = b'a'").examples
     assert (b"a", b"b") == read(tmp_path, "example = [b'a', b'b']").examples
 
 
 def test_a_stream_and_its_paths_are_found(tmp_path: Path) -> None:
-    """One path or several."""
+    """``stream_paths`` is one path or a list of paths."""
     text = "def stream(item):\n    yield item\nstream_paths = "
     assert {"/a"} == read(tmp_path, text + "'/a'").stream_paths
     assert {"/a", "/b/c"} == read(tmp_path, text + "['/a', '/b/c']").stream_paths
@@ -178,7 +176,7 @@ def test_a_stream_and_its_paths_are_found(tmp_path: Path) -> None:
         ("def stream(item): ...\nstream_paths = 3", "stream_paths is 3, expected a list of paths"),
     ],
 )
-def test_a_stream_that_cannot_be_is_told(tmp_path: Path, text: str, told: str) -> None:
-    """With what was expected."""
+def test_invalid_stream_is_reported(tmp_path: Path, text: str, told: str) -> None:
+    """The error says what was expected."""
     with pytest.raises(LoadError, match=told):
         read(tmp_path, text)

@@ -1,4 +1,4 @@
-"""JSON by either library: the same values in, the same meaning out."""
+"""JSON with either library: the same values are written and the same text is accepted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ids = ["installed", "standard library"]
 
 
 @pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
-def test_arrays_are_lists_and_what_is_no_number_is_null(
+def test_arrays_become_lists_and_non_finite_numbers_null(
     dumps: Callable[[object], bytes],
 ) -> None:
-    """NaN and infinities become null wherever they are, in every float type."""
+    """NaN and infinities become null at any place and in every float type."""
     value = {
         "a": np.array([[1, 2], [3, 4]]),
         "b": [np.array([np.nan, 1.5], np.float32), float("inf"), np.float32("nan")],
@@ -38,25 +38,25 @@ def test_arrays_are_lists_and_what_is_no_number_is_null(
 
 
 @pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
-def test_float32_survives(dumps: Callable[[object], bytes]) -> None:
-    """What is read back is bit for bit what was written."""
+def test_float32_round_trips_exactly(dumps: Callable[[object], bytes]) -> None:
+    """A float32 array is read back bit for bit."""
     array = np.random.default_rng(1).standard_normal(100).astype(np.float32)
     assert np.array_equal(array, np.array(json.loads(dumps(array)), np.float32))
 
 
 @pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
-def test_an_array_in_pieces_is_written_like_one_in_one(
+def test_non_contiguous_array_is_encoded_like_its_copy(
     dumps: Callable[[object], bytes],
 ) -> None:
-    """To the digit, of types the encoder knows and of others."""
+    """A non-contiguous array gives the same text as its copy, whatever the type."""
     for dtype in (np.float32, np.float16, np.int64, object):
         array = np.linspace(0, 1, 12).astype(dtype).reshape(3, 4)[:, ::2]
         assert dumps(array.copy()) == dumps(array)
 
 
 @pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
-def test_what_has_no_json_form_is_a_type_error(dumps: Callable[[object], bytes]) -> None:
-    """The message names the type."""
+def test_unsupported_object_raises_type_error(dumps: Callable[[object], bytes]) -> None:
+    """An object without a JSON form raises TypeError."""
     with pytest.raises(TypeError):
         dumps({"a": object()})
 
@@ -65,10 +65,10 @@ def test_what_has_no_json_form_is_a_type_error(dumps: Callable[[object], bytes])
 @pytest.mark.parametrize(
     "around", [lambda value: [value], lambda value: {"a": value}], ids=["lists", "objects"]
 )
-def test_what_is_nested_too_deeply_has_no_json_form(
+def test_too_deeply_nested_value_is_refused(
     dumps: Callable[[object], bytes], around: Callable[[object], object]
 ) -> None:
-    """At the same depth, whatever encodes it; brackets in text are none."""
+    """The depth limit is the same for both encoders and does not count brackets in text."""
     value: object = "[[[{{{" * 100
     for _ in range(254):
         value = around(value)
@@ -83,10 +83,10 @@ def test_what_is_nested_too_deeply_has_no_json_form(
     [b"{", b"NaN", b"[Infinity]", b"", b"\xff", b"[" * 100_000, b"[" * 1025 + b"]" * 1025],
 )
 @pytest.mark.parametrize("decode", [json_codec._decode, json_codec._standard_loads], ids=ids)
-def test_what_is_not_json_says_so(
+def test_invalid_json_is_refused(
     decode: Callable[[bytes], object], text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Broken, endless and deep input is one kind of error."""
+    """Broken, incomplete and too deep text raises the same error."""
     monkeypatch.setattr(json_codec, "_decode", decode)
     with pytest.raises(json_codec.NotJsonError):
         json_codec.loads(memoryview(text))

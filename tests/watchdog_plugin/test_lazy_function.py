@@ -1,4 +1,4 @@
-"""A function with the executor `lazy`, loaded from its folder and called by several at once."""
+"""A function with the executor `lazy`, loaded from its folder and called concurrently."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STAGED = '{"pays": false}'  # in its stages, though so small a model gains nothi
 
 
 def load(folder: Path, executor: str = "lazy", **env: str) -> BatchRunner:
-    """The function in ``folder``."""
+    """Load the function in ``folder``."""
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
     return BatchRunner(
         loading.load(HandlerSettings.from_env({**told, **env})).function, Concurrent()
@@ -37,7 +37,7 @@ def load(folder: Path, executor: str = "lazy", **env: str) -> BatchRunner:
 
 
 def ask(engine: BatchRunner, rows: list[list[float]]) -> tuple[int, object]:
-    """One request as JSON; its status and what it was told."""
+    """Send one request as JSON and return the status and document of its response."""
     body = json.dumps({"instances": rows}).encode()
     (answer,) = engine.answer([Item(memoryview(body), HEAD, math.inf)]).answers
     return answer.status, json.loads(bytes(answer.body))
@@ -45,14 +45,14 @@ def ask(engine: BatchRunner, rows: list[list[float]]) -> tuple[int, object]:
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Path:
-    """A function of a model in stages."""
+    """Folder of a function with a staged model."""
     path = models.deep(tmp_path / "model.onnx")
     cut(path, 3, tmp_path / "stages")
     return tmp_path
 
 
-def test_statistics_have_as_many_sizes_as_batches_can_have(deep: Path) -> None:
-    """A long request is several executions; how long requests are is up to callers."""
+def test_statistics_hold_no_size_above_largest_batch(deep: Path) -> None:
+    """A long request counts as several executions, so statistics hold no size above the limit."""
     engine = load(deep, handler_lazy_rules=STAGED)
     for count in (1, 4, 5, 11, 11):
         assert 200 == ask(engine, [[0.5] * 16] * count)[0]
@@ -64,8 +64,8 @@ def test_statistics_have_as_many_sizes_as_batches_can_have(deep: Path) -> None:
     assert (32, 10) == (stats["inference_count"], stats["execution_count"])
 
 
-def test_many_batches_at_once_each_get_their_own_answers(deep: Path) -> None:
-    """Those of the whole model, in any batch."""
+def test_concurrent_batches_get_their_own_responses(deep: Path) -> None:
+    """Each response equals that of the whole model, whatever batch the request ran in."""
     lazy, whole = load(deep, handler_lazy_rules=STAGED), load(deep, "graph")
     found: dict[int, tuple[int, object]] = {}
 
@@ -86,16 +86,16 @@ def test_many_batches_at_once_each_get_their_own_answers(deep: Path) -> None:
         assert pytest.approx(expected["predictions"][0], rel=1e-5) == told["predictions"][0]
 
 
-def test_a_request_of_more_rows_than_a_batch_may_have_runs_in_parts(deep: Path) -> None:
-    """Nine rows where four are the most; one answer."""
+def test_request_above_largest_batch_runs_in_parts(deep: Path) -> None:
+    """Nine rows with a limit of four give one response."""
     _, told = ask(load(deep, handler_lazy_rules=STAGED), [[1.0] * 16] * 9)
 
     assert isinstance(told, dict)
     assert 9 == len(told["predictions"])
 
 
-def test_readiness_says_how_many_batches_it_takes_at_once(deep: Path) -> None:
-    """Half as many again as its largest batch; one with the executor graph, which goes unsaid."""
+def test_readiness_reports_concurrency(deep: Path) -> None:
+    """The concurrency is 1.5 times the largest batch, and 1 with the executor `graph`."""
     service = Service()
     service.open(load(deep, handler_lazy_rules=STAGED))
     lazy = load(deep, handler_lazy_rules=STAGED).concurrency
@@ -104,8 +104,8 @@ def test_readiness_says_how_many_batches_it_takes_at_once(deep: Path) -> None:
     assert 1 == load(deep, "graph").concurrency
 
 
-def test_a_row_that_no_table_has_is_its_own_requests_fault(tmp_path: Path) -> None:
-    """The neighbour in the same stage is answered."""
+def test_index_outside_table_fails_only_its_request(tmp_path: Path) -> None:
+    """The other requests in the same stage are answered."""
     models.lookup(tmp_path / "model.onnx")
     engine = load(tmp_path)
     bodies = [json.dumps({"instances": [index]}).encode() for index in (3, 99, 4)]
@@ -115,8 +115,8 @@ def test_a_row_that_no_table_has_is_its_own_requests_fault(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("executor", ["lazy", "graph"])
-def test_a_model_that_runs_step_by_step(recurrent: Path, executor: str) -> None:
-    """As many words as the input asks for, and the same ones with either executor."""
+def test_step_by_step_model_is_same_with_both_executors(recurrent: Path, executor: str) -> None:
+    """The input sets the number of words, and both executors give the same response."""
     engine = load(recurrent, executor)
     bodies = [
         json.dumps({"inputs": [{"name": "tokens", "datatype": "INT64", "shape": [1, 16],
@@ -131,8 +131,8 @@ def test_a_model_that_runs_step_by_step(recurrent: Path, executor: str) -> None:
     assert {"word", "score"} == {output["name"] for output in told[0]}
 
 
-def test_a_step_of_the_authors_own(tmp_path: Path) -> None:
-    """Counts down from the input: what it makes beside its state is the answer."""
+def test_other_arrays_of_author_step_are_the_response(tmp_path: Path) -> None:
+    """The arrays that a step returns besides its state are the response."""
     models.doubler(tmp_path / "model.onnx")
     (tmp_path / "handler.py").write_text(
         "steps_max = 9\n"
@@ -145,8 +145,8 @@ def test_a_step_of_the_authors_own(tmp_path: Path) -> None:
     assert {"predictions": [[6, 4, 2]]} == told
 
 
-def test_a_step_that_names_no_end_is_refused_before_the_first_request(tmp_path: Path) -> None:
-    """The message says which names are expected."""
+def test_step_without_next_state_and_end_is_refused_at_loading(tmp_path: Path) -> None:
+    """The message names the expected arrays."""
     models.doubler(tmp_path / "model.onnx")
     (tmp_path / "handler.py").write_text("def decode_step(state):\n    return {'z': state['y']}\n")
 
@@ -154,8 +154,8 @@ def test_a_step_that_names_no_end_is_refused_before_the_first_request(tmp_path: 
         load(tmp_path)
 
 
-def test_rules_are_read_strictly(deep: Path) -> None:
-    """A misspelt one is an error that names those there are."""
+def test_misspelt_rule_is_refused(deep: Path) -> None:
+    """The error for a misspelt rule names the rules."""
     with pytest.raises(Exception, match="estimate"):
         load(deep, handler_lazy_rules='{"estimates": "serial"}')
     assert 200 == ask(load(deep, handler_lazy_rules='{"pays": false}'), [[1.0] * 16])[0]
@@ -177,15 +177,13 @@ def decode_step(state):
         ("raise ValueError('thirteen')", "thirteen"),
         ("raise SystemExit(3)", "SystemExit"),
         ("return None", "expected a dict"),
-        ("return {'next.y': y, 'done': (y <= 2).all(1)}", "expected first too"),
+        ("return {'next.y': y, 'done': (y <= 2).all(1)}", "but not first"),
         ("y = np.concatenate([y, y])", "expected a row for each"),
         ("return {'done': y[:, 0] > 0, 'first': y}", "expected rows of"),
     ],
 )
-def test_a_step_that_fails_on_one_sequence_fails_for_that_one(
-    tmp_path: Path, fault: str, told: str
-) -> None:
-    """Whatever it does wrong, the others and later requests are answered."""
+def test_failing_step_fails_only_its_sequence(tmp_path: Path, fault: str, told: str) -> None:
+    """The other requests of the batch and later requests are answered, whatever the fault."""
     models.doubler(tmp_path / "model.onnx")
     (tmp_path / "handler.py").write_text(STEP.format(fault=fault, first="y[:, 0]"))
     engine = load(tmp_path)
@@ -198,7 +196,7 @@ def test_a_step_that_fails_on_one_sequence_fails_for_that_one(
 
 
 def test_a_step_may_make_lists(tmp_path: Path) -> None:
-    """They are taken for the arrays that they are."""
+    """A list that a step returns is converted to an array."""
     models.doubler(tmp_path / "model.onnx")
     step = STEP.format(fault="pass", first="y[:, 0].tolist()")
     (tmp_path / "handler.py").write_text(step)
@@ -214,10 +212,8 @@ def test_a_step_may_make_lists(tmp_path: Path) -> None:
         ("return {'done': state['y'][:, 0] > 0, 'first': 1}", "first int64 .* expected a row"),
     ],
 )
-def test_a_step_that_fails_on_its_first_try_keeps_the_function_from_starting(
-    tmp_path: Path, body: str, told: str
-) -> None:
-    """The message says what it was given and what was expected."""
+def test_step_that_fails_its_first_try_prevents_start(tmp_path: Path, body: str, told: str) -> None:
+    """The message names the input of the step and what was expected."""
     models.doubler(tmp_path / "model.onnx")
     (tmp_path / "handler.py").write_text(f"def decode_step(state):\n    {body}\n")
 
@@ -225,10 +221,10 @@ def test_a_step_that_fails_on_its_first_try_keeps_the_function_from_starting(
         load(tmp_path)
 
 
-def test_a_model_that_fails_where_it_is_measured_runs_whole(
+def test_model_that_fails_in_trials_runs_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its free dimension has to be a multiple of five: requests know that, trials do not."""
+    """A free dimension that must be a multiple of five fails in trials but not in requests."""
     models.save(
         tmp_path / "model.onnx",
         [helper.make_node("Reshape", ["x", "shape"], ["y"])],
@@ -244,7 +240,7 @@ def test_a_model_that_fails_where_it_is_measured_runs_whole(
 
 
 @pytest.mark.parametrize("rules", ['{"pays": 1}', '{"partial": null}', '{"overtaken_max": 1.5}'])
-def test_rules_are_of_the_types_that_they_are_documented_with(deep: Path, rules: str) -> None:
-    """What only looks like true or like a number is refused."""
+def test_rule_of_wrong_type_is_refused(deep: Path, rules: str) -> None:
+    """A value that is only convertible to the type of the rule is refused."""
     with pytest.raises(Exception, match="handler_lazy_rules"):
         load(deep, handler_lazy_rules=rules)

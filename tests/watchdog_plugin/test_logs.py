@@ -1,4 +1,4 @@
-"""Logs that a log pump survives."""
+"""Log lines short enough for a log pump."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def written(*pieces: bytes, limit: int = 8) -> bytes:
-    """What reaches the target of ``pieces``."""
+    """Return the bytes written to the target after writing ``pieces``."""
     target = io.BytesIO()
     splitter = logs.LineSplitter(target, limit)
     for piece in pieces:
@@ -22,24 +22,24 @@ def written(*pieces: bytes, limit: int = 8) -> bytes:
 
 
 def test_lines_within_the_limit_pass_unchanged() -> None:
-    """Including empty ones and an unfinished last one."""
+    """Empty lines and an unfinished last line pass too."""
     assert b"12345678\n\nabc" == written(b"12345678\n\nabc")
 
 
 def test_a_longer_line_is_split() -> None:
-    """Also when it comes in pieces, and the count starts again with each line."""
+    """A line written in pieces is split too, and the count restarts with each line."""
     assert b"12345678\n90" == written(b"1234567890")
     assert b"12345678\n90\n12345678" == written(b"12345", b"67890\n12", b"345678")
     assert b"12345678\n12345678\n1" == written(b"12345678123456781")
 
 
 def test_characters_are_not_cut_in_two() -> None:
-    """A split falls between UTF-8 characters."""
+    """Lines are split between UTF-8 characters."""
     assert "1234567\nü".encode() == written("1234567ü".encode())
 
 
-def test_a_reader_that_has_gone_disturbs_nothing() -> None:
-    """Printing into a broken pipe is silent."""
+def test_broken_pipe_raises_no_error() -> None:
+    """Writing to a broken pipe raises no error."""
 
     class Broken(io.BytesIO):
         def write(self, _: object, /) -> int:
@@ -49,7 +49,7 @@ def test_a_reader_that_has_gone_disturbs_nothing() -> None:
 
 
 def test_protected_streams_flush_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed arrives at once, split."""
+    """Printed text is split and flushed at once."""
     target = io.BytesIO()
     text = io.TextIOWrapper(target)
     monkeypatch.setattr(sys, "stdout", text)
@@ -61,8 +61,8 @@ def test_protected_streams_flush_each_line(monkeypatch: pytest.MonkeyPatch) -> N
     assert [32768, 7232, 0] == list(map(len, lines))
 
 
-def test_a_message_is_cut_with_a_mark() -> None:
-    """Start and end survive: the end of a traceback is what matters."""
+def test_long_message_keeps_its_start_and_end() -> None:
+    """Start and end of the message are kept, as the end of a traceback matters most."""
     text = "start" + "ü" * 10_000 + "end"
     cut = logs.bounded(text)
     assert len(cut.encode()) <= 4096
@@ -72,10 +72,10 @@ def test_a_message_is_cut_with_a_mark() -> None:
     assert "short" == logs.bounded("short")
 
 
-def test_failures_are_told_ten_times_a_second(
+def test_failures_are_logged_ten_times_a_second(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model that fails on everything does not fill the disk."""
+    """The log of a model that fails on every request is limited."""
     monkeypatch.setattr(logs, "_failures", logs._Budget(10))
     for _ in range(50):
         logs.say_failure("the model", ValueError("no"))

@@ -1,4 +1,4 @@
-"""A function's folder with variants of its model."""
+"""The model that a function serves from a folder with variants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def folder(root: Path, *variants: tuple[str, float], app: str = "vision") -> Path:
-    """A function's folder with these variants, by name and accuracy."""
+    """Write a function's folder with ``variants``, given by name and accuracy."""
     place = root / "variants" / app
     place.mkdir(parents=True)
     entries = []
@@ -30,47 +30,47 @@ def folder(root: Path, *variants: tuple[str, float], app: str = "vision") -> Pat
 
 
 def found(root: Path, **env: str) -> ModelFile | None:
-    """What a handler in that folder would serve."""
+    """Return the model that a handler in that folder serves."""
     return find(HandlerSettings.from_env({"function_dir": str(root), **env}))
 
 
 def test_the_variant_that_is_named_is_served(tmp_path: Path) -> None:
-    """Beside a model.onnx, too; the scaler names it."""
+    """`model_variant`, which the scaler sets, takes precedence over a model.onnx."""
     place = folder(tmp_path, ("small", 0.7), ("large", 0.8))
     (tmp_path / "model.onnx").write_bytes(b"")
     assert ModelFile(place / "small.onnx", "small") == found(tmp_path, model_variant="small")
 
 
-def test_without_a_name_it_is_the_model_or_else_the_most_accurate(tmp_path: Path) -> None:
-    """Adding variants changes nothing for existing uses."""
+def test_default_is_model_file_or_most_accurate_variant(tmp_path: Path) -> None:
+    """Variants added beside a model.onnx do not change which model is served."""
     place = folder(tmp_path, ("small", 0.7), ("large", 0.8))
     assert ModelFile(place / "large.onnx", "large") == found(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"")
     assert ModelFile(tmp_path / "model.onnx") == found(tmp_path)
 
 
-def test_nothing_there_is_nothing(tmp_path: Path) -> None:
-    """Neither a model nor variants."""
+def test_empty_folder_has_no_model(tmp_path: Path) -> None:
+    """None is returned if the folder has neither a model nor variants."""
     assert found(tmp_path) is None
 
 
-def test_an_unknown_variant_is_told_with_the_nearest(tmp_path: Path) -> None:
-    """And where they are listed."""
+def test_error_for_unknown_variant_suggests_nearest_name(tmp_path: Path) -> None:
+    """The error suggests the variant with the most similar name."""
     folder(tmp_path, ("small", 0.7), ("large", 0.8))
     with pytest.raises(LoadError, match=r"model_variant = 'smal'.*did you mean 'small'"):
         found(tmp_path, model_variant="smal")
 
 
-def test_variants_of_two_applications_are_one_too_many(tmp_path: Path) -> None:
-    """A function serves one."""
+def test_variants_of_several_applications_are_refused(tmp_path: Path) -> None:
+    """A folder with variants of several applications is refused."""
     folder(tmp_path, ("small", 0.7))
     folder(tmp_path, ("small", 0.7), app="speech")
     with pytest.raises(LoadError, match="several applications"):
         found(tmp_path)
 
 
-def test_a_list_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """With its path."""
+def test_unreadable_list_is_reported(tmp_path: Path) -> None:
+    """The error names the list of variants."""
     place = folder(tmp_path, ("small", 0.7))
     (place / "variants.json").write_text("{}")
     with pytest.raises(LoadError, match="variants"):

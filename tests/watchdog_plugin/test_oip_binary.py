@@ -1,4 +1,4 @@
-"""The binary tensor extension: what clients send, what they get, and every way to be wrong."""
+"""The binary tensor extension: requests, responses and every kind of invalid request."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ BYTES_OUT = {"parameters": {"binary_data_output": True}}
 
 
 def build(path: Path) -> OnnxFunction:
-    """A function of the model at ``path``."""
+    """Return a function with the model at ``path``."""
     return OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
 
 
 @pytest.fixture
 def net(tmp_path: Path) -> OnnxFunction:
-    """A function of a small network without any code."""
+    """Function with a small network and no code."""
     return build(models.mlp(tmp_path / "model.onnx"))
 
 
 def tensor(name: str, data: bytes, shape: list[int], datatype: str = "FP32") -> dict[str, Any]:
-    """An input whose bytes follow the JSON."""
+    """Return an input whose bytes follow the JSON."""
     parameters = {"binary_data_size": len(data)}
     return {"name": name, "shape": shape, "datatype": datatype, "parameters": parameters}
 
 
 def request(body: Any, tail: bytes = b"", length: str | None = None, line: str = INFER) -> Item:
-    """A request of JSON and bytes; its header is right unless told."""
+    """Return a request of JSON and bytes, with a correct length header by default."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     length = str(len(text)) if length is None else length
     headers = [("inference-header-content-length", length)] if length else []
@@ -52,7 +52,7 @@ def request(body: Any, tail: bytes = b"", length: str | None = None, line: str =
 
 
 def ask(function: OnnxFunction, *items: Item) -> list[tuple[int, Any, bytes]]:
-    """Status, JSON and what follows it, of each answer to one batch."""
+    """Return status, JSON and the bytes after it for each response to one batch."""
     work = function.decode(items)
     function.run(work)
     found = []
@@ -66,13 +66,13 @@ def ask(function: OnnxFunction, *items: Item) -> list[tuple[int, Any, bytes]]:
 
 
 def infer(rows: np.ndarray[Any, Any], **members: Any) -> Item:
-    """Rows for the network, as bytes."""
+    """Return a request with rows for the network as bytes."""
     data = rows.tobytes()
     return request({"inputs": [tensor("x", data, list(rows.shape))], **members}, data)
 
 
 def identity(path: Path, datatype: str) -> Path:
-    """``x`` [batch, 3] -> ``y``, the same, of any datatype."""
+    """``x`` [batch, 3] -> an equal ``y``, of any datatype."""
     from onnx import helper
 
     element = helper.np_dtype_to_tensor_dtype(DTYPES[datatype])
@@ -84,8 +84,8 @@ NUMBERS = [name for name in DTYPES if name != "BYTES"]
 
 
 @pytest.mark.parametrize("datatype", NUMBERS)
-def test_every_number_comes_back_to_the_bit(tmp_path: Path, datatype: str) -> None:
-    """Alone at any alignment, and several requests of several rows in one batch."""
+def test_numbers_round_trip_exactly(tmp_path: Path, datatype: str) -> None:
+    """Numbers are exact at any alignment, for one request and for several in one batch."""
     function = build(identity(tmp_path / "m.onnx", datatype))
     random = np.random.default_rng(3)
     dtype = DTYPES[datatype]
@@ -107,7 +107,7 @@ def test_every_number_comes_back_to_the_bit(tmp_path: Path, datatype: str) -> No
 
 
 def test_text_is_prefixed_by_its_length(tmp_path: Path) -> None:
-    """Both ways; empty text and text of several bytes a letter too."""
+    """Inputs and outputs may hold empty text and characters of several bytes."""
     function = build(models.texts(tmp_path / "t.onnx"))
     data = b"".join(struct.pack("<I", len(t)) + t for t in (b"a", b"", "üß".encode()))
     item = request({"inputs": [tensor("text", data, [3], "BYTES")], **BYTES_OUT}, data)
@@ -118,7 +118,7 @@ def test_text_is_prefixed_by_its_length(tmp_path: Path) -> None:
 
 
 def test_bytes_and_json_give_the_same_numbers(net: OnnxFunction) -> None:
-    """In one batch, each caller in the form asked for and with its own rows."""
+    """In one batch, each caller gets its own rows in the requested form."""
     flat = {"name": "x", "shape": [2, 4], "datatype": "FP32", "data": ROWS.ravel().tolist()}
     answers = ask(
         net,
@@ -139,8 +139,8 @@ def test_bytes_and_json_give_the_same_numbers(net: OnnxFunction) -> None:
     assert [False, True, True, True, False, False] == [bool(tail) for _, _, tail in answers]
 
 
-def test_inputs_and_outputs_may_be_of_both_forms(tmp_path: Path) -> None:
-    """Bytes are taken and given in the order of the entries."""
+def test_binary_and_json_tensors_can_be_mixed(tmp_path: Path) -> None:
+    """Bytes are read and written in the order of the entries."""
     function = build(models.adder(tmp_path / "m.onnx"))
     data = np.array([[3, 4]], np.float32).tobytes()
     plain = {"name": "b", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
@@ -164,7 +164,7 @@ PLAIN = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}
 
 
 def sized(size: Any) -> dict[str, Any]:
-    """The input with another size."""
+    """Return the input with another size in bytes."""
     return X | {"parameters": {"binary_data_size": size}}
 
 
@@ -205,8 +205,8 @@ def sized(size: Any) -> dict[str, Any]:
         (request({"instances": [[1, 2, 3, 4]]}, GOOD, line="POST /"), "that no input claims"),
     ],
 )
-def test_what_does_not_add_up_is_told(net: OnnxFunction, item: Item, told: str) -> None:
-    """A 400 with what was given and expected; the neighbours are answered."""
+def test_inconsistent_request_is_refused(net: OnnxFunction, item: Item, told: str) -> None:
+    """The status is 400 with the given and the expected value, and other requests are answered."""
     before, bad, after = ask(net, infer(ROWS), item, infer(ROWS))
     assert (200, 400, 200) == (before[0], bad[0], after[0])
     assert told in bad[1]["error"]
@@ -224,16 +224,16 @@ def test_what_does_not_add_up_is_told(net: OnnxFunction, item: Item, told: str) 
         b"\xff\xff\xff\xffa",
     ],
 )
-def test_text_that_is_not_as_long_as_it_says(tmp_path: Path, data: bytes) -> None:
-    """One element is expected: none, half a one, two, and one too long are refused."""
+def test_text_of_wrong_length_is_refused(tmp_path: Path, data: bytes) -> None:
+    """Bytes that are not exactly the one expected element are refused."""
     function = build(models.texts(tmp_path / "t.onnx"))
     item = request({"inputs": [tensor("text", data, [1], "BYTES")]}, data)
     ((status, said, _),) = ask(function, item)
     assert (400, True) == (status, "are not 1 elements of BYTES" in said["error"])
 
 
-def test_what_no_datatype_allows_is_refused(tmp_path: Path) -> None:
-    """A boolean of 2, and text that is not UTF-8."""
+def test_values_invalid_for_datatype_are_refused(tmp_path: Path) -> None:
+    """A boolean of 2 and text that is not UTF-8 are refused."""
     flags = build(identity(tmp_path / "b.onnx", "BOOL"))
     item = request({"inputs": [tensor("x", b"\0\1\2", [1, 3], "BOOL")]}, b"\0\1\2")
     ((status, said, _),) = ask(flags, item)
@@ -244,8 +244,8 @@ def test_what_no_datatype_allows_is_refused(tmp_path: Path) -> None:
     assert (400, True) == (status, "element 0 is not UTF-8" in said["error"])
 
 
-def test_an_infinity_travels_as_bytes(tmp_path: Path) -> None:
-    """Where JSON has no word for it."""
+def test_infinity_is_exact_as_bytes(tmp_path: Path) -> None:
+    """Infinities, which JSON cannot express, are exact as bytes."""
     function = build(identity(tmp_path / "m.onnx", "FP32"))
     data = np.array([[np.inf, -np.inf, 1]], np.float32).tobytes()
     item = request({"inputs": [tensor("x", data, [1, 3])], **BYTES_OUT}, data)

@@ -1,4 +1,4 @@
-"""Requests to an ONNX function: the protocols, the author's hooks, and every way to be wrong."""
+"""Requests to an ONNX function: protocols, the author's hooks and invalid requests."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def build(
     postprocess: Callable[[Any], object] | None = None,
     name: str = "",
 ) -> OnnxFunction:
-    """A function of the model at ``path``."""
+    """Return a function with the model at ``path``."""
     author = HandlerModule(path, preprocess=preprocess, postprocess=postprocess)
     return OnnxFunction(OnnxModel(path, 1), author, name)
 
 
 @pytest.fixture
 def net(tmp_path: Path) -> OnnxFunction:
-    """A function of a small network without any code."""
+    """Function with a small network and no code."""
     return build(models.mlp(tmp_path / "model.onnx"))
 
 
 def ask(function: OnnxFunction, *requests: tuple[str, Any]) -> list[tuple[int, Any]]:
-    """Status and decoded body of each answer to one batch of (first line, body)."""
+    """Return status and decoded body of each response to one batch of (first line, body)."""
     items = [
         Item(
             memoryview(body if isinstance(body, bytes) else json.dumps(body).encode()),
@@ -58,12 +58,12 @@ def ask(function: OnnxFunction, *requests: tuple[str, Any]) -> list[tuple[int, A
 
 
 def one(function: OnnxFunction, line: str, body: Any = b"") -> tuple[int, Any]:
-    """The answer to a single request."""
+    """Return the response to a single request."""
     return ask(function, (line, body))[0]
 
 
-def test_inference_answers_tensors(net: OnnxFunction) -> None:
-    """Name, shape, datatype, flat data, the id given, and the model's name."""
+def test_inference_returns_tensors(net: OnnxFunction) -> None:
+    """A response has name, shape, datatype and flat data, the request's id and the model's name."""
     status, body = one(net, INFER, {"id": "7", "inputs": [X]})
     assert 200 == status
     assert ("net", "1", "7") == (body["model_name"], body["model_version"], body["id"])
@@ -73,7 +73,7 @@ def test_inference_answers_tensors(net: OnnxFunction) -> None:
 
 
 def test_every_form_gives_the_same_numbers(net: OnnxFunction) -> None:
-    """v2 flat and nested, v2 at any path, v1 by row and by name."""
+    """The forms are v2 flat and nested, v2 at any path, and v1 by row and by name."""
     nested = X | {"data": [ROW]}
     forms = [
         (INFER, {"inputs": [X]}),
@@ -90,7 +90,7 @@ def test_every_form_gives_the_same_numbers(net: OnnxFunction) -> None:
 
 
 def test_a_request_may_carry_several_rows(net: OnnxFunction) -> None:
-    """Beside requests with one."""
+    """Requests with several rows share a batch with requests of one row."""
     three = {"instances": [ROW, [1, 1, 1, 1], ROW]}
     (_, many), (_, single) = ask(net, ("POST /", three), ("POST /", {"instances": [ROW]}))
     assert 3 == len(many["predictions"])
@@ -98,7 +98,7 @@ def test_a_request_may_carry_several_rows(net: OnnxFunction) -> None:
 
 
 def test_outputs_may_be_chosen(tmp_path: Path) -> None:
-    """In the order asked; several come back by name in v1."""
+    """Outputs have the requested order, and v1 returns several outputs by name."""
     function = build(models.adder(tmp_path / "m.onnx"))
     pair = {"shape": [1, 2], "datatype": "FP32", "data": [3, 4]}
     inputs = [pair | {"name": "a"}, pair | {"name": "b"}]
@@ -109,8 +109,8 @@ def test_outputs_may_be_chosen(tmp_path: Path) -> None:
     assert {"sum": [4.0, 6.0], "difference": [-2.0, -2.0]} == body["predictions"][0]
 
 
-def test_text_and_whole_numbers_travel_in_json(tmp_path: Path) -> None:
-    """BYTES are strings, INT64 stays exact."""
+def test_text_and_integers_are_exact_in_json(tmp_path: Path) -> None:
+    """BYTES are JSON strings, and INT64 stays exact."""
     text = {"name": "text", "shape": [2], "datatype": "BYTES", "data": ["a", "ü"]}
     _, body = one(build(models.texts(tmp_path / "t.onnx")), INFER, {"inputs": [text]})
     assert ("BYTES", ["a", "ü"]) == (body["outputs"][0]["datatype"], body["outputs"][0]["data"])
@@ -119,8 +119,8 @@ def test_text_and_whole_numbers_travel_in_json(tmp_path: Path) -> None:
     assert [[2**62 + 2, -10, 0]] == body["predictions"]
 
 
-def test_the_endpoints_about_server_and_model(net: OnnxFunction) -> None:
-    """They need no inference."""
+def test_server_and_model_endpoints(net: OnnxFunction) -> None:
+    """Requests about the server and the model are answered without inference."""
     assert "carpool" == one(net, "GET /v2")[1]["name"]
     assert (200, {"live": True}) == one(net, "GET /v2/health/live")
     assert (200, {"ready": True}) == one(net, "GET /v2/health/ready")
@@ -162,10 +162,10 @@ def test_the_endpoints_about_server_and_model(net: OnnxFunction) -> None:
         ("POST /", {"instances": [{"z": ROW}]}, 400, "input 'z' is not known"),
     ],
 )
-def test_a_bad_request_is_told_and_its_neighbours_are_answered(
+def test_bad_request_fails_alone(
     net: OnnxFunction, line: str, body: Any, status: int, told: str
 ) -> None:
-    """Each with its status and what was expected, in the midst of good requests."""
+    """The response has the right status and says what was expected."""
     good = ("POST /", {"instances": [ROW]})
     before, bad, after = ask(net, good, (line, body), good)
     assert (200, 200) == (before[0], after[0])
@@ -173,8 +173,8 @@ def test_a_bad_request_is_told_and_its_neighbours_are_answered(
     assert told in bad[1]["error"]
 
 
-def test_a_named_function_answers_to_its_name_only(tmp_path: Path) -> None:
-    """Others are a 404 that names it."""
+def test_other_function_name_gets_404(tmp_path: Path) -> None:
+    """Another name gets status 404 with the function's name."""
     function = build(models.mlp(tmp_path / "m.onnx"), name="net")
     assert 200 == one(function, "GET /v2/models/net")[0]
     status, body = one(function, "GET /v2/models/other")
@@ -182,14 +182,14 @@ def test_a_named_function_answers_to_its_name_only(tmp_path: Path) -> None:
 
 
 def read_floats(item: Item) -> object:
-    """Four little-endian floats."""
+    """Return the four little-endian floats of the body."""
     if len(item.body) == 0:
         raise ItemError("empty", 422)  # noqa: EM101  as an author would
     return np.frombuffer(item.body, np.float32)
 
 
 def test_raw_bodies_go_through_the_authors_hooks(tmp_path: Path) -> None:
-    """Without a first dimension either way; what goes wrong is the one item's."""
+    """Hooks see arrays without the batch axis, and an error in one fails only its item."""
 
     def best(outputs: Any) -> object:
         assert (3,) == outputs["y"].shape
@@ -208,8 +208,8 @@ def test_raw_bodies_go_through_the_authors_hooks(tmp_path: Path) -> None:
     assert "has the shape [1, 1], the model expects" in answers[3][1]["error"]
 
 
-def test_preprocess_may_give_what_does_not_lie_in_one_piece(tmp_path: Path) -> None:
-    """Every second value of a reversed array, alone and among others; lists of text too."""
+def test_preprocess_may_return_non_contiguous_array(tmp_path: Path) -> None:
+    """A strided array is accepted, alone and in a batch, and so are strings."""
 
     def strided(item: Item) -> object:
         return np.frombuffer(item.body, np.float32)[::-2]
@@ -225,16 +225,16 @@ def test_preprocess_may_give_what_does_not_lie_in_one_piece(tmp_path: Path) -> N
     assert [(200, "a"), (200, "b")] == ask(texts, ("POST /", b"a"), ("POST /", b"b"))
 
 
-def test_the_protocol_goes_past_the_hooks(tmp_path: Path) -> None:
-    """A request for tensors under /v2 sends and receives tensors."""
+def test_v2_requests_bypass_hooks(tmp_path: Path) -> None:
+    """A request under /v2 sends and receives tensors without calling the hooks."""
     path = models.mlp(tmp_path / "m.onnx")
     function = build(path, read_floats, lambda _: "never")
     status, body = one(function, INFER, {"inputs": [X]})
     assert (200, "y") == (status, body["outputs"][0]["name"])
 
 
-def test_without_postprocess_the_outputs_are_the_answer(tmp_path: Path) -> None:
-    """One as a list, several by name."""
+def test_outputs_are_response_without_postprocess(tmp_path: Path) -> None:
+    """A single output is a list, and several outputs are given by name."""
     raw = np.array(ROW, np.float32).tobytes()
     single = build(models.mlp(tmp_path / "m.onnx"), read_floats)
     assert 3 == len(one(single, "POST /", raw)[1])
@@ -248,8 +248,8 @@ def test_without_postprocess_the_outputs_are_the_answer(tmp_path: Path) -> None:
     assert expected == one(pair, "POST /", raw)[1]
 
 
-def test_postprocess_alone_makes_the_predictions(tmp_path: Path) -> None:
-    """A row each; what has no JSON form, a Reply too, is told."""
+def test_postprocess_is_called_for_each_row(tmp_path: Path) -> None:
+    """`postprocess` is called for each row, and a value without a JSON form is an error."""
     path = models.mlp(tmp_path / "m.onnx")
     function = build(path, None, lambda outputs: len(outputs["y"]))
     assert (200, {"predictions": [3, 3]}) == one(function, "POST /", {"instances": [ROW, ROW]})
@@ -257,8 +257,8 @@ def test_postprocess_alone_makes_the_predictions(tmp_path: Path) -> None:
     assert (500, True) == (status, "cannot be written as JSON" in body["error"])
 
 
-def test_not_a_number_is_null(tmp_path: Path) -> None:
-    """JSON has no word for it."""
+def test_non_finite_output_is_null(tmp_path: Path) -> None:
+    """An infinity is null, as JSON cannot express it."""
     function = build(models.adder(tmp_path / "m.onnx"))
     large = {"shape": [1, 2], "datatype": "FP32", "data": [3e38, 0]}
     inputs = [large | {"name": "a"}, large | {"name": "b"}]
@@ -266,8 +266,8 @@ def test_not_a_number_is_null(tmp_path: Path) -> None:
     assert [None, 0.0] == body["outputs"][0]["data"]
 
 
-def test_preprocess_may_answer_by_itself(tmp_path: Path) -> None:
-    """With a Reply, as it is: neither the model nor postprocess sees the item."""
+def test_preprocess_may_return_reply(tmp_path: Path) -> None:
+    """A Reply from `preprocess` is sent as it is, without the model and `postprocess`."""
 
     def read(item: Item) -> object:
         return read_floats(item) if len(item.body) == 16 else Reply({"length": len(item.body)}, 202)
@@ -282,8 +282,8 @@ def test_preprocess_may_answer_by_itself(tmp_path: Path) -> None:
     assert [b"run", b'{"length":2}'] == [bytes(a.body) for a in function.encode(work)]
 
 
-def test_kserves_v1_asks_whether_it_is_alive(tmp_path: Path) -> None:
-    """Server and model, and no other; with `preprocess` all paths are the author's."""
+def test_kserve_v1_status_requests(tmp_path: Path) -> None:
+    """Status requests are answered for server and model, unless `preprocess` gets all paths."""
     path = models.mlp(tmp_path / "model.onnx")
     net = build(path, name="net")
     assert (200, {"status": "alive"}) == one(net, "GET /")

@@ -1,4 +1,4 @@
-"""Memory that a large request took is given back."""
+"""Memory that a large request took is released later."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ LARGE = {"x": np.zeros(4_000_000, np.float32)}
 SMALL = {"x": np.zeros(4, np.float32)}
 
 
-def test_a_run_after_many_small_ones_gives_back_what_a_large_one_took() -> None:
-    """Once; a large run in between restarts the count."""
+def test_memory_is_released_after_many_small_runs() -> None:
+    """Memory is released once, and a large run in between restarts the count."""
     arena = _Arena()
     runs = [LARGE, *[SMALL] * 63, LARGE, *[SMALL] * 200]
     shrunk = [at for at, feeds in enumerate(runs) if arena.shrinks(feeds)]
     assert [64 + 64] == shrunk
 
 
-def test_runs_of_ever_the_same_size_give_nothing_back() -> None:
-    """Nor do small ones, nor batches that are large or half as large in turn."""
+def test_runs_of_similar_size_release_no_memory() -> None:
+    """No memory is released if all runs are small, or large and half as large in turn."""
     arena = _Arena()
     half = {"x": LARGE["x"][:2_000_000]}
     assert not any(arena.shrinks(feeds) for feeds in [*[SMALL] * 200, *[LARGE, half] * 200])

@@ -1,4 +1,4 @@
-"""A model over several requests: the same answers as one by one, and only the offender fails."""
+"""A model run on several requests: same outputs as one by one, and only invalid requests fail."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 def call(**inputs: Any) -> Call:
-    """A request with these inputs."""
+    """Return a request with ``inputs``."""
     rows = len(next(iter(inputs.values())))
     return Call(inputs, rows, [answers.json_answer])
 
 
 def arrays(results: list[Any], name: str) -> list[Any]:
-    """One output of every result."""
+    """Return the output ``name`` of each result."""
     return [result[name] for result in results]
 
 
 @pytest.mark.parametrize("count", range(1, 9))
-def test_a_batch_answers_as_its_requests_alone(tmp_path: Path, count: int) -> None:
-    """For floats within 1e-5, for integers exactly, at every batch size and with several rows."""
+def test_batch_gives_same_outputs_as_single_requests(tmp_path: Path, count: int) -> None:
+    """Floats agree within 1e-5 and integers exactly, for any batch size and number of rows."""
     random = np.random.default_rng(count)
     model = OnnxModel(models.mlp(tmp_path / "f.onnx"), 1)
     rows = [1 + index % 3 for index in range(count)]
@@ -47,16 +47,16 @@ def test_a_batch_answers_as_its_requests_alone(tmp_path: Path, count: int) -> No
         assert (2 * x).tolist() == y.tolist()
 
 
-def test_requests_of_other_shapes_are_runs_of_their_own(tmp_path: Path) -> None:
-    """And come back in their places."""
+def test_requests_of_different_shapes_run_separately(tmp_path: Path) -> None:
+    """Requests of different shapes run separately, and their results keep the order."""
     model = OnnxModel(models.row_sum(tmp_path / "m.onnx"), 1)
     widths = [2, 5, 2, 1, 5]
     results = model.run([call(x=np.ones((1, width), np.float32)) for width in widths])
     assert [[2.0], [5.0], [2.0], [1.0], [5.0]] == [y.tolist() for y in arrays(results, "sum")]
 
 
-def test_only_the_offender_fails(tmp_path: Path) -> None:
-    """An index out of the table is its caller's 400."""
+def test_only_invalid_request_fails(tmp_path: Path) -> None:
+    """An index outside the table fails only its own request, as a bad one."""
     model = OnnxModel(models.lookup(tmp_path / "m.onnx"), 1)
     good, bad, other = model.run([call(index=np.array([i])) for i in (3, 99, 7)])
     assert ([30.0], [70.0]) == (good["value"].tolist(), other["value"].tolist())  # type: ignore[index]
@@ -67,7 +67,7 @@ def test_only_the_offender_fails(tmp_path: Path) -> None:
 def test_a_model_with_a_fixed_batch_of_one_runs_one_by_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And says so once, when it is loaded."""
+    """A message says so once, when the model is loaded."""
     model = OnnxModel(models.mlp(tmp_path / "m.onnx", batch=1), 1)
     assert not model.shares_runs
     assert 1 == capsys.readouterr().err.count("requests run one by one")
@@ -81,10 +81,10 @@ def test_a_model_with_a_fixed_batch_of_one_runs_one_by_one(
     ("out", "said"),
     [(["batch"], ""), ([3], "the first dimension of the output 'sum' FP32 [3] is not free")],
 )
-def test_what_keeps_requests_apart_is_named(
+def test_message_names_reason_for_separate_runs(
     tmp_path: Path, out: models.Dims, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An output with a fixed batch is not blamed on the inputs."""
+    """The message about an output with a fixed batch does not mention inputs."""
     OnnxModel(models.row_sum(tmp_path / "m.onnx", out=out), 1)
     told = capsys.readouterr().err
     assert said in told
@@ -92,10 +92,10 @@ def test_what_keeps_requests_apart_is_named(
     assert "input" not in told
 
 
-def test_a_model_whose_outputs_are_no_rows_runs_one_by_one(
+def test_model_without_row_outputs_runs_one_by_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Found out at the first shared run: its answers are right all the same."""
+    """The first shared run detects it, and its responses are correct."""
     path = models.row_sum(tmp_path / "m.onnx", out=["width"], axis=0)
     model = OnnxModel(path, 1)
     assert model.shares_runs
@@ -106,7 +106,7 @@ def test_a_model_whose_outputs_are_no_rows_runs_one_by_one(
 
 
 def test_several_inputs_and_outputs(tmp_path: Path) -> None:
-    """Each keeps its name."""
+    """Each input and output keeps its name."""
     model = OnnxModel(models.adder(tmp_path / "m.onnx"), 1)
     one = np.ones((1, 2), np.float32)
     results = model.run([call(a=one * n, b=one) for n in (1, 2, 3)])
@@ -115,7 +115,7 @@ def test_several_inputs_and_outputs(tmp_path: Path) -> None:
 
 
 def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
-    """As Python strings."""
+    """Text inputs and outputs are Python strings."""
     model = OnnxModel(models.texts(tmp_path / "m.onnx"), 1)
     model.warm_up([1, 4])
     results = model.run([call(text=np.array([text], object)) for text in ("a", "ü")])
@@ -131,8 +131,8 @@ def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
         (b"version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"),
     ],
 )
-def test_a_file_that_is_no_model_is_told(tmp_path: Path, content: bytes | None, told: str) -> None:
-    """With its path, what was expected and the fix."""
+def test_invalid_model_file_is_reported(tmp_path: Path, content: bytes | None, told: str) -> None:
+    """The error names the path, what was expected and the fix."""
     path = tmp_path / "model.onnx"
     if content is not None:
         path.write_bytes(content)
@@ -142,8 +142,8 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path, content: bytes | None, 
     assert told in str(raised.value)
 
 
-def test_a_locale_that_is_not_installed_is_told(tmp_path: Path) -> None:
-    """Models of text are often written for a locale that a small image does not have."""
+def test_missing_locale_is_reported(tmp_path: Path) -> None:
+    """The error for a text model whose locale is missing says to install it."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -160,10 +160,10 @@ def test_a_locale_that_is_not_installed_is_told(tmp_path: Path) -> None:
         OnnxModel(tmp_path / "model.onnx", 1)
 
 
-def test_a_model_that_zeros_do_not_suit_is_not_warmed(
+def test_model_with_failed_warm_up_is_served(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Free dimensions cannot be guessed; that is no reason not to serve."""
+    """A model whose warm-up fails is served, with a message that asks for an `example`."""
     from onnx import TensorProto, helper
 
     node = helper.make_node("Slice", ["x", "from", "to", "axis"], ["s"])

@@ -1,4 +1,4 @@
-"""Timed operators find their places in the graph."""
+"""Timed operators are matched to the operators of the graph."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def _timed(name: str, at: int) -> OperatorTime:
     return OperatorTime(name, "Gemm", (case.inputs[0].shape, case.outputs[0].shape), float(at))
 
 
-def test_names_that_last_decide() -> None:
-    """In whatever order they ran, operators of one shape are told apart by name."""
+def test_operators_are_matched_by_name() -> None:
+    """Operators of the same shape are matched by name, whatever order they ran in."""
     run = [_timed(operator.name, at) for at, operator in enumerate(NET.operators)]
     random.Random(1).shuffle(run)
     assert [0.0, 1.0, 2.0, 3.0] == matched(NET, CASES, run)
 
 
-def test_shapes_decide_where_names_do_not_last() -> None:
-    """A name that now means another shape is no name; equal shapes may change places."""
+def test_operators_are_matched_by_shape_if_names_change() -> None:
+    """A name with another shape is ignored, and operators of equal shapes may be swapped."""
     names = ["layer 3", "token 7", "layer 0", "token 9"]
     found = matched(NET, CASES, [_timed(name, at) for at, name in enumerate(names)])
     assert found is not None
@@ -33,5 +33,5 @@ def test_shapes_decide_where_names_do_not_last() -> None:
 
 
 def test_a_run_of_another_graph_is_refused() -> None:
-    """An operator that was not timed leaves no row with another's time."""
+    """If an operator was not timed, nothing is matched."""
     assert matched(NET, CASES, [_timed("layer 0", 0)]) is None

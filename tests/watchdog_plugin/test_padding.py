@@ -1,4 +1,4 @@
-"""Variable lengths: the same answers as one by one, padding within its limit, and counted."""
+"""Variable lengths: same outputs as one by one, with limited and counted padding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DECLARED: dict[str, Any] = {
 
 
 def call(ids: Sequence[int], rows: int = 1) -> Call:
-    """A request of equal rows."""
+    """Return a request with ``rows`` equal rows."""
     inputs: dict[str, np.ndarray[Any, Any]] = {
         "ids": np.array([ids] * rows, np.int64).reshape(rows, len(ids)),
         "mask": np.ones((rows, len(ids)), np.float32),
@@ -37,8 +37,8 @@ def call(ids: Sequence[int], rows: int = 1) -> Call:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_batch_answers_as_its_requests_alone(tmp_path: Path, seed: int) -> None:
-    """Whatever the lengths and rows, and at the length of each."""
+def test_batch_gives_same_outputs_as_single_requests(tmp_path: Path, seed: int) -> None:
+    """Outputs are the same for any lengths and rows, and have the length of their request."""
     random = np.random.default_rng(seed)
     model = OnnxModel(models.tagger(tmp_path / "m.onnx"), 1, DECLARED)
     calls = [
@@ -55,7 +55,7 @@ def test_a_batch_answers_as_its_requests_alone(tmp_path: Path, seed: int) -> Non
 
 
 def test_padding_is_counted(tmp_path: Path) -> None:
-    """Elements of both inputs: five and eight are padded to eight, nine rides alone."""
+    """Lengths 5 and 8 are padded to 8 and 9 runs alone; elements of both inputs count."""
     model = OnnxModel(models.tagger(tmp_path / "m.onnx"), 1, DECLARED)
     waste = PaddingWaste()
     model.run([call(range(size)) for size in (5, 8, 9)], waste)
@@ -63,13 +63,13 @@ def test_padding_is_counted(tmp_path: Path) -> None:
 
 
 def runs(padding: Padding, sizes: Sequence[int]) -> list[list[int]]:
-    """The lengths that share a run."""
+    """Return the lengths that share a run, for each run."""
     calls = [call(range(size)) for size in sizes]
     return [[sizes[index] for index in group] for group in padding.groups(calls)]
 
 
 def pad(buckets: tuple[int, ...] = (), limit: float = 0.5) -> Padding:
-    """A declaration for the tagger."""
+    """Return a declaration for the tagger."""
     return Padding({"ids": 1, "mask": 1}, {"ids": 0, "mask": 0}, {}, buckets, limit)
 
 
@@ -86,14 +86,16 @@ def pad(buckets: tuple[int, ...] = (), limit: float = 0.5) -> Padding:
         (pad((100,), limit=0.99), [100, 3, 50, 4], [[100, 50, 4, 3]]),
     ],
 )
-def test_who_shares_a_run(padding: Padding, sizes: list[int], expected: list[list[int]]) -> None:
-    """One bucket, longest first, split where padding would exceed its share."""
+def test_requests_of_one_bucket_share_run(
+    padding: Padding, sizes: list[int], expected: list[list[int]]
+) -> None:
+    """Requests of one bucket share a run, longest first, as long as padding stays in its limit."""
     assert expected == runs(padding, sizes)
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.1, 0.3, 0.5])
-def test_the_limit_holds(limit: float) -> None:
-    """For any lengths, no run of several has a larger share of padding."""
+def test_padding_stays_within_limit(limit: float) -> None:
+    """No run of several requests exceeds the limit on padding, whatever the lengths."""
     sizes = np.random.default_rng(1).integers(1, 300, 200).tolist()
     found = runs(pad((1000,), limit), sizes)
     assert sorted(sizes) == sorted(size for run in found for size in run)
@@ -101,8 +103,8 @@ def test_the_limit_holds(limit: float) -> None:
         assert len(run) * max(run) * (1 - limit) <= sum(run) * (1 + 1e-9)
 
 
-def test_inputs_of_different_lengths_share_a_run_if_both_buckets_agree() -> None:
-    """And other dimensions have to be equal, as before."""
+def test_requests_share_run_if_buckets_of_both_inputs_agree() -> None:
+    """Dimensions other than the declared ones have to be equal."""
     padding = Padding({"a": 1, "b": 2}, {"a": 0, "b": 0}, {})
     shapes = [((1, 3), (1, 2, 9)), ((2, 5), (2, 2, 12)), ((1, 3), (1, 2, 8)), ((1, 3), (1, 3, 9))]
     calls = [
@@ -113,8 +115,8 @@ def test_inputs_of_different_lengths_share_a_run_if_both_buckets_agree() -> None
     assert ((3, 2, 12), 18 + 48) == (joined.shape, joined.sum())
 
 
-def test_text_is_padded_with_text(tmp_path: Path) -> None:
-    """By default with empty text."""
+def test_text_is_padded_with_empty_text(tmp_path: Path) -> None:
+    """Text is padded with empty text by default."""
     from onnx import TensorProto, helper
 
     ragged: tuple[int, Any] = (TensorProto.STRING, ["batch", "words"])
@@ -129,10 +131,10 @@ def test_text_is_padded_with_text(tmp_path: Path) -> None:
     assert ([["a", "b"]], [["c", ""]]) == (first["y"].tolist(), second["y"].tolist())
 
 
-def test_an_output_that_is_not_as_long_is_told_and_answered_alone(
+def test_request_with_output_of_other_length_runs_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is cut off that is no padding."""
+    """Only padding is cut off an output."""
     monkeypatch.setattr(logs, "_failures", logs._Budget(10))
     from onnx import TensorProto, helper
 
@@ -169,17 +171,17 @@ def test_an_output_that_is_not_as_long_is_told_and_answered_alone(
         (DECLARED | {"ragged_waste": 1}, "ragged_waste is 1, expected a share"),
     ],
 )
-def test_a_declaration_that_does_not_fit_is_told(
+def test_mismatched_declaration_is_refused(
     tmp_path: Path, declared: dict[str, Any], told: str
 ) -> None:
-    """Before the first request."""
+    """A declaration that does not fit the model is refused at loading."""
     with pytest.raises(LoadError) as raised:
         OnnxModel(models.tagger(tmp_path / "m.onnx"), 1, declared)
     assert told in str(raised.value)
 
 
-def test_all_that_is_wrong_is_told_together(tmp_path: Path) -> None:
-    """An author can fix it at once."""
+def test_all_faults_are_reported_together(tmp_path: Path) -> None:
+    """One error lists all faults of the declaration."""
     declared = {"ragged": {"id": 1}, "ragged_buckets": 0, "ragged_waste": 7}
     with pytest.raises(LoadError) as raised:
         OnnxModel(models.tagger(tmp_path / "m.onnx"), 1, declared)
@@ -188,7 +190,7 @@ def test_all_that_is_wrong_is_told_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["handler.py", "environment"])
 def test_a_process_pads_and_reports(tmp_path: Path, where: str) -> None:
-    """Declared in code or in the environment; the share travels in a header of the batch."""
+    """Lengths are declared in code or environment; a response header has the padding share."""
     models.tagger(tmp_path / "function" / "model.onnx")
     environment = {}
     if where == "environment":

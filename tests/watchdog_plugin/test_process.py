@@ -1,4 +1,4 @@
-"""The handler as a process: real models over real sockets, its start and its end."""
+"""The handler as a process: real models over real sockets, start and exit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def handle_batch(items):
 
 
 def write(folder: Path, text: str) -> Path:
-    """Give ``folder`` a function with this handler.py."""
+    """Write a function with this handler.py to ``folder``."""
     (folder / "function").mkdir(exist_ok=True)
     (folder / "function" / "handler.py").write_text(text)
     return folder
@@ -49,7 +49,7 @@ def write(folder: Path, text: str) -> Path:
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Handler]:
-    """A handler of a small network on TCP."""
+    """Handler with a small network, listening on TCP."""
     folder = tmp_path_factory.mktemp("net")
     models.mlp(folder / "function" / "model.onnx")
     with start(folder, address=f"127.0.0.1:{free_port()}") as handler:
@@ -57,12 +57,12 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Handler]:
 
 
 def instance(*values: float) -> bytes:
-    """A v1 body with one row."""
+    """Return a v1 body with one row."""
     return json.dumps({"instances": [values]}).encode()
 
 
-def test_batches_of_every_size_answer_as_one_by_one(net: Handler) -> None:
-    """Over the wire, from one to eight requests."""
+def test_batches_of_every_size_match_single_requests(net: Handler) -> None:
+    """Batches of one to eight requests over the wire get the same responses as single requests."""
     random = np.random.default_rng(3)
     bodies = [instance(*random.standard_normal(4)) for _ in range(8)]
     with net.connect() as client:
@@ -75,8 +75,8 @@ def test_batches_of_every_size_answer_as_one_by_one(net: Handler) -> None:
             np.testing.assert_allclose(found, expected[:size], rtol=1e-5)
 
 
-def test_wrong_shapes_next_to_good_neighbours(net: Handler) -> None:
-    """Each gets what it deserves, and the time in the model is told."""
+def test_only_bad_requests_of_batch_fail(net: Handler) -> None:
+    """Only bad requests fail, and a header has the time that the model took."""
     bodies = [instance(1, 2, 3, 4), instance(1, 2), b"{", instance(1, 2, 3, 4)]
     with net.connect() as client:
         answers = client.batch(bodies)
@@ -88,8 +88,8 @@ def test_wrong_shapes_next_to_good_neighbours(net: Handler) -> None:
     assert 0 < float(reply.headers["x-carpool-exec-seconds"]) < 1
 
 
-def test_batches_arrive_in_chunks_too(net: Handler) -> None:
-    """As of-watchdog sends every body."""
+def test_chunked_batches_are_accepted(net: Handler) -> None:
+    """A chunked body, as of-watchdog sends, is accepted."""
     body = batch_body([instance(1, 2, 3, 4)] * 3)
     pieces = iter([body[:10], body[10:100], body[100:]])
     with net.connect() as client:
@@ -97,8 +97,8 @@ def test_batches_arrive_in_chunks_too(net: Handler) -> None:
     assert (200, (200,) * 3) == (reply.status, wire.decode_answer(reply.body).statuses)
 
 
-def test_a_batch_may_be_empty_and_may_not_be_garbage(net: Handler) -> None:
-    """An empty batch is answered, other bytes are a 400 that says so."""
+def test_empty_batch_is_answered_and_garbage_is_refused(net: Handler) -> None:
+    """An empty batch is answered, and bytes of another format get a 400 with the expected one."""
     with net.connect() as client:
         assert [] == client.batch([])
         reply = client.request("POST", "/", b"garbage" * 9, content_type=wire.CONTENT_TYPE)
@@ -106,8 +106,8 @@ def test_a_batch_may_be_empty_and_may_not_be_garbage(net: Handler) -> None:
     assert b"CPQ1" in reply.body
 
 
-def test_the_protocol_is_spoken_without_a_sidecar(net: Handler) -> None:
-    """A plain request is a batch of one, answered plainly."""
+def test_plain_request_runs_as_batch_of_one(net: Handler) -> None:
+    """A plain request runs as a batch of one and gets a plain response."""
     tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}
     with net.connect() as client:
         about = client.request("GET", "/v2/models/m")
@@ -119,7 +119,7 @@ def test_the_protocol_is_spoken_without_a_sidecar(net: Handler) -> None:
 
 
 def test_answers_do_not_cross_between_connections(tmp_path: Path) -> None:
-    """Marked bodies from many connections come back to their senders."""
+    """Each of many connections gets the responses to its own requests."""
 
     def exchange(handler: Handler, mark: int) -> bool:
         with handler.connect() as client:
@@ -136,8 +136,8 @@ def test_answers_do_not_cross_between_connections(tmp_path: Path) -> None:
     assert [True] * 8 == results
 
 
-def test_an_author_sees_the_request_and_shapes_the_answer(tmp_path: Path) -> None:
-    """Headers, paths, per-item failures, replies; a failed batch is a 500 of the POST."""
+def test_author_controls_headers_errors_and_replies(tmp_path: Path) -> None:
+    """The author handles headers, paths, item errors and replies; a failed batch gets a 500."""
     text = """
 from watchdog_plugin import ItemError, Reply
 def handle_batch(items):
@@ -165,7 +165,7 @@ def handle_batch(items):
 
 
 def test_load_and_batches_run_on_the_main_thread(tmp_path: Path) -> None:
-    """What `load` binds to its thread serves every batch."""
+    """Objects that `load` binds to its thread work in every batch."""
     text = """
 import sqlite3, threading
 def load():
@@ -182,8 +182,8 @@ def handle_batch(items):
                 assert b"1" == client.batch([b""])[0].body
 
 
-def test_a_slow_load_is_alive_and_not_ready(tmp_path: Path) -> None:
-    """Health is 200 at once; ready and requests are 503 until the load is over."""
+def test_function_is_healthy_but_not_ready_during_load(tmp_path: Path) -> None:
+    """During the load, health is 200, and readiness and requests are 503."""
     text = """
 import pathlib, time
 def load():
@@ -204,7 +204,7 @@ def handle_batch(items):
 
 
 def test_examples_warm_up_before_ready(tmp_path: Path) -> None:
-    """In a batch of one and in the largest."""
+    """Examples run in a batch of one and in the largest batch before readiness."""
     text = """
 example = [b"1", b"2"]
 def handle_batch(items):
@@ -229,10 +229,10 @@ def handle_batch(items):
     ],
     ids=["nothing", "exits", "load raises", "interrupt", "example refused", "example fails"],
 )
-def test_a_function_that_cannot_start_ends_with_one_message(
+def test_failed_start_prints_one_message_and_exits_nonzero(
     tmp_path: Path, text: str | None, code: int, told: str
 ) -> None:
-    """Never with 0, which of-watchdog would take for health."""
+    """The exit code is never 0, which of-watchdog would take for health."""
     (tmp_path / "function").mkdir()
     if text is not None:
         write(tmp_path, text)
@@ -245,7 +245,7 @@ def test_a_function_that_cannot_start_ends_with_one_message(
 
 
 def test_a_broken_model_ends_the_process(tmp_path: Path) -> None:
-    """Missing where it was named, or no ONNX file."""
+    """A missing file and a file that is not ONNX end the process with exit code 1."""
     (tmp_path / "function").mkdir()
     with start(tmp_path, model_path="weights.onnx") as handler:
         assert 1 == handler.exit_code()
@@ -257,7 +257,7 @@ def test_a_broken_model_ends_the_process(tmp_path: Path) -> None:
 
 
 def test_wrong_settings_end_the_process(tmp_path: Path) -> None:
-    """All together, with the exit code of configuration errors."""
+    """All faults are reported together, with the exit code of configuration errors."""
     with start(write(tmp_path, ECHO), carpool_bach_max="3", handler_exit_on_term="1") as handler:
         assert 2 == handler.exit_code()
         assert "did you mean 'carpool_batch_max'?" in handler.log
@@ -265,7 +265,7 @@ def test_wrong_settings_end_the_process(tmp_path: Path) -> None:
 
 
 def test_a_stray_thread_does_not_keep_a_dead_function_alive(tmp_path: Path) -> None:
-    """The process ends although the author's thread has not."""
+    """The process ends although a thread of the author still runs."""
     text = """
 import threading
 threading.Thread(target=threading.Event().wait).start()
@@ -278,14 +278,14 @@ def load():
 
 @pytest.mark.parametrize(("text", "code"), [(ECHO, 0), ("def load(): raise ValueError", 1)])
 def test_check_loads_and_exits(tmp_path: Path, text: str, code: int) -> None:
-    """A deploy check without a socket."""
+    """``--check`` loads the function without opening a socket."""
     with start(write(tmp_path, text), "--check") as handler:
         assert code == handler.exit_code()
         assert (code == 0) == ("check passed" in handler.log)
 
 
 def test_long_lines_reach_the_log_in_pieces(tmp_path: Path) -> None:
-    """No line is longer than a log pump can take, and the function goes on."""
+    """No line is longer than a log pump can take, and the function continues."""
     text = """
 import sys
 def handle_batch(items):
@@ -302,7 +302,7 @@ def handle_batch(items):
 
 
 def test_sigterm_keeps_serving(tmp_path: Path) -> None:
-    """However often it comes: the parent drains."""
+    """Repeated signals do not end the process, as the parent drains."""
     with start(write(tmp_path, ECHO)) as handler:
         handler.wait_ready()
         handler.process.send_signal(signal.SIGTERM)
@@ -313,8 +313,8 @@ def test_sigterm_keeps_serving(tmp_path: Path) -> None:
         assert None is handler.process.poll()
 
 
-def test_sigterm_during_a_load_is_no_end_either(tmp_path: Path) -> None:
-    """The load goes on."""
+def test_sigterm_during_load_is_ignored(tmp_path: Path) -> None:
+    """The load continues and the function becomes ready."""
     text = (
         """
 import pathlib, time
@@ -332,8 +332,8 @@ def load():
         handler.wait_ready()
 
 
-def test_told_to_exit_on_term_it_finishes_what_is_in_flight(tmp_path: Path) -> None:
-    """A batch in the model is answered, then the process ends with 0."""
+def test_exit_on_term_finishes_running_batch(tmp_path: Path) -> None:
+    """A running batch is answered, then the process ends with exit code 0."""
     with start(write(tmp_path, SLOW), handler_exit_on_term="true") as handler:
         handler.wait_ready()
         with handler.connect() as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -350,7 +350,7 @@ def test_told_to_exit_on_term_it_finishes_what_is_in_flight(tmp_path: Path) -> N
 
 
 def test_sigint_ends_at_once(tmp_path: Path) -> None:
-    """Also from within a batch."""
+    """The process ends even during a batch."""
     with start(write(tmp_path, SLOW)) as handler:
         with handler.wait_ready().connect() as client:
             pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -370,8 +370,8 @@ child.wait()
 """
 
 
-def test_the_parents_end_is_the_handlers(tmp_path: Path) -> None:
-    """An orphan would hold the port its successor needs."""
+def test_handler_ends_with_its_parent(tmp_path: Path) -> None:
+    """The handler ends with its parent, as it would hold the port that its successor needs."""
     write(tmp_path, ECHO)
     address = f"unix:{tmp_path / 'h.sock'}"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "handler_listen": address}
@@ -406,8 +406,8 @@ child.wait()
 """
 
 
-def test_a_parent_that_ends_before_it_is_watched_is_missed() -> None:
-    """As when of-watchdog is killed while the handler starts."""
+def test_handler_ends_if_parent_dies_before_it_is_watched() -> None:
+    """The handler ends even if of-watchdog was killed while the handler started."""
     with subprocess.Popen(
         [sys.executable, "-c", BEFORE_IT_WATCHES],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -421,7 +421,7 @@ def test_a_parent_that_ends_before_it_is_watched_is_missed() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; it may have ended without being collected."""
+    """Return whether the process runs; False for a zombie."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -429,7 +429,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_function_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
-    """Without a model neither NumPy nor ONNX Runtime is loaded; JSON works without orjson."""
+    """Without a model, NumPy and ONNX Runtime are not loaded, and JSON works without orjson."""
     text = """
 import sys
 def handle_batch(items):
@@ -443,8 +443,8 @@ def handle_batch(items):
 
 
 @pytest.mark.slow
-def test_a_large_batch_passes_over_both_kinds_of_socket(tmp_path: Path) -> None:
-    """Eight bodies of a megabyte each, there and back."""
+def test_large_batch_passes_over_tcp_and_unix_sockets(tmp_path: Path) -> None:
+    """Eight bodies of a megabyte each are sent and returned."""
     bodies = [bytes([mark]) * 1_000_000 for mark in range(8)]
     for address in (f"unix:{tmp_path / 'x.sock'}", f"127.0.0.1:{free_port()}"):
         with start(write(tmp_path, ECHO), address=address) as handler:

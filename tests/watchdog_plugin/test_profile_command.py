@@ -1,4 +1,4 @@
-"""``carpool profile`` and ``carpool predict`` on models that are run for real."""
+"""``carpool profile`` and ``carpool predict`` on models that really run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _dense(path: Path, batch: int | str = "batch", kind: str = "Gemm", domain: s
 
 
 def _branching(path: Path) -> Path:
-    """A model with an If."""
+    """Write a model with an If."""
     ends = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])]
     branches = {
         f"{name}_branch": helper.make_graph([helper.make_node(kind, ["x"], ["y"])], name, [], ends)
@@ -68,7 +68,7 @@ def _branching(path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured) -> None:
-    """Its runs and operators are in the database, and its own runs settle its predictions."""
+    """The database holds the measured runs and operators of the model."""
     model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--batch", "1,4", "--cpu", "1", "--database", str(database), "--json"]
     assert 0 == command.main([*argv, "--budget", "1s"])
@@ -82,7 +82,7 @@ def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured
 
 
 def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
-    """The documented form: a row for each size, with an interval and quantiles."""
+    """The JSON has the documented form: a row per size, with an interval and quantiles."""
     model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--batch", "1,4", "--cpu", "0.5,2", "--database", str(database)]
     assert 0 == predict_command.main([*argv, "--json"])
@@ -98,8 +98,8 @@ def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
     assert "corrected by 1 measured run\n" in capsys.readouterr().out
 
 
-def test_sizes_that_are_not_known_are_said(tmp_path: Path, capsys: Captured) -> None:
-    """The exit code tells, and the message says what is known."""
+def test_unknown_sizes_are_reported(tmp_path: Path, capsys: Captured) -> None:
+    """The exit code is 1, and the message lists the sizes that the database knows."""
     model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     assert 1 == predict_command.main([str(model), "--cpu", "8", "--database", str(database)])
     said = capsys.readouterr().err
@@ -109,24 +109,22 @@ def test_sizes_that_are_not_known_are_said(tmp_path: Path, capsys: Captured) -> 
 
 @pytest.mark.parametrize("size", ["4:8:3", "400:1:3"])
 def test_measured_runs_of_unknown_sizes_are_refused(tmp_path: Path, size: str) -> None:
-    """They correct nothing, and nothing says that they did."""
+    """A measured run that cannot correct the prediction is refused instead of ignored."""
     model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     with pytest.raises(ConfigError, match=r"--measured = .*the database knows 1 core"):
         predict_command.main([str(model), "--measured", size, "--database", str(database)])
 
 
 @pytest.mark.parametrize("gpu", ["-5", "nan", "101", "half"])
-def test_a_share_of_a_gpu_is_percent(tmp_path: Path, capsys: Captured, gpu: str) -> None:
-    """From none to all of it."""
+def test_gpu_share_outside_0_to_100_is_refused(tmp_path: Path, capsys: Captured, gpu: str) -> None:
+    """A share outside 0 to 100 is refused."""
     with pytest.raises(SystemExit):
         predict_command.main([str(_dense(tmp_path / "net.onnx")), f"--gpu={gpu}"])
     assert f"{gpu!r}: expected percent of one GPU, from 0 to 100" in capsys.readouterr().err
 
 
-def test_a_database_that_cannot_be_used_is_refused_before_anything_is_measured(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    """A minute of measuring must not end in an error that was there before."""
+def test_unusable_database_is_refused_before_measuring(tmp_path: Path, capsys: Captured) -> None:
+    """An unusable database is an error before the measurement, not after it."""
     model, database = _dense(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
     database.write_text("no database")
     with pytest.raises(ConfigError, match=r"file is not a database.*delete it, or name another"):
@@ -134,8 +132,8 @@ def test_a_database_that_cannot_be_used_is_refused_before_anything_is_measured(
     assert "round" not in capsys.readouterr().err
 
 
-def test_a_budget_that_is_spent_leaves_one_visit_of_each_setting(tmp_path: Path) -> None:
-    """Whatever else was meant to be measured."""
+def test_spent_budget_measures_each_setting_once(tmp_path: Path) -> None:
+    """Each setting is measured once even with a budget of zero, and nothing more."""
     model = read_onnx(_dense(tmp_path / "m.onnx"), {})
     said: list[str] = []
     grid = Grid([1, 2], [1], budget_s=0.0)
@@ -146,7 +144,7 @@ def test_a_budget_that_is_spent_leaves_one_visit_of_each_setting(tmp_path: Path)
 
 
 def test_a_run_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model may take its largest batch, which is tried first, and refuse a smaller one."""
+    """A model may accept its largest batch, which is tried first, and fail with a smaller one."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     second = numpy_helper.from_array(np.array(1), "second")
     graph = helper.make_graph(
@@ -163,15 +161,15 @@ def test_a_run_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_more_threads_than_cores_are_not_measured(tmp_path: Path) -> None:
-    """They would wait for one another, and the database would call that so many cores."""
+    """More threads than cores are refused, as times would be stored for that many cores."""
     model, there = _dense(tmp_path / "net.onnx"), len(os.sched_getaffinity(0))
     argv = [str(model), "--cpu", f"1,{there + 1}", "--database", str(tmp_path / "p.sqlite")]
     with pytest.raises(ConfigError, match=rf"'{there + 1}': expected at most {there}, the cores"):
         command.main(argv)
 
 
-def test_an_unmeasured_share_of_a_gpu_is_said(tmp_path: Path, capsys: Captured) -> None:
-    """No prediction is made of one without a GPU."""
+def test_unmeasured_gpu_share_is_reported(tmp_path: Path, capsys: Captured) -> None:
+    """Measurements without a GPU give no prediction with one."""
     model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--gpu", "50", "--batch", "1", "--database", str(database)]
     assert 1 == predict_command.main(argv)
@@ -179,18 +177,16 @@ def test_an_unmeasured_share_of_a_gpu_is_said(tmp_path: Path, capsys: Captured) 
 
 
 @pytest.mark.parametrize("sizes", ["0", "-1", "1000000", "nan", "inf", "1,two", ""])
-def test_sizes_that_cannot_be_are_refused(tmp_path: Path, capsys: Captured, sizes: str) -> None:
-    """With the bounds."""
+def test_invalid_sizes_are_refused(tmp_path: Path, capsys: Captured, sizes: str) -> None:
+    """The message names the bounds."""
     with pytest.raises(SystemExit):
         command.main([str(tmp_path / "net.onnx"), f"--batch={sizes}"])
     expected = f"{sizes!r}: expected numbers above 0 and below a million, such as 1,2,4"
     assert expected in capsys.readouterr().err
 
 
-def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    """As on a disk that is full by then."""
+def test_measurements_are_printed_if_storing_fails(tmp_path: Path, capsys: Captured) -> None:
+    """Measurements are printed even if the disk is full when they are stored."""
     model, database = _dense(tmp_path / "net.onnx"), taught(tmp_path / "p.sqlite")
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
@@ -206,18 +202,20 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
     assert "net" not in {each.model for each in read_profiles(database)}
 
 
-def test_the_package_brings_a_database(
+def test_package_includes_database(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A prediction needs only the model."""
+    """A prediction without a database of the user needs only the model."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     model = _dense(tmp_path / "net.onnx")
     assert 0 == main(["predict", str(model), "--batch", "1,16"])
     assert "net: sum over 1 operators" in capsys.readouterr().out
 
 
-def test_a_fixed_batch_is_said(tmp_path: Path, capsys: Captured) -> None:
-    """A model of one batch size has one prediction."""
+def test_model_with_fixed_batch_is_predicted_for_its_size_only(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """A model with a fixed batch size is predicted for that size only."""
     model, database = _dense(tmp_path / "net.onnx", 4), taught(tmp_path / "p.sqlite")
     argv = [str(model), "--batch", "1,4", "--database", str(database)]
     assert 1 == predict_command.main(argv)
@@ -225,7 +223,7 @@ def test_a_fixed_batch_is_said(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -> None:
-    """Profiling measures the runs and adds no operators."""
+    """A model with control flow adds no operators to the database."""
     model, database = _branching(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
     argv = [str(model), "--batch", "2", "--cpu", "1", "--budget", "1ms", "--json"]
     assert 0 == command.main([*argv, "--database", str(database)])
@@ -236,7 +234,7 @@ def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -
 
 
 def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
-    """The message says that it can be served all the same."""
+    """The message says that the model can still be served."""
     model = _dense(tmp_path / "net.onnx", kind="Frobnicate", domain="odd")
     with pytest.raises(ConfigError, match=r"Frobnicate.*its own handler can still serve it"):
         read_graph(model)
@@ -245,7 +243,7 @@ def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
 
 
 def test_a_size_at_which_a_model_fails_is_named(tmp_path: Path) -> None:
-    """A batch that is fixed somewhere inside shows when it runs, and other sizes may do."""
+    """A batch fixed inside the model is found when it runs, and the message names the options."""
     path = tmp_path / "net.onnx"
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "shape"], ["y"])],
@@ -260,8 +258,8 @@ def test_a_size_at_which_a_model_fails_is_named(tmp_path: Path) -> None:
         command.main([str(path), "--batch", "1,4", "--cpu", "1", "--budget", "1ms"])
 
 
-def test_weights_that_are_missing_are_needed_for_profiling_alone(tmp_path: Path) -> None:
-    """A prediction needs the weights' shapes; measuring needs their values."""
+def test_missing_weights_are_refused_for_profiling_only(tmp_path: Path) -> None:
+    """A prediction needs the shapes of the weights, and a measurement needs their values."""
     path = _dense(tmp_path / "net.onnx")
     model = onnx.load(path)
     onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
@@ -279,8 +277,8 @@ def test_weights_that_are_missing_are_needed_for_profiling_alone(tmp_path: Path)
         (b"version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"),
     ],
 )
-def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes, expected: str) -> None:
-    """Empty, corrupted and absent files are told apart."""
+def test_invalid_model_files_are_refused(tmp_path: Path, data: bytes, expected: str) -> None:
+    """Empty files, corrupted files and pointers of Git LFS have different messages."""
     path = tmp_path / "net.onnx"
     path.write_bytes(data)
     with pytest.raises(ConfigError, match=expected):
@@ -289,13 +287,13 @@ def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes, expected: str)
 
 @pytest.mark.parametrize("name", [".", "b" * 300 + ".onnx", "gone.onnx"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
-    """A folder, a name that no file can have, and nothing at all."""
+    """A folder, an impossible file name and a missing file are refused."""
     with pytest.raises(ConfigError, match="expected an existing ONNX file"):
         read_graph(tmp_path / name)
 
 
 def test_a_free_dimension_needs_a_size(tmp_path: Path) -> None:
-    """Other than the batch, which is free on purpose."""
+    """Only the batch dimension may stay free."""
     path = _dense(tmp_path / "net.onnx", kind="MatMul")
     model = onnx.load(path)
     dims = model.graph.input[0].type.tensor_type.shape.dim
@@ -305,7 +303,7 @@ def test_a_free_dimension_needs_a_size(tmp_path: Path) -> None:
     onnx.save(model, path)
     with pytest.raises(ConfigError, match=r"'wrods'.*expected a free dimension .* batch, words"):
         read_graph(path, {"words": 3, "wrods": 3})
-    with pytest.raises(ConfigError, match=r"free dimension 'words'.*say --dim words=SIZE"):
+    with pytest.raises(ConfigError, match=r"free dimension 'words'.*set --dim words=SIZE"):
         read_graph(path)
     (operator,) = read_graph(path, {"words": 7}).operators
     assert (3, 7, 30) == operator.at(3).outputs[0].shape

@@ -1,4 +1,4 @@
-"""The handler's environment, read strictly."""
+"""The handler's environment is validated strictly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from watchdog_plugin.settings import HandlerSettings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
-    """They are what the template counts on."""
+    """The defaults are those that the template relies on."""
     settings = HandlerSettings.from_env({"PATH": "/bin"})
     assert "127.0.0.1:5000" == settings.listen
     assert (Path("function"), Path("function/model.onnx")) == (
@@ -27,21 +27,21 @@ def test_an_empty_environment_gives_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "threads"), [("0.25", 1), ("1.4", 1), ("2", 2), ("3.6", 3)])
-def test_whole_cores_are_threads(cpu: str, threads: int) -> None:
-    """A thread for each whole core, and one at least; what the user says goes before that."""
+def test_threads_default_to_whole_cores(cpu: str, threads: int) -> None:
+    """The default is one thread per whole core and at least one; `handler_threads` overrides it."""
     assert threads == HandlerSettings.from_env({"carpool_cpu": cpu}).threads
     told = {"carpool_cpu": cpu, "handler_threads": "7"}
     assert 7 == HandlerSettings.from_env(told).threads
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:80", "[::1]:80", "unix:/run/h.sock"])
-def test_addresses(text: str) -> None:
-    """TCP and Unix sockets."""
+def test_tcp_and_unix_addresses_are_accepted(text: str) -> None:
+    """TCP and Unix socket addresses are accepted."""
     assert text == HandlerSettings.from_env({"handler_listen": text}).listen
 
 
-def test_everything_wrong_is_told_together() -> None:
-    """Unknown names with the nearest known one, bad values with what was expected."""
+def test_all_faults_are_reported_together() -> None:
+    """One error lists unknown names with suggestions and bad values with what was expected."""
     env = {
         "handler_listn": "x",
         "handler_listen": "5000",
@@ -57,8 +57,8 @@ def test_everything_wrong_is_told_together() -> None:
     assert "handler_exit_on_term = 'yes': expected true or false" in text
 
 
-def test_variable_lengths_are_a_json_object_of_known_names() -> None:
-    """The names of handler.py; what else is given is told with the nearest."""
+def test_variable_lengths_accept_known_names_only() -> None:
+    """The names are those of handler.py, and an unknown name gets a suggestion."""
     text = '{"ragged": {"x": 1}}'
     assert {"ragged": {"x": 1}} == HandlerSettings.from_env({"model_ragged": text}).lengths
     for bad in ("{", "5", "[]"):

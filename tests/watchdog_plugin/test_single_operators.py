@@ -1,9 +1,10 @@
-"""Operators measured alone by the runtime, and ``carpool predict`` that measures what it lacks."""
+"""Operators measured alone by the runtime, by ``carpool predict`` if the database lacks them."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -18,7 +19,7 @@ from carpool.errors import ConfigError
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.onnx_latency import read_operators
-from carpool.predictor.profile import Alone, Refused, Setting
+from carpool.predictor.profile import Alone, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import predict_command, single_operators
@@ -35,7 +36,7 @@ _SETTINGS = [Setting(1, 1), Setting(4, 1)]
 
 
 def _odd(path: Path) -> Path:
-    """Operators of kinds that no profile of the package has."""
+    """Write a model with operators of kinds that no profile of the package has."""
     rng = np.random.default_rng(4)
     constants: dict[str, np.ndarray[Any, Any]] = {
         "kernel": rng.standard_normal((8, 4, 2, 2), np.float32),
@@ -70,7 +71,7 @@ def _odd(path: Path) -> Path:
 
 
 def test_every_operator_of_a_model_is_measured_alone(tmp_path: Path) -> None:
-    """At every setting."""
+    """Every operator is measured in every setting."""
     path = _odd(tmp_path / "odd.onnx")
     best = optimised(path, read_onnx(path))
     wanted = [Wanted(at, _SETTINGS) for at in range(len(best.graph.operators))]
@@ -80,15 +81,15 @@ def test_every_operator_of_a_model_is_measured_alone(tmp_path: Path) -> None:
     assert all(isinstance(row, Alone) and row.seconds > 0 for row in rows)
 
 
-def test_text_is_refused_and_not_tried_again(
+def test_refused_text_operators_are_not_tried_again(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runtime binds no strings; the second prediction starts no measurement."""
+    """The runtime cannot bind strings, and the second prediction starts no measurement."""
     path, database = _textual(tmp_path / "text.onnx"), str(tmp_path / "p.sqlite")
     best = optimised(path, read_onnx(path))
     assert ["Equal", "Cast"] == [operator.kind for operator in best.graph.operators]
     rows = list(measure_alone(best, [Wanted(0, _SETTINGS)], 60.0, pytest.fail))
-    assert [Refused(best.graph.operators[0].at(s.batch), s) for s in _SETTINGS] == rows
+    assert [RefusedOperator(best.graph.operators[0].at(s.batch), s) for s in _SETTINGS] == rows
     argv = [str(path), "--batch", "4", "--database", database, "--json"]
     assert 0 == predict_command.main(argv)
     first = json.loads(capsys.readouterr().out)
@@ -101,7 +102,7 @@ def test_text_is_refused_and_not_tried_again(
 
 
 def test_a_session_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither one that the runtime refuses nor one whose times are not needed."""
+    """Neither a refused session nor one whose times are unused leaves a file."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(LoadError) as refused:  # which holds the session
         ProfiledSession(b"no model", tmp_path, 1, operators=True)
@@ -113,10 +114,8 @@ def test_a_session_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [] == list(tmp_path.iterdir())
 
 
-def test_being_asked_to_measure_tries_refused_operators_again(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    """Those alone: what is known stays known."""
+def test_measure_option_tries_refused_operators_again(tmp_path: Path, capsys: Captured) -> None:
+    """``--measure`` does not measure known operators again."""
     path, database = _textual(tmp_path / "text.onnx"), str(tmp_path / "p.sqlite")
     argv = [str(path), "--batch", "4", "--database", database, "--json"]
     assert 0 == predict_command.main(argv)
@@ -127,12 +126,12 @@ def test_being_asked_to_measure_tries_refused_operators_again(
     assert {"Equal": "predicted", "Cast": "known"} == _source_of_each(json.loads(said.out))
 
 
-def test_what_was_measured_before_an_interrupt_is_kept(
+def test_measurements_before_interrupt_are_kept(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next prediction measures the others alone."""
+    """The next prediction measures only the other operators."""
 
-    def interrupted(*args: Any) -> Iterator[Alone | Refused]:
+    def interrupted(*args: Any) -> Iterator[Alone | RefusedOperator]:
         yield from itertools.islice(measure_alone(*args), 3)
         raise KeyboardInterrupt
 
@@ -148,16 +147,16 @@ def test_what_was_measured_before_an_interrupt_is_kept(
     assert set(sources) == {"known", "measured"}
 
 
-def test_progress_is_said(tmp_path: Path) -> None:
-    """After every ten operators."""
+def test_progress_is_reported(tmp_path: Path) -> None:
+    """A message is written after every ten operators."""
     path, said = _plain(tmp_path / "net.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
     list(measure_alone(best, [Wanted(0, [Setting(1, 1)])] * 21, 60.0, said.append))
     assert ["10 of 21 operators measured", "20 of 21 operators measured"] == said
 
 
-def test_a_spent_budget_is_said(tmp_path: Path) -> None:
-    """With how many operators remain."""
+def test_spent_budget_is_reported(tmp_path: Path) -> None:
+    """The message has the number of remaining operators."""
     path, said = _odd(tmp_path / "odd.onnx"), list[str]()
     best = optimised(path, read_onnx(path))
     wanted = [Wanted(at, _SETTINGS) for at in range(3)]
@@ -166,13 +165,13 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.timing
-def test_a_run_costs_more_than_nothing() -> None:
-    """Besides its operators; each of them may cost less than when it is timed."""
+def test_overhead_per_run_is_positive() -> None:
+    """The overhead of a run is positive; that per operator need not be."""
     assert 0 < measure_overhead(1).per_run_s < 1
 
 
-def test_a_prediction_measures_what_it_lacks_once(tmp_path: Path, capsys: Captured) -> None:
-    """What was measured is kept: the second prediction is made of it, without the runtime."""
+def test_prediction_measures_missing_operators_once(tmp_path: Path, capsys: Captured) -> None:
+    """A second prediction uses the stored measurements and does not start the runtime."""
     path, database = _odd(tmp_path / "odd.onnx"), tmp_path / "p.sqlite"
     argv = [str(path), "--batch", "1,4", "--database", str(database), "--json"]
     assert 0 == predict_command.main(argv)
@@ -187,10 +186,8 @@ def test_a_prediction_measures_what_it_lacks_once(tmp_path: Path, capsys: Captur
     assert first["rows"] == second["rows"]
 
 
-def test_without_measuring_unknown_kinds_are_refused_by_name(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    """Einsum's time follows from no other operator's; the fix is said."""
+def test_no_measure_option_refuses_unknown_kinds_by_name(tmp_path: Path, capsys: Captured) -> None:
+    """The message names Einsum, whose time follows from no other operator, and the fix."""
     path = _odd(tmp_path / "odd.onnx")
     argv = [str(path), "--no-measure", "--database", str(default_database())]
     assert 1 == predict_command.main(argv)
@@ -198,7 +195,7 @@ def test_without_measuring_unknown_kinds_are_refused_by_name(
 
 
 def test_nothing_is_measured_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
-    """The laws are another processor's then, and the text and the interval say so."""
+    """The prediction uses the laws of this processor; text and interval show the uncertainty."""
     path, database = _plain(tmp_path / "net.onnx"), str(default_database())
     argv = [str(path), "--batch", "4", "--hardware", "another", "--database", database]
     assert 0 == predict_command.main([*argv, "--json"])
@@ -211,7 +208,7 @@ def test_nothing_is_measured_for_another_machine(tmp_path: Path, capsys: Capture
     (row,) = document["rows"]
     assert row["high_ms"] > 3 * row["latency_ms"] > 9 * row["low_ms"]
     assert 0 == predict_command.main(argv)
-    assert "that is not another, " in capsys.readouterr().out
+    assert "machine or runtime than another, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -225,7 +222,7 @@ def test_nothing_is_measured_for_another_machine(tmp_path: Path, capsys: Capture
 def test_measuring_for_another_machine_is_refused(
     tmp_path: Path, options: list[str], named: str
 ) -> None:
-    """By the option that it contradicts; without --measure, the same is predicted by laws."""
+    """The error names the option that contradicts ``--measure``."""
     path, database = _plain(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
     argv = [str(path), "--measure", "--database", str(database), *options]
     with pytest.raises(ConfigError, match=f"{named}.*with --measure"):
@@ -233,8 +230,8 @@ def test_measuring_for_another_machine_is_refused(
     assert not database.exists()
 
 
-def test_a_branch_is_a_range(tmp_path: Path, capsys: Captured) -> None:
-    """Both ways are measured, since a run may take either."""
+def test_both_branches_are_measured(tmp_path: Path, capsys: Captured) -> None:
+    """Both branches are measured, as a run may take either."""
     path, database = _branching(tmp_path / "if.onnx"), str(tmp_path / "p.sqlite")
     assert 0 == predict_command.main([str(path), "--batch", "64", "--database", database, "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -254,10 +251,8 @@ def test_a_branch_is_a_range(tmp_path: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Scan", "Loop"])
-def test_a_loop_that_counts_is_measured_as_a_whole(
-    tmp_path: Path, capsys: Captured, kind: str
-) -> None:
-    """With all of its steps; what follows has the shape of what it carries."""
+def test_counted_loop_is_measured_as_a_whole(tmp_path: Path, capsys: Captured, kind: str) -> None:
+    """All steps are measured together, and the next operator has the loop's output shape."""
     path, database = _looping(tmp_path / "loop.onnx", kind), str(tmp_path / "p.sqlite")
     assert 0 == predict_command.main([str(path), "--batch", "4", "--database", database, "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -266,15 +261,15 @@ def test_a_loop_that_counts_is_measured_as_a_whole(
     assert sources["Tanh"]["shapes"].partition(">")[0] in sources[kind]["shapes"].partition(">")[2]
 
 
-def test_a_loop_that_ends_by_its_values_is_refused_by_name(tmp_path: Path) -> None:
-    """How long it takes is in no shape and no constant."""
+def test_loop_with_data_dependent_end_is_refused_by_name(tmp_path: Path) -> None:
+    """Neither shapes nor constants determine the number of its steps."""
     path = _looping(tmp_path / "loop.onnx", "Loop", ends_by_values=True)
     with pytest.raises(ConfigError, match=r"operator Loop .*its end depends on values"):
         predict_command.main([str(path), "--database", str(default_database()), "--no-measure"])
 
 
 def _branching(path: Path) -> Path:
-    """A product of 512 columns where the sum is not 0, else a sign."""
+    """Write a model with a product of 512 columns if the sum is not 0, and a negation otherwise."""
     ends = [helper.make_tensor_value_info("q", TensorProto.FLOAT, ["batch", 512])]
     much = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["q"])]
     little = [helper.make_node("Neg", ["x"], ["q"])]
@@ -292,7 +287,7 @@ def _branching(path: Path) -> Path:
 
 
 def _looping(path: Path, kind: str, *, ends_by_values: bool = False) -> Path:
-    """Twenty steps of a product with what they carry."""
+    """Write a model with a loop of twenty products of its carried state."""
 
     def value(name: str, shape: list[int | str] | None, datatype: int = TensorProto.FLOAT) -> Any:
         return helper.make_tensor_value_info(name, datatype, shape)
@@ -358,7 +353,7 @@ def _plain(path: Path) -> Path:
 
 
 def _textual(path: Path) -> Path:
-    """Which of the words are one word."""
+    """Write a model that compares words with one word."""
     nodes = [
         helper.make_node("Equal", ["words", "word"], ["same"]),
         helper.make_node("Cast", ["same"], ["y"], to=TensorProto.FLOAT),
@@ -384,7 +379,22 @@ def _kinds(document: dict[str, list[dict[str, str]]]) -> set[str]:
 
 
 def test_a_scenario_refuses_unmeasured_kinds(tmp_path: Path) -> None:
-    """By name, with the command that measures them; not with a message about sizes."""
+    """The error names the kinds and the command that measures them, not sizes."""
     path = _odd(tmp_path / "odd.onnx")
     with pytest.raises(ConfigError, match=r"Einsum.*carpool predict measures them"):
         read_operators(path, default_database())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_all_memory_is_moved_by_any_number_of_cores(count: int) -> None:
+    """The cores' parts together are the whole block, and arrays keep their values."""
+    blocks = np.stack([np.zeros(1 << 18), np.arange(1 << 18, dtype=float)])
+    here = min(os.sched_getaffinity(0))
+    values = np.arange(7.0)
+    with single_operators._Mover(blocks, [here] * count) as mover:
+        mover.move(1, [values, np.full((), 2.0)])
+    assert count - 1 == len(mover._others)
+    moved = (1 << 20) // 16
+    assert np.array_equal(blocks[0, :moved], blocks[1, :moved])
+    assert not blocks[0, moved:].any()
+    assert [0, 1, 2, 3, 4, 5, 6] == values.tolist()

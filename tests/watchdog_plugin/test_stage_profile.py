@@ -1,4 +1,4 @@
-"""Which times a staged model is scheduled by, and whether its stages are loaded at all."""
+"""The times that a staged model is scheduled with, and the condition for loading its stages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """A staged model that writes down what runs."""
+    """Staged model that records the stages that run."""
 
     signature = Signature([], [])
     steps_max = 4
@@ -39,13 +39,13 @@ class Recorder:
         self.ran: list[int] = []
 
     def run(self, stage: int, values: Arrays) -> Step:
-        """Do nothing."""
+        """Record ``stage`` and return the values."""
         self.ran.append(stage)
         return Step(values)
 
 
-def test_stages_are_measured_one_behind_the_other() -> None:
-    """As they run: what a stage finds in the caches is what the one before it has left."""
+def test_stages_are_measured_in_order_of_run() -> None:
+    """Stages are measured in the order of a run, so that each finds the caches as in a run."""
     model = Recorder([NodeType.STATIC, NodeType.STATIC, NodeType.DECODER])
     measured("model", model, lambda rows: {"x": np.zeros(rows)}, 1)
 
@@ -54,7 +54,7 @@ def test_stages_are_measured_one_behind_the_other() -> None:
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Path:
-    """A function of a model in three stages."""
+    """Folder of a function with a model in three stages."""
     path = models.deep(tmp_path / "model.onnx")
     cut(path, 3, tmp_path / "stages")
     return tmp_path
@@ -81,7 +81,7 @@ def test_stages_without_a_gain_are_not_loaded(
     shared: bool,
     whole: bool,
 ) -> None:
-    """Unless newcomers are to join whatever it costs, or other models' requests gain by them."""
+    """They are loaded if `pays` is false, or if requests of other models gain from them."""
 
     def as_told(name: str, model: StagedModel, *_: object) -> Program:
         del name

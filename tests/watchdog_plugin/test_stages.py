@@ -1,4 +1,4 @@
-"""Cutting a model: where it may be cut, where it is, and that nothing changes by it."""
+"""Cutting of a model: the possible cuts, the chosen ones, and unchanged outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from watchdog_plugin.stage_cutting.chain import Chain
 from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
 from watchdog_plugin.stage_cutting.folder import LIST, StageFolder
 from watchdog_plugin.stage_cutting.operator_times import OperatorTimes
-from watchdog_plugin.stage_cutting.planning import Planner
+from watchdog_plugin.stage_cutting.planning import CutPlanner
 from watchdog_plugin.stage_cutting.trial import Meter, Pieces, checked_chain
 
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ FLOAT = TensorProto.FLOAT
 
 
 def cutter(path: Path) -> tuple[Cutter, OnnxSession]:
-    """The model at ``path``."""
+    """Return a cutter and a session of the model at ``path``."""
     whole = OnnxSession(path, 1)
     tries = [sample.feeds(whole.signature, rows) for rows in ROWS]
     return Cutter(onnx.load(path), (tries[0], tries[1])), whole
 
 
 def points(made: Cutter) -> list[int]:
-    """After how many nodes it can be cut, each node taking as long."""
+    """Return the numbers of nodes after which a model with equal node times can be cut."""
     return [point.after for point in made.points([1e-3] * len(made.line.nodes))]
 
 
 def chain(made: Cutter, whole: OnnxSession, folder: Path, after: Sequence[int]) -> Chain:
-    """The model cut there."""
+    """Return the model cut after the given nodes."""
     chosen = [Point(number, 0.0, 0.0) for number in after]
     sessions = []
     for number, stage in enumerate(made.stages(chosen)):
@@ -57,29 +57,29 @@ def chain(made: Cutter, whole: OnnxSession, folder: Path, after: Sequence[int]) 
     return Chain(sessions, list(whole.signature.outputs))
 
 
-def test_equal_stages_where_cuts_are_free() -> None:
-    """Of points a millisecond apart, those are taken that make stages equal."""
+def test_free_cuts_make_equal_stages() -> None:
+    """With a possible cut at every millisecond, the chosen cuts make equal stages."""
     even = [Point(number, number / 1000, 0.0) for number in range(1, 12)]
 
     assert [3, 6, 9] == [point.after for point in choose(even, 0.012, 4)]
 
 
-def test_a_wide_point_is_passed_by_for_a_narrow_one_nearby() -> None:
-    """Handing over a second's worth is worse than stages of slightly different length."""
+def test_narrow_cut_is_preferred_to_nearby_wide_one() -> None:
+    """Handing over a second's worth of data is worse than slightly unequal stages."""
     mixed = [Point(4, 0.004, 1e-5), Point(5, 0.005, 1.0), Point(6, 0.006, 2e-5)]
 
     assert [4] == [point.after for point in choose(mixed, 0.01, 2)]
 
 
-def test_fewer_stages_where_there_are_fewer_points() -> None:
-    """And none at all where there is none."""
+def test_fewer_possible_cuts_give_fewer_stages() -> None:
+    """With one possible cut it is chosen, and without any there is none."""
     assert [1] == [point.after for point in choose([Point(1, 0.5, 0.0)], 1.0, 8)]
     assert not choose([], 1.0, 8)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_a_residual_is_handed_over_with_what_is_added_to_it(tmp_path: Path, rows: int) -> None:
-    """Two tensors are alive inside a block; the answers are the whole model's in any batch."""
+def test_cut_inside_residual_block_hands_over_both_tensors(tmp_path: Path, rows: int) -> None:
+    """A cut inside a block hands over two tensors, and outputs equal those of the whole model."""
     made, whole = cutter(models.deep(tmp_path / "deep.onnx"))
     feeds = sample.feeds(whole.signature, rows)
     found = chain(made, whole, tmp_path, points(made)).run_all(feeds)
@@ -89,8 +89,8 @@ def test_a_residual_is_handed_over_with_what_is_added_to_it(tmp_path: Path, rows
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_recurrent_layers_are_cut_between(tmp_path: Path, rows: int) -> None:
-    """Steps come first there, rows second; where they are handed over, rows come first."""
+def test_recurrent_layers_hand_over_rows_first(tmp_path: Path, rows: int) -> None:
+    """LSTM layers have the steps first, but stages hand over tensors with the rows first."""
     made, whole = cutter(models.lstm_stack(tmp_path / "lstm.onnx", layers=4))
     feeds = sample.feeds(whole.signature, rows)
     after = points(made)
@@ -107,9 +107,9 @@ def test_recurrent_layers_are_cut_between(tmp_path: Path, rows: int) -> None:
 
 @pytest.mark.slow
 def test_a_stack_of_recurrent_layers_is_cut_into_its_layers(tmp_path: Path) -> None:
-    """By the operator profiles alone: they say that the layers are where the time goes."""
+    """The operator profiles alone show that the layers take the time."""
     path = models.lstm_stack(tmp_path / "lstm.onnx", layers=4, width=256)
-    planner = Planner(path, 1, {"steps": 200}, OperatorTimes(default_database()))
+    planner = CutPlanner(path, 1, {"steps": 200}, OperatorTimes(default_database()))
     best, _ = planner.best(8, 0.03)
 
     assert not planner.unpredicted
@@ -118,19 +118,19 @@ def test_a_stack_of_recurrent_layers_is_cut_into_its_layers(tmp_path: Path) -> N
     assert max(best.trial.stage_s) < 0.3 * sum(best.trial.stage_s)
 
 
-def test_a_database_that_is_named_and_missing_is_refused(tmp_path: Path) -> None:
-    """Nothing is measured instead."""
+def test_missing_database_is_refused(tmp_path: Path) -> None:
+    """A missing database is an error and not replaced by a measurement."""
     path = models.deep(tmp_path / "model.onnx")
     with pytest.raises(ConfigError, match=r"typo\.sqlite.*an existing profile database"):
         command.main([str(path), "--database", str(tmp_path / "typo.sqlite")])
 
 
 @pytest.mark.slow
-def test_the_same_file_is_cut_alike_every_time(tmp_path: Path) -> None:
-    """To the last digit of what is written down, as nothing is measured."""
+def test_cuts_are_deterministic(tmp_path: Path) -> None:
+    """All written files are equal byte for byte, as nothing is measured."""
     path = models.deep(tmp_path / "model.onnx", width=512)
     for folder in ("first", "second"):
-        planner = Planner(path, 1, {}, OperatorTimes(default_database()))
+        planner = CutPlanner(path, 1, {}, OperatorTimes(default_database()))
         best, _ = planner.best(8, 0.1)
         assert best is not None
         planner.write(best, tmp_path / folder)
@@ -142,10 +142,10 @@ def test_the_same_file_is_cut_alike_every_time(tmp_path: Path) -> None:
     assert json.loads(first[LIST])["batch_s"]["1"] > 0
 
 
-def test_what_the_profiles_do_not_know_is_measured_and_said(
+def test_operators_without_profile_are_measured_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A database without anything."""
+    """With an empty database, the output says that times were measured."""
     path = models.deep(tmp_path / "model.onnx", layers=3)
     database = tmp_path / "empty.sqlite"
     with opened(database, write=True):
@@ -156,8 +156,8 @@ def test_what_the_profiles_do_not_know_is_measured_and_said(
     assert "measured, so another run may differ" in capsys.readouterr().out
 
 
-def test_no_cut_where_rows_are_no_rows(tmp_path: Path) -> None:
-    """Two rows of the batch in one of the tensor, or its size as a number: none could join."""
+def test_no_cut_at_tensor_without_rows(tmp_path: Path) -> None:
+    """There is no cut at a tensor without one row per request, as no request could join there."""
     nodes = [
         make("Reshape", ["x", "pairs"], ["p"]),
         make("Tanh", ["p"], ["t"]),
@@ -174,8 +174,8 @@ def test_no_cut_where_rows_are_no_rows(tmp_path: Path) -> None:
     assert [4, 5] == points(cutter(path)[0])
 
 
-def test_what_is_made_of_constants_is_in_every_stage_that_needs_it(tmp_path: Path) -> None:
-    """It has no rows and is never handed over."""
+def test_tensors_of_constants_are_not_handed_over(tmp_path: Path) -> None:
+    """A tensor computed from constants has no rows and is not handed over."""
     nodes = [
         make("Neg", ["w"], ["minus"]),
         make("Add", ["x", "minus"], ["a"]),
@@ -194,8 +194,8 @@ def test_what_is_made_of_constants_is_in_every_stage_that_needs_it(tmp_path: Pat
     np.testing.assert_array_equal(parts.run_all(feeds)["y"], whole.run(feeds)["y"])
 
 
-def test_an_output_made_early_is_answered_and_still_read(tmp_path: Path) -> None:
-    """It is kept to the end, whichever stage makes it."""
+def test_early_output_is_kept_until_end(tmp_path: Path) -> None:
+    """An output of an early stage is kept until the end."""
     nodes = [
         make("Tanh", ["x"], ["early"]),
         make("Exp", ["early"], ["e"]),
@@ -212,10 +212,10 @@ def test_an_output_made_early_is_answered_and_still_read(tmp_path: Path) -> None
         np.testing.assert_array_equal(found[name], value)
 
 
-def test_the_command_writes_stages_and_tells_of_them(
+def test_command_writes_and_lists_stages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As many as were asked for, where none costs anything."""
+    """If cuts cost nothing, the requested number of stages is written."""
     path = models.deep(tmp_path / "model.onnx", layers=6)
     out = tmp_path / "stages"
     argv = [str(path), "--stages", "3", "--out", str(out), "--json"]
@@ -228,7 +228,7 @@ def test_the_command_writes_stages_and_tells_of_them(
     assert list(known.files) == told["files"]
 
 
-def test_the_command_says_that_a_model_has_no_good_cut(
+def test_command_reports_model_without_good_cut(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A single node cannot be cut."""
@@ -237,9 +237,11 @@ def test_the_command_says_that_a_model_has_no_good_cut(
 
 
 @pytest.mark.parametrize(("loss_per_cut", "stages"), [(0.0, 8), (0.01, 4), (0.02, 2), (0.04, 1)])
-def test_as_many_stages_as_lose_little(tmp_path: Path, loss_per_cut: float, stages: int) -> None:
-    """Each cut costs the same here, and three percent are borne; one stage is the whole model."""
-    planner = Planner(models.deep(tmp_path / "model.onnx"), 1, {}, GivenTimes(loss_per_cut))
+def test_most_stages_within_loss_limit_are_chosen(
+    tmp_path: Path, loss_per_cut: float, stages: int
+) -> None:
+    """The most stages are chosen whose cuts lose at most 3 %; one stage is the whole model."""
+    planner = CutPlanner(models.deep(tmp_path / "model.onnx"), 1, {}, GivenTimes(loss_per_cut))
     best, tried = planner.best(8, 0.03)
 
     assert stages == (best.stages if best else 1)
@@ -247,8 +249,8 @@ def test_as_many_stages_as_lose_little(tmp_path: Path, loss_per_cut: float, stag
     assert stages == 1 or tried[-1] is best
 
 
-def test_a_meter_measures_what_it_is_given(tmp_path: Path) -> None:
-    """Every node, the whole model and every stage take some time, whatever it is here."""
+def test_measured_times_are_positive(tmp_path: Path) -> None:
+    """The measured times of nodes, whole model and stages are positive."""
     path = models.deep(tmp_path / "model.onnx", layers=6)
     made, whole = cutter(path)
     feeds = sample.feeds(whole.signature, 1)
@@ -262,8 +264,8 @@ def test_a_meter_measures_what_it_is_given(tmp_path: Path) -> None:
     assert min(trial.whole_s, *trial.stage_s) > 0
 
 
-def test_stages_of_a_model_trained_anew_are_noticed(tmp_path: Path) -> None:
-    """It has the same size; the message names the command that makes new ones."""
+def test_changed_model_is_detected(tmp_path: Path) -> None:
+    """A changed model of the same size is detected, and the message names the command to run."""
     path = models.deep(tmp_path / "model.onnx", layers=2)
     cut(path, 2, tmp_path)
     content = bytearray(path.read_bytes())
@@ -284,8 +286,8 @@ def test_stages_of_a_model_trained_anew_are_noticed(tmp_path: Path) -> None:
         (["model.1.onnx", "model.9.onnx"], "no such file"),
     ],
 )
-def test_a_list_of_stages_is_read_strictly(tmp_path: Path, files: object, expected: str) -> None:
-    """It names files beside it, all of which are there."""
+def test_invalid_stage_list_is_refused(tmp_path: Path, files: object, expected: str) -> None:
+    """The list must name existing files in its own folder."""
     path = models.deep(tmp_path / "model.onnx", layers=2)
     cut(path, 2, tmp_path)
     known = json.loads((tmp_path / LIST).read_text("utf-8"))
@@ -295,8 +297,8 @@ def test_a_list_of_stages_is_read_strictly(tmp_path: Path, files: object, expect
         StageFolder.read(tmp_path, path)
 
 
-def test_fewer_stages_take_the_place_of_more(tmp_path: Path) -> None:
-    """What only the former list names is gone."""
+def test_files_of_former_stages_are_removed(tmp_path: Path) -> None:
+    """Files that only the former list names are removed."""
     path = models.deep(tmp_path / "model.onnx")
     for stages in (4, 2):
         cut(path, stages, tmp_path / "s")
@@ -305,8 +307,8 @@ def test_fewer_stages_take_the_place_of_more(tmp_path: Path) -> None:
     assert left == {entry.name for entry in (tmp_path / "s").iterdir()}
 
 
-def test_stages_of_weights_trained_anew_are_noticed(tmp_path: Path) -> None:
-    """The model file is the same, as it only names the file of its weights."""
+def test_changed_external_weights_are_detected(tmp_path: Path) -> None:
+    """Changed weights in a separate file are detected, although the model file is the same."""
     model = onnx.load(models.deep(tmp_path / "inline.onnx", layers=2))
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, location="all.bin", size_threshold=0)
@@ -321,10 +323,10 @@ def test_stages_of_weights_trained_anew_are_noticed(tmp_path: Path) -> None:
         StageFolder.read(tmp_path, path)
 
 
-def test_times_of_batches_are_those_of_one_machine(tmp_path: Path) -> None:
-    """Another number of threads or another processor has none, nor has a list that does not say."""
+def test_batch_times_apply_to_one_machine_only(tmp_path: Path) -> None:
+    """There are no times for another number of threads, another processor or an unknown one."""
     path = models.deep(tmp_path / "model.onnx", width=512)
-    planner = Planner(path, 1, {}, OperatorTimes(default_database()))
+    planner = CutPlanner(path, 1, {}, OperatorTimes(default_database()))
     best, _ = planner.best(8, 0.1)
     assert best is not None
     planner.write(best, tmp_path)
@@ -337,8 +339,8 @@ def test_times_of_batches_are_those_of_one_machine(tmp_path: Path) -> None:
     assert [] == replace(known, threads=0, hardware="").seconds(4, 1, processor())
 
 
-def test_a_model_too_large_to_be_cut_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
-    """More than a file of ONNX's can hold; the file of weights has no blocks on the disk."""
+def test_too_large_model_is_refused_before_loading(tmp_path: Path) -> None:
+    """Weights above the limit of an ONNX file are refused; here they are a sparse file."""
     place = onnx.TensorProto.EXTERNAL
     weight = onnx.TensorProto(
         name="w", data_type=FLOAT, dims=[1 << 15, 1 << 15], data_location=place
@@ -359,8 +361,8 @@ def test_a_model_too_large_to_be_cut_is_refused_before_it_is_loaded(tmp_path: Pa
         command.main([str(tmp_path / "large.onnx")])
 
 
-def test_answers_that_are_no_numbers_are_compared_too(tmp_path: Path) -> None:
-    """Where both say infinite, or none at all, they say the same."""
+def test_equal_non_finite_outputs_match(tmp_path: Path) -> None:
+    """Equal infinities and NaN in both outputs count as equal."""
     nodes = [
         make("Log", ["x"], ["a"]),  # of a number below 0, none at all
         make("Div", ["one", "zero"], ["endless"]),
@@ -377,8 +379,8 @@ def test_answers_that_are_no_numbers_are_compared_too(tmp_path: Path) -> None:
     assert 2 == len(checked_chain(whole, cut(path, 2, tmp_path / "s"), [feeds], 1))
 
 
-def test_an_infinite_answer_where_there_is_a_number_is_noticed(tmp_path: Path) -> None:
-    """Stages of another model, of which one number is divided by nothing."""
+def test_infinite_output_in_place_of_number_is_refused(tmp_path: Path) -> None:
+    """Stages of another model that divide one value by zero are refused."""
     ends: tuple[int, models.Dims] = (FLOAT, ["batch", 4])
     nodes = [make("Div", ["x", "by"], ["d"]), make("Identity", ["d"], ["y"])]
     paths = [
@@ -393,7 +395,7 @@ def test_an_infinite_answer_where_there_is_a_number_is_noticed(tmp_path: Path) -
 
 
 def test_stages_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
-    """In another order, or without the last of them."""
+    """Stages in another order or without the last one are refused."""
     path = models.deep(tmp_path / "model.onnx")
     first, second, third = (OnnxSession(file, 1) for file in cut(path, 3, tmp_path / "s"))
 
@@ -414,7 +416,7 @@ def test_stages_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
 def test_flags_are_read_strictly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], expected: str
 ) -> None:
-    """What cannot be meant is refused with what was expected."""
+    """An invalid value is refused with what was expected."""
     path = models.doubler(tmp_path / "one.onnx")
 
     with pytest.raises(SystemExit):
@@ -422,8 +424,8 @@ def test_flags_are_read_strictly(
     assert expected in capsys.readouterr().err
 
 
-def test_what_cannot_be_done_is_said_before_the_search(tmp_path: Path) -> None:
-    """A dimension that no input has, and a folder that cannot be made."""
+def test_invalid_arguments_are_refused_before_search(tmp_path: Path) -> None:
+    """An unknown dimension and a folder that cannot be created are refused."""
     path = models.deep(tmp_path / "model.onnx", layers=2)
 
     with pytest.raises(LoadError, match=r"dimension nope.*none"):
@@ -432,8 +434,8 @@ def test_what_cannot_be_done_is_said_before_the_search(tmp_path: Path) -> None:
         command.main([str(path), "--out", str(path / "stages")])
 
 
-def test_nothing_is_left_behind_where_there_is_no_good_cut(tmp_path: Path) -> None:
-    """No empty folder."""
+def test_no_folder_is_left_without_good_cut(tmp_path: Path) -> None:
+    """No empty folder is left."""
     out = tmp_path / "stages"
     command.main([str(models.doubler(tmp_path / "one.onnx")), "--out", str(out)], GivenTimes())
 

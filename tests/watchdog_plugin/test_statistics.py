@@ -1,4 +1,4 @@
-"""What a model has done, counted."""
+"""Statistics of a model's requests and executions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from watchdog_plugin.protocols.statistics import Statistics, Times
 
 
 def test_requests_and_executions_are_counted_apart() -> None:
-    """A batch's times count for each of its requests, an execution's once, by its rows."""
+    """A batch's times count for each request, and an execution's time once, by its rows."""
     statistics = Statistics(lambda: 1700000000.5)
     statistics.executed(5, 300)
     statistics.executed(5, 500)
@@ -30,16 +30,16 @@ def test_requests_and_executions_are_counted_apart() -> None:
     ] == found["batch_stats"]
 
 
-def test_what_asks_for_no_inference_is_not_counted() -> None:
-    """Metadata, and the statistics themselves."""
+def test_metadata_requests_are_not_counted() -> None:
+    """Requests for metadata or statistics are not counted."""
     statistics = Statistics(lambda: 5.0)
     before = statistics.to_dict()
     statistics.answered(Times(0, 1, 2, 3, 4), done=0, failed=0)
     assert before == statistics.to_dict()
 
 
-def test_warming_up_is_forgotten() -> None:
-    """Nothing of it is left."""
+def test_warm_up_is_not_counted() -> None:
+    """After the warm-up the statistics are as before it."""
     statistics = Statistics(lambda: 5.0)
     before = statistics.to_dict()
     statistics.executed(1, 1)

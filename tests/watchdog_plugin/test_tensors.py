@@ -1,4 +1,4 @@
-"""Whether arrays fit a model."""
+"""Checks that arrays fit a model."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SIGNATURE = Signature(
 
 
 def zeros(**shapes: tuple[int, ...]) -> dict[str, Any]:
-    """Arrays of these shapes."""
+    """Return arrays of the given shapes."""
     return {name: np.zeros(shape) for name, shape in shapes.items()}
 
 
 def test_rows_are_the_first_dimension() -> None:
-    """Free dimensions take any size."""
+    """Free dimensions accept any size."""
     assert 3 == SIGNATURE.rows(zeros(ids=(3, 5), mask=(3, 5)))
     assert 1 == SIGNATURE.rows(zeros(ids=(1, 9), mask=(1, 9)))
 
@@ -43,29 +43,29 @@ def test_rows_are_the_first_dimension() -> None:
         (zeros(ids=(0, 5), mask=(0, 5)), r"'ids' has the shape \[0, 5\]"),
     ],
 )
-def test_shapes_that_do_not_fit_are_told(arrays: dict[str, Any], told: str) -> None:
-    """With the input, its shape and what the model expects."""
+def test_mismatched_shapes_are_reported(arrays: dict[str, Any], told: str) -> None:
+    """The error names the input, its shape and what the model expects."""
     with pytest.raises(BadRequest, match=told):
         SIGNATURE.rows(arrays)
 
 
-def test_inputs_without_a_common_symbol_must_have_as_many_rows() -> None:
-    """Where the model does not say that they agree, they agree all the same."""
+def test_inputs_must_have_same_number_of_rows() -> None:
+    """The numbers of rows must agree even if the model does not say so."""
     two = Signature([TensorSpec("a", "FP32", (None,)), TensorSpec("b", "FP32", (None,))], [])
     with pytest.raises(BadRequest, match="rows: 1 in 'a', 2 in 'b'"):
         two.rows(zeros(a=(1,), b=(2,)))
 
 
-def test_a_symbol_of_rows_and_of_another_dimension_is_one_size() -> None:
-    """As in a square matrix."""
+def test_dimensions_with_same_symbol_must_be_equal() -> None:
+    """A model with the dimensions (n, n) accepts only square matrices."""
     square = Signature([TensorSpec("x", "FP32", ("n", "n"))], [])
     assert 3 == square.rows(zeros(x=(3, 3)))
     with pytest.raises(BadRequest, match="the size 'n': 3 in 'x', 2 in 'x'"):
         square.rows(zeros(x=(3, 2)))
 
 
-def test_a_preprocessed_value_gets_a_row_and_the_models_type() -> None:
-    """Lists and other float sizes are welcome."""
+def test_preprocessed_value_becomes_row_of_model_type() -> None:
+    """Lists and arrays of other float types are converted."""
     single = Signature([FP32], [])
     for value in ([1.0, 2.0], np.array([1.0, 2.0]), {"x": [1, 2]}):
         row = single.one_row(value)["x"]
@@ -74,8 +74,8 @@ def test_a_preprocessed_value_gets_a_row_and_the_models_type() -> None:
     assert (1,) == scalar.shape
 
 
-def test_a_fixed_first_dimension_is_no_row() -> None:
-    """Unless it is one."""
+def test_fixed_first_dimension_counts_as_rows_only_if_one() -> None:
+    """A fixed first dimension counts as rows only if it is 1."""
     whole = Signature([TensorSpec("x", "FP32", (4, 2))], [])
     assert (4, 2) == whole.one_row(np.zeros((4, 2)))["x"].shape
     one = Signature([TensorSpec("x", "FP32", (1, 2))], [])
@@ -90,10 +90,8 @@ def test_a_fixed_first_dimension_is_no_row() -> None:
         ({"ids": [1.5], "mask": [1]}, "preprocess returned 'ids' as float64, the model expects"),
     ],
 )
-def test_a_preprocess_that_does_not_fit_the_model_is_the_authors_fault(
-    value: Any, told: str
-) -> None:
-    """It is a 500, with what the model expects."""
+def test_mismatched_preprocess_result_gets_500(value: Any, told: str) -> None:
+    """The status is 500, with what the model expects."""
     with pytest.raises(ItemError, match=told) as raised:
         SIGNATURE.one_row(value)
     assert 500 == raised.value.status

@@ -1,4 +1,4 @@
-"""Requests read and run together: every answer is, to the byte, what it is alone."""
+"""Requests read and run together get the same responses, byte for byte, as alone."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ BATCH_MAX = 4  # so that batches need several runs too
 
 
 def ask(function: OnnxFunction, items: Sequence[Item]) -> list[Answer]:
-    """The answers to one batch."""
+    """Return the responses to one batch."""
     work = function.decode(items)
     function.run(work)
     return function.encode(work)
 
 
 def item(line: str, body: Any, tail: bytes | None = None) -> Item:
-    """A request; with a tail, the header that says where it begins."""
+    """Return a request, with a header for the length of its JSON if ``tail`` is given."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = [("content-type", "application/json")]
     if tail is not None:
@@ -48,7 +48,7 @@ def item(line: str, body: Any, tail: bytes | None = None) -> Item:
 
 
 def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
-    """Something is wrong with one in ten, so that most of a batch goes together."""
+    """Draw ``usual`` nine times in ten, so that most of a batch runs together."""
     return st.integers(0, 9).flatmap(
         lambda dice: st.sampled_from(others) if dice == 9 else st.just(usual)
     )
@@ -61,7 +61,7 @@ MIXED = st.one_of(WHOLE, st.sampled_from([0.5, -2.0, True, None, "1", 2**63, 2**
 
 @st.composite
 def grids(draw: st.DrawFn) -> list[list[Any]]:
-    """Rows of numbers: most often a single one, as wide as the model wants it."""
+    """Draw rows of numbers, mostly one row of the width that the model expects."""
     value = draw(mostly(WHOLE, MIXED, st.booleans()))
     width, count = draw(mostly(3, 2, 0)), draw(mostly(1, 2, 3, 6, 0))
     row = st.lists(value, min_size=width, max_size=width)
@@ -70,7 +70,7 @@ def grids(draw: st.DrawFn) -> list[list[Any]]:
 
 @st.composite
 def instances(draw: st.DrawFn) -> Item:
-    """The v1 form, as rows or as objects."""
+    """Draw a v1 request with rows or objects."""
     rows: list[Any] = draw(grids())
     name = draw(mostly(None, "x", "z"))
     if name:
@@ -80,7 +80,7 @@ def instances(draw: st.DrawFn) -> Item:
 
 @st.composite
 def inferences(draw: st.DrawFn, datatype: str) -> Item:
-    """The Open Inference Protocol, flat or nested or as bytes."""
+    """Draw an Open Inference Protocol request with flat, nested or binary data."""
     rows = draw(grids())
     width = len(rows[0]) if rows else 3
     shape = draw(mostly([len(rows), width], [1, 3], [True, 3], [1.0, 3], [3], []))
@@ -127,7 +127,7 @@ ODD = st.sampled_from(
 
 @pytest.fixture(scope="module")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OnnxFunction]:
-    """Models that are exact, by name."""
+    """Functions by name, with models whose outputs are exact."""
     folder = tmp_path_factory.mktemp("models")
     from onnx import TensorProto, helper
 
@@ -151,10 +151,10 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OnnxFunctio
 )
 @given(data=st.data())
 @settings(max_examples=scaled(60))
-def test_answers_are_those_given_alone(
+def test_batch_gives_same_responses_as_single_requests(
     functions: dict[str, OnnxFunction], name: str, datatype: str, data: st.DataObject
 ) -> None:
-    """Good, bad, ragged and long requests of every form, in one batch."""
+    """A batch holds valid, invalid, ragged and long requests of every form."""
     function = functions[name]
     usual = data.draw(st.sampled_from([instances(), inferences(datatype)]))
     request = mostly(usual, instances(), inferences(datatype), ODD).flatmap(lambda kind: kind)
@@ -169,8 +169,8 @@ def test_answers_are_those_given_alone(
     assert (name != "one row") == model.shares_runs
 
 
-def test_what_is_nearly_alike_keeps_its_own_answer(tmp_path: Path) -> None:
-    """The model's name, the id, sizes, and values that Python takes for equal."""
+def test_similar_requests_get_their_own_responses(tmp_path: Path) -> None:
+    """Requests differ in model name, id, sizes or values that are equal only in Python."""
     path = models.doubler(tmp_path / "m.onnx")
     function = OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
     a, b = "POST /v2/models/a/infer", "POST /v2/models/b/infer"
@@ -200,8 +200,8 @@ def test_what_is_nearly_alike_keeps_its_own_answer(tmp_path: Path) -> None:
     ]
 
 
-def test_calls_with_an_id_each_are_parsed_as_one_head(tmp_path: Path) -> None:
-    """The provider adds an id to every call, which costs the handler no parsing."""
+def test_heads_that_differ_in_call_id_are_parsed_once(tmp_path: Path) -> None:
+    """The provider's id in every call costs the handler no parsing."""
     path = models.doubler(tmp_path / "m.onnx")
     function = OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
     known = len(parse_head)
@@ -212,8 +212,8 @@ def test_calls_with_an_id_each_are_parsed_as_one_head(tmp_path: Path) -> None:
     assert items[0].headers["x-call-id"] != items[1].headers["x-call-id"]
 
 
-def test_a_text_does_not_reach_into_a_neighbours(tmp_path: Path) -> None:
-    """Bytes that would make two texts only if two bodies were one are two bad requests."""
+def test_text_does_not_span_two_bodies(tmp_path: Path) -> None:
+    """Bytes that form two texts only across two bodies are two bad requests."""
     path = models.texts(tmp_path / "t.onnx")
     function = OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
     halves = [b"\x04\0\0\0ab", b"cd\0\0\0\0"]
@@ -223,8 +223,8 @@ def test_a_text_does_not_reach_into_a_neighbours(tmp_path: Path) -> None:
     assert [400, 400] == [answer.status for answer in ask(function, items)]
 
 
-def test_hooks_are_each_items_own(tmp_path: Path) -> None:
-    """What they give or raise for one is nothing to the others."""
+def test_hook_result_affects_only_its_item(tmp_path: Path) -> None:
+    """What a hook returns or raises for one item does not affect the others."""
 
     def read(raw: Item) -> object:
         if not raw.body:
@@ -249,10 +249,10 @@ def test_hooks_are_each_items_own(tmp_path: Path) -> None:
     assert ([2, 4, 6], [12, 14, 16]) == tuple(json.loads(bytes(answers[i].body)) for i in (2, 5))
 
 
-def test_only_the_offender_fails_in_the_model(
+def test_failed_joint_run_fails_only_bad_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests that were read as one are run one by one if their run raises."""
+    """Requests that were read together run one by one if their run raises."""
     monkeypatch.setattr(logs, "_failures", logs._Budget(10))
     path = models.lookup(tmp_path / "m.onnx")
     function = OnnxFunction(OnnxModel(path, 1, None, BATCH_MAX), HandlerModule(path), "")

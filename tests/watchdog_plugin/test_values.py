@@ -1,4 +1,4 @@
-"""Arrays from the values of decoded JSON: of one request, and of several as of each."""
+"""Arrays from decoded JSON values, of one request or of several together."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ FP32 = TensorSpec("x", "FP32", ("batch", 2))
 
 
 def spec(datatype: str) -> TensorSpec:
-    """An input of this datatype."""
+    """Return an input of this datatype."""
     return TensorSpec("x", datatype, ("batch",))
 
 
 @pytest.mark.parametrize("datatype", sorted(set(DTYPES) - {"BYTES", "BOOL"}))
 def test_numbers_become_each_datatype(datatype: str) -> None:
-    """With the datatype's own storage."""
+    """The array has the NumPy type of the datatype."""
     array = read_data(spec(datatype), [[0, 1, 100]])
     assert DTYPES[datatype] == array.dtype
     assert [0, 1, 100] == array.tolist()
 
 
 def test_text_and_booleans() -> None:
-    """Text keeps every character."""
+    """Text keeps every character, and booleans stay booleans."""
     assert ["a", "ü\0"] == read_data(spec("BYTES"), [["a", "ü\0"]]).tolist()
     assert [True, False] == read_data(spec("BOOL"), [[True, False]]).tolist()
 
 
 def test_large_whole_numbers_are_exact() -> None:
-    """They never pass through a float."""
+    """Integers are not converted to float and back."""
     assert [2**63 - 1] == read_data(spec("INT64"), [[2**63 - 1]]).tolist()
     assert [2**64 - 1] == read_data(spec("UINT64"), [[2**64 - 1]]).tolist()
 
 
 def test_data_is_flat_or_nested() -> None:
-    """Both mean the same."""
+    """Flat and nested data give the same array."""
     expected = [[1.0, 2.0], [3.0, 4.0]]
     assert expected == read_data(FP32, [[1, 2, 3, 4]], (2, 2)).tolist()
     assert expected == read_data(FP32, [[[1, 2], [3, 4]]], (2, 2)).tolist()
@@ -70,15 +70,15 @@ def test_data_is_flat_or_nested() -> None:
         ("BYTES", ["a", ["b"]], "data holds values other than text"),
     ],
 )
-def test_values_that_do_not_fit_are_told(datatype: str, data: Any, told: str) -> None:
-    """Nothing is rounded, wrapped or parsed out of text."""
+def test_unsuitable_values_are_refused(datatype: str, data: Any, told: str) -> None:
+    """Values are not rounded, wrapped or parsed from text."""
     with pytest.raises(BadRequest, match=told) as raised:
         read_data(spec(datatype), [data])
     assert "'x'" in str(raised.value)
 
 
 def test_data_and_shape_must_agree() -> None:
-    """Neither in size nor in nesting may they differ."""
+    """Data of another size or nesting than the shape are refused."""
     for data in ([1, 2, 3], [[1, 2, 3, 4]], [[1], [2], [3], [4]]):
         with pytest.raises(BadRequest, match="but its shape says"):
             read_data(FP32, [data], (2, 2))
@@ -104,10 +104,10 @@ SAME_KIND = OF_ONE_KIND.flatmap(lambda kind: st.lists(st.lists(kind, min_size=2,
     st.one_of(st.lists(DATA, min_size=1, max_size=4), SAME_KIND.filter(bool)),
     st.sampled_from([None, (2,), (1, 2), (2, 1)]),
 )
-def test_several_requests_are_read_as_each_or_not_at_all(
+def test_other_requests_do_not_change_how_values_are_read(
     datatype: str, data: list[Any], shape: tuple[int, ...] | None
 ) -> None:
-    """No value is refused, accepted or rounded differently because of others in its batch."""
+    """Other requests in the batch do not change how a value is checked or rounded."""
     try:
         together = read_data(spec(datatype), data, shape)
     except BadRequest:
@@ -137,8 +137,8 @@ LARGE = st.sampled_from([2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 1e39, 1e-50,
         SAME_KIND.filter(bool),
     ),
 )
-def test_one_pass_gives_what_a_closer_look_gives(datatype: str, data: list[Any]) -> None:
-    """To the bit, or nothing."""
+def test_fast_conversion_matches_checked_one(datatype: str, data: list[Any]) -> None:
+    """The fast conversion returns the same bits as the checked one, or None."""
     wanted = TensorSpec("x", datatype, ("batch", 2))
     packed = _packed(wanted, data)
     if packed is None:
@@ -150,22 +150,22 @@ def test_one_pass_gives_what_a_closer_look_gives(datatype: str, data: list[Any])
 
 @pytest.mark.parametrize("datatype", sorted(_CODES))
 @pytest.mark.parametrize("data", [[[1, 2]], [[1, 2], [3, 4]], [[[1, 2]], [[3, 4]]]])
-def test_plain_numbers_are_converted_in_one_pass(datatype: str, data: list[Any]) -> None:
-    """Flat or nested, of one request or of several."""
+def test_fast_conversion_accepts_plain_numbers(datatype: str, data: list[Any]) -> None:
+    """The fast conversion accepts flat and nested numbers of one or several requests."""
     assert _packed(TensorSpec("x", datatype, ("batch", 2)), data) is not None
 
 
 @pytest.mark.parametrize("width", [3, 16, 40])
-def test_wide_and_narrow_rows_are_alike(width: int) -> None:
-    """Whether rows are converted together or one by one."""
+def test_wide_and_narrow_rows_give_same_array(width: int) -> None:
+    """Rows converted together and one by one give the same array."""
     data = [[[row * width + at for at in range(width)] for row in (0, 1)] for _ in range(2)]
     array = read_data(TensorSpec("x", "FP32", ("batch", width)), data)
     assert (np.arange(4 * width).reshape(4, width) % (2 * width)).tolist() == array.tolist()
 
 
 @pytest.mark.parametrize("datatype", sorted(DTYPES))
-def test_requests_alike_are_read_at_once(datatype: str) -> None:
-    """Of every datatype, whether their values come nested or flat."""
+def test_similar_requests_are_read_together(datatype: str) -> None:
+    """Nested and flat values of every datatype can be read together."""
     rows: dict[str, list[Any]] = {"BYTES": ["a", "b"], "BOOL": [True, False]}
     row = rows.get(datatype, [1, 0])
     expected = [row, row]
@@ -186,16 +186,16 @@ def test_requests_alike_are_read_at_once(datatype: str) -> None:
         ("BYTES", [["a"], [["b"]]], None),
     ],
 )
-def test_one_that_is_wrong_by_itself_is_not_read_with_others(
+def test_invalid_requests_are_refused_when_read_together(
     datatype: str, data: list[Any], shape: tuple[int, ...] | None
 ) -> None:
-    """Not even if their sum would be right."""
+    """Invalid requests are refused even if they have the right size together."""
     with pytest.raises(BadRequest):
         read_data(spec(datatype), data, shape)
 
 
-def test_a_whole_number_is_the_same_beside_a_fraction() -> None:
-    """Where it has more digits than the datatype, it is rounded alike in any batch."""
+def test_integer_rounding_does_not_depend_on_batch() -> None:
+    """An integer with more digits than the datatype holds is rounded the same in any batch."""
     large = 2**60 + 2**36 + 1
     alone = read_data(spec("FP32"), [[large]])
     assert alone[0] == read_data(spec("FP32"), [[large], [0.5]])[0]

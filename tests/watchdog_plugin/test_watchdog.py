@@ -1,4 +1,4 @@
-"""The handler behind the real of-watchdog, where it is installed."""
+"""The handler behind the real of-watchdog, if that is installed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def handle_batch(items):
 
 
 def probe(address: str) -> int:
-    """The watchdog's readiness; 0 where it does not listen yet."""
+    """Return the status of the watchdog's readiness, or 0 if it does not listen yet."""
     with suppress(OSError), Client(address) as client:
         return client.request("GET", "/_/ready").status
     return 0
 
 
-def test_batches_pass_a_real_watchdog_and_its_drain(tmp_path: Path) -> None:
-    """Ready when loaded, long lines harmless, served through SIGTERM, ended with exit code 0."""
+def test_real_watchdog_serves_batches_also_during_drain(tmp_path: Path) -> None:
+    """Batches with long log lines are served, also after SIGTERM, and the exit code is 0."""
     watchdog = require_tool("fwatchdog")
     (tmp_path / "function").mkdir()
     (tmp_path / "function" / "handler.py").write_text(ECHO)

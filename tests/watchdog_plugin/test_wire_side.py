@@ -1,4 +1,4 @@
-"""The handler's end of the wire format, against the golden bytes both ends are held to."""
+"""The handler's side of the wire format, compared with the golden bytes of both sides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parents[1] / "contract" / "golden"
 
 
 class SameThread(ModelThread):
-    """Runs a batch where it is called."""
+    """Model thread that runs a batch in the calling thread."""
 
     def call(self, work: Callable[[], None]) -> float:
         work()
@@ -31,7 +31,7 @@ class SameThread(ModelThread):
 def served(
     handle_batch: Callable[[Sequence[Item]], object], message: bytes
 ) -> tuple[int, bytes, dict[str, str]]:
-    """Status, body and headers of the response to a POST of ``message``."""
+    """Return status, body and headers of the response to a POST of ``message``."""
     service = Service()
     service.open(BatchRunner(BatchFunction(handle_batch), SameThread()))
     headers = {"content-type": wire.CONTENT_TYPE}
@@ -40,7 +40,7 @@ def served(
 
 
 def test_golden_requests_become_items() -> None:
-    """Bodies, paths, headers and deadlines are those that were sent."""
+    """Items have the bodies, paths, headers and deadlines of the message."""
     seen: list[tuple[object, ...]] = []
 
     def handle_batch(items: Sequence[Item]) -> list[bytes]:
@@ -57,8 +57,8 @@ def test_golden_requests_become_items() -> None:
     assert expected == seen
 
 
-def test_answers_too_large_together_fail_the_batch_as_a_whole() -> None:
-    """The sidecar then asks again in halves; one too large by itself is its own 500."""
+def test_responses_too_large_together_fail_batch() -> None:
+    """The batch gets a 500; one response that is too large alone fails only its item."""
     half = bytes(answers.LARGEST_BYTES // 2 + 1)
     message = wire.encode_request([1, 2], [1.0] * 2, [wire.build_head("GET /", [])] * 2, [b""] * 2)
     status, body, _ = served(lambda items: [half] * len(items), message)
@@ -68,8 +68,8 @@ def test_answers_too_large_together_fail_the_batch_as_a_whole() -> None:
     assert (200, 500) == wire.decode_answer(body).statuses
 
 
-def test_bodies_too_large_together_once_decoded_fail_the_batch_as_a_whole() -> None:
-    """The sidecar then asks again in halves; one too large by itself gets its own 413."""
+def test_decoded_bodies_too_large_together_fail_batch() -> None:
+    """The batch gets a 413; in a batch of one, the item gets it."""
 
     def asked(*sizes: int) -> tuple[int, bytes]:
         count = len(sizes)
@@ -93,7 +93,7 @@ def test_bodies_too_large_together_once_decoded_fail_the_batch_as_a_whole() -> N
 
 
 def test_results_become_the_golden_answers() -> None:
-    """To the byte, errors included."""
+    """Responses, with errors among them, equal the golden bytes."""
     json_type = "application/json"
     results = [[1], Reply('{"error":"no"}', 400, json_type), Reply(b"", content_type=json_type)]
     status, body, headers = served(lambda _: results, (GOLDEN / "request.bin").read_bytes())
@@ -101,15 +101,15 @@ def test_results_become_the_golden_answers() -> None:
     assert (GOLDEN / "answer.bin").read_bytes() == body
 
 
-def test_an_item_error_has_the_head_of_the_golden_answers() -> None:
-    """JSON, as every error."""
+def test_item_error_has_head_of_golden_responses() -> None:
+    """The error is JSON, like every other error."""
     _, body, _ = served(lambda _: [ItemError("no")] * 3, (GOLDEN / "request.bin").read_bytes())
     golden = wire.decode_answer((GOLDEN / "answer.bin").read_bytes())
     assert golden.heads == wire.decode_answer(body).heads
 
 
-def test_a_cut_message_is_refused() -> None:
-    """With a 400, whatever is missing."""
+def test_truncated_message_is_refused() -> None:
+    """The status is 400, whatever part is missing."""
     message = (GOLDEN / "request.bin").read_bytes()
     statuses = {served(lambda _: [], message[:size])[0] for size in range(len(message))}
     assert {400} == statuses

@@ -146,7 +146,7 @@ class OnnxFunction:
         model.on_run = self._statistics.executed
         self._instances = Instances(model.signature, self._postprocess)
         # Most items of a batch share one head, and batches repeat the same few.
-        self._way = SmallCache(self._find_way)
+        self._opener = SmallCache(self._find_opener)
         self._is_plain = SmallCache(self._find_plain)
 
     def warm_up(self, sizes: Sequence[int]) -> None:
@@ -189,13 +189,13 @@ class OnnxFunction:
 
     def _open_each(self, work: _Work, items: Sequence[Item]) -> Iterator[Opened | Answer]:
         """Open the items one by one; yield an error response for an invalid one."""
-        head, way = b"", None
+        head, opener = b"", None
         for item in items:
             try:
-                if way is None or item.head is not head:  # most have one
-                    way = self._way(shared_head(item.head))
+                if opener is None or item.head is not head:  # most have one
+                    opener = self._opener(shared_head(item.head))
                     head = item.head
-                yield way(item)
+                yield opener(item)
             except TooMuchTogetherError:
                 raise  # it is the batch's: the sidecar divides it
             except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
@@ -256,7 +256,7 @@ class OnnxFunction:
             what = f"the outputs of {call.rows} rows have"
             raise BadRequest(answers.too_large(least, self._answer_max_bytes, what))
 
-    def _find_way(self, head: bytes) -> Callable[[Item], Opened | Answer]:
+    def _find_opener(self, head: bytes) -> Callable[[Item], Opened | Answer]:
         """Return the function that opens items with this head."""
         line = read_head(head)
         json_length = line.headers.get(oip_binary.HEADER)
@@ -277,9 +277,9 @@ class OnnxFunction:
 
     def _find_plain(self, head: bytes) -> bool:
         """Return whether items with this head go to `_open_json` and have plain JSON bodies."""
-        way, headers = self._way(head), read_head(head).headers
+        opener, headers = self._opener(head), read_head(head).headers
         plain = oip_binary.HEADER not in headers and "content-encoding" not in headers
-        return plain and isinstance(way, functools.partial) and way.func == self._open_json
+        return plain and isinstance(opener, functools.partial) and opener.func == self._open_json
 
     def _open_inference(self, name: str, json_length: str | None, item: Item) -> Opened:
         return self._inference(Inference(name, *oip_binary.open_body(item, json_length)))

@@ -97,13 +97,15 @@ def _values(
         problems.append(f"pad_value is {value!r:.80}, expected a dict of values by name")
         return {}
     problems += [f"pad_value names {name!r:.80}, ragged does not" for name in value.keys() - axes]
-    found = {}
+    padding = {}
     for name in axes:
         spec = signature.inputs[name]
-        found[name] = value.get(name, _NO_VALUE.get(spec.dtype.kind, 0))
-        if not _is_one_of(spec, found[name]):
-            problems.append(f"pad_value[{name!r}] = {found[name]!r:.40}: expected {spec.datatype}")
-    return found
+        padding[name] = value.get(name, _NO_VALUE.get(spec.dtype.kind, 0))
+        if not _is_one_of(spec, padding[name]):
+            problems.append(
+                f"pad_value[{name!r}] = {padding[name]!r:.40}: expected {spec.datatype}"
+            )
+    return padding
 
 
 def _is_one_of(spec: TensorSpec, value: Any) -> bool:  # noqa: ANN401  whatever was declared

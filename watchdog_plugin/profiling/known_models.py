@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carpool.onnx_graph.optimised import Optimised
     from carpool.predictor.graph import Graph
     from carpool.predictor.latency_model import OperatorLatencyModel
-    from carpool.predictor.profile import Alone, Origin, Refused, Setting
+    from carpool.predictor.profile import Alone, Origin, RefusedOperator, Setting
 
     Say = Callable[[str], None]
 
@@ -124,9 +124,9 @@ class _Reading:
         rows = self._kept(measure_alone(best, wanted, budget_s, self._say))
         return {(row.case.kind, row.case.shapes) for row in rows}
 
-    def _kept(self, measured: Iterable[Alone | Refused]) -> list[Alone | Refused]:
+    def _kept(self, measured: Iterable[Alone | RefusedOperator]) -> list[Alone | RefusedOperator]:
         """Return the measurements, storing them in chunks, and the rest even if interrupted."""
-        rows: list[Alone | Refused] = []
+        rows: list[Alone | RefusedOperator] = []
         kept = 0
         try:
             for row in measured:

@@ -81,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         "--budget", type=grid_arguments.seconds, default=60.0, help="time limit for measuring (60s)"
     )
     parser.add_argument(
-        "--parallel", action="store_true", help="branches run in parallel: sum up the longest path"
+        "--parallel",
+        action="store_true",
+        help="assume that branches run in parallel, and add up only the longest path",
     )
     parser.add_argument(
         "--measured",

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median_grouped
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import onnxruntime as ort
@@ -22,7 +23,7 @@ from onnx import TensorProto, helper
 from carpool.onnx_graph.single_node import feeds, results, shape_values, single_node
 from carpool.predictor.composition import MOST_MB, Footprint
 from carpool.predictor.features import sized
-from carpool.predictor.profile import Alone, Overhead, Refused
+from carpool.predictor.profile import Alone, Overhead, RefusedOperator
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling.neighbours import Neighbours
 from watchdog_plugin.profiling.session import ProfiledSession, load_errors
@@ -65,7 +66,7 @@ class Wanted(NamedTuple):
 
 def measure_alone(
     best: Optimised, wanted: Sequence[Wanted], budget_s: float, say: Callable[[str], None]
-) -> Iterator[Alone | Refused]:
+) -> Iterator[Alone | RefusedOperator]:
     """Yield times of operators, in the order of ``wanted``, until the time limit.
 
     Progress is reported after every ten operators. An operator that the runtime does not run alone
@@ -78,7 +79,7 @@ def measure_alone(
         if time.monotonic() > end_s:
             say(f"the time budget is spent: {len(wanted) - done} operators remain")
             return
-        for operator in best.graph.operators[each.position].ways:
+        for operator in best.graph.operators[each.position].branches:
             yield from _Operator(best, each, operator, here).measured(end_s)
 
 
@@ -159,14 +160,56 @@ class _Here:
         self.apart_s = {
             count: max(0.0, _each_s(1, count) - self.view_s[count]) for count in threads
         }
-        self._blocks = np.zeros((2, (MOST_MB << 20) // 16))
+        self.blocks = np.zeros((2, (MOST_MB << 20) // 16))
+
+
+class _Mover:
+    """Moves memory through the caches between two runs, on every core that a run uses.
+
+    In a run of a model, the preceding operator has used the same cores: each has its part of the
+    operator's inputs in its cache, and none sleeps so deeply that it takes long to wake up.
+
+    Args:
+        blocks: Source and target of the memory moved.
+        cores: The cores; the first is that of the calling thread.
+    """
+
+    def __init__(self, blocks: Array, cores: Sequence[int]) -> None:
+        self._blocks, self._parts = blocks, len(cores)
+        self._others = [
+            ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, [core]))
+            for core in cores[1:]
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for other in self._others:
+            other.shutdown()
 
     def move(self, moved_mb: int, arrays: Sequence[Array]) -> None:
         """Move ``moved_mb`` through the caches, then touch arrays that an operator finds warm."""
-        half = (moved_mb << 20) // 16
-        np.copyto(self._blocks[0, :half], self._blocks[1, :half])
+        moves = [
+            other.submit(self._move, part, moved_mb, arrays)
+            for part, other in enumerate(self._others, 1)
+        ]
+        self._move(0, moved_mb, arrays)
+        for move in moves:
+            move.result()
+
+    def _move(self, part: int, moved_mb: int, arrays: Sequence[Array]) -> None:
+        target, source = (self._of(part, each[: (moved_mb << 20) // 16]) for each in self._blocks)
+        np.copyto(target, source)
         for array in arrays:
-            np.copyto(array, array.copy())
+            own = self._of(part, array)
+            np.copyto(own, own.copy())
+
+    def _of(self, part: int, array: Array) -> Array:
+        """Return the part of ``array`` that one core moves."""
+        flat = array.reshape(-1)
+        first, end = (at * flat.size // self._parts for at in (part, part + 1))
+        return flat[first:end]
 
 
 class _Operator:
@@ -177,7 +220,7 @@ class _Operator:
         self._operator, self._settings, self._here = operator, wanted.settings, here
         self._whole = best.model
 
-    def measured(self, end_s: float) -> Iterator[Alone | Refused]:
+    def measured(self, end_s: float) -> Iterator[Alone | RefusedOperator]:
         """Yield its times; refusals from the first number of threads that the runtime refuses."""
         if sized(self._case(self._settings[0])).family == "view":  # alone, it would be a copy
             yield from (self._row(s, self._here.view_s[s.threads]) for s in self._settings)
@@ -188,7 +231,7 @@ class _Operator:
                 yield from self._of_session(threads, some, end_s)
             except LoadError:
                 rest = (setting for setting in self._settings if setting.threads >= threads)
-                yield from (Refused(self._case(setting), setting) for setting in rest)
+                yield from (RefusedOperator(self._case(setting), setting) for setting in rest)
                 return
 
     def _of_session(
@@ -203,11 +246,12 @@ class _Operator:
             ProfiledSession(
                 data, _NOWHERE, threads, operators=True, optimise=False, cores=cores
             ) as session,
+            _Mover(self._here.blocks, cores or [0]) as mover,
         ):
             for setting in settings:
                 if visits and time.monotonic() > end_s:
                     break
-                visits.append((setting, self._visit(session, setting)))
+                visits.append((setting, self._visit(session, setting, mover)))
             times = [sum(operator.seconds for operator in run) for run in session.operator_times()]
         if threads == 1:  # waiting for a core is not part of an operator's time
             times = [min(pair) for pair in zip(times, session.cpu_s, strict=True)]
@@ -215,7 +259,7 @@ class _Operator:
             alone_s = _median_s([times[run] for run in runs])
             yield self._row(setting, max(alone_s / 2, alone_s - self._here.apart_s[threads]))
 
-    def _visit(self, session: ProfiledSession, setting: Setting) -> list[int]:
+    def _visit(self, session: ProfiledSession, setting: Setting, mover: _Mover) -> list[int]:
         """Run it at one setting, and return the indices of the session's runs that count."""
         case, batch = self._case(setting), setting.batch
         with load_errors():
@@ -228,7 +272,7 @@ class _Operator:
             runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
             return _Calm(session, lambda: None).runs(runs)
         arrays = [*inputs.values(), *outputs.values()]
-        return _Calm(session, lambda: self._here.move(moved_mb, arrays)).runs(_MOVED_RUNS)
+        return _Calm(session, lambda: mover.move(moved_mb, arrays)).runs(_MOVED_RUNS)
 
     def _row(self, setting: Setting, seconds: float) -> Alone:
         case = self._case(setting)

@@ -58,7 +58,8 @@ class Tails:
         if not self._views:
             msg = (
                 f"input {spec.name!r} has a binary_data_size, but the request has no header "
-                "Inference-Header-Content-Length: expected there the bytes of the body's JSON"
+                "Inference-Header-Content-Length: expected that header with the number of bytes of "
+                "JSON in the body"
             )
             raise BadRequest(msg)
         if type(size_bytes) is not int or size_bytes < 0:

@@ -188,9 +188,9 @@ def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
         raise BadRequest(msg) from error
 
 
-def _check_range(found: Array, dtype: np.dtype[Any]) -> None:
+def _check_range(values: Array, dtype: np.dtype[Any]) -> None:
     bounds = np.iinfo(dtype)
-    if int(found.min()) < bounds.min or int(found.max()) > bounds.max:
+    if int(values.min()) < bounds.min or int(values.max()) > bounds.max:
         raise OverflowError
 
 

@@ -130,7 +130,7 @@ def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
             msg = f"it cannot be made: {str(error)[:_SHOWN]}{why}"
             raise RecipeFailed(msg) from error
         fresh.replace(path)
-        registry.check_room(path)
+        registry.check_disk(path)
     measurements = _tried(chosen, path, job.threads)
     return {
         "name": job.name,

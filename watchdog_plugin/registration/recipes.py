@@ -62,7 +62,7 @@ def _fp16(source: Path, target: Path) -> None:
         import onnx  # noqa: PLC0415  slow
         from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
     except ImportError as error:
-        msg = f"halving needs the package onnx: pip install 'carpool[onnx]' ({error})"
+        msg = f"converting to fp16 needs the package onnx: pip install 'carpool[onnx]' ({error})"
         raise RecipeFailed(msg) from error
     onnx.save(convert_float_to_float16(onnx.load(str(source)), keep_io_types=True), str(target))
 

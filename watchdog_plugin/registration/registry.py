@@ -101,15 +101,15 @@ class Registry:
         if not self.listing.is_file():
             return []
         read_variants(self.listing)
-        form: Any = rules.loads(self.listing.read_text(encoding="utf-8"))
-        variants: list[dict[str, Any]] = form["variants"]
+        listing: Any = rules.loads(self.listing.read_text(encoding="utf-8"))
+        variants: list[dict[str, Any]] = listing["variants"]
         return variants
 
     def file(self, name: str) -> Path:
         """Return the path of the model file with that name, whether it exists or not."""
         return self._folder / name
 
-    def check_room(self, added: Path) -> None:
+    def check_disk(self, added: Path) -> None:
         """Check that the model files do not exceed their maximum size.
 
         Raises:

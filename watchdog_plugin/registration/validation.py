@@ -125,10 +125,10 @@ def _check(path: str, array: Any, spec: TensorSpec, labels: Any, problems: Probl
     """Add problems if an array does not have one row per label, or does not fit the input."""
     rows = len(array) if array.ndim else 0
     if labels is not None and labels.ndim == 1 and rows != len(labels):
-        problems.add(path, f"{rows} rows", f"{len(labels)}, as there are labels")
+        problems.add(path, f"{rows} rows", f"{len(labels)}, one for each label")
     sizes = zip(array.shape[1:], spec.shape[1:], strict=False)
     if array.ndim != len(spec.shape) or any(isinstance(w, int) and w != g for g, w in sizes):
-        problems.add(path, f"shape {list(array.shape)}", f"{spec.sizes}, as the model takes it")
+        problems.add(path, f"shape {list(array.shape)}", f"{spec.sizes}, as the model expects")
     if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         fix = f"convert it, for example with .astype(numpy.{spec.dtype})"
-        problems.add(path, array.dtype, f"{spec.dtype}, as the model takes it", fix)
+        problems.add(path, array.dtype, f"{spec.dtype}, as the model expects", fix)

@@ -33,10 +33,10 @@ def main(argv: Sequence[str], meter: Meter | None = None) -> int:
     """
     flags = _flags(argv)
     from watchdog_plugin.stage_cutting.operator_times import OperatorTimes  # noqa: PLC0415
-    from watchdog_plugin.stage_cutting.planning import Planner  # noqa: PLC0415  --help needs no onnx
+    from watchdog_plugin.stage_cutting.planning import CutPlanner  # noqa: PLC0415  --help needs no onnx
 
     meter = meter or OperatorTimes(flags.database)
-    planner = Planner(flags.model, flags.threads, dict(flags.dim), meter)
+    planner = CutPlanner(flags.model, flags.threads, dict(flags.dim), meter)
     with _made(flags.out):  # first, as the search takes a while
         cut, tried = planner.best(flags.stages, flags.loss)
         folder = planner.write(cut, flags.out) if cut and flags.out else None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.stage_cutting.balance import Point
     from watchdog_plugin.stage_cutting.trial import StageMeasurements
 
-__all__ = ["Cut", "Planner"]
+__all__ = ["Cut", "CutPlanner"]
 
 _DEAR = (1.0, 1.5, 2.0, 4.0)
 _FEWER = 0.75
@@ -68,7 +68,7 @@ class Cut:
         return 1 - sum(seconds**2 for seconds in stage_s) / sum(stage_s) ** 2
 
 
-class Planner:
+class CutPlanner:
     """Searches for the best cuts of one model.
 
     Args:

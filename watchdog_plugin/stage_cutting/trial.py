@@ -106,18 +106,18 @@ def checked_chain(
     return chain
 
 
-def _compare(expected: Arrays, found: Arrays) -> None:
+def _compare(expected: Arrays, actual: Arrays) -> None:
     for name, value in expected.items():
-        other = found[name]
+        other = actual[name]
         if value.shape != other.shape or value.dtype != other.dtype:
             msg = f"output {name!r} of the stages is {other.shape}, expected {value.shape}"
             raise LoadError(msg)
         if value.dtype.kind != "f":
-            apart, room = float(np.any(value != other)), 0.0
+            apart, tolerance = float(np.any(value != other)), 0.0
         else:
-            apart, room = _apart(value, other)
-        if not apart <= room:
-            msg = f"output {name!r} of the stages is {apart:g} off: expected at most {room:g}"
+            apart, tolerance = _apart(value, other)
+        if not apart <= tolerance:
+            msg = f"output {name!r} of the stages is {apart:g} off: expected at most {tolerance:g}"
             raise LoadError(msg)
 
 

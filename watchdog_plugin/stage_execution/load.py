@@ -42,7 +42,7 @@ __all__ = ["DECODER", "STAGES", "staged_model"]
 DECODER = "decoder.onnx"
 STAGES = "stages"
 _STEPS_MAX = 256
-_WAY_S = 100e-6  # of a request to the thread that runs stages, and back
+_HANDOVER_S = 100e-6  # of a request, to the thread that runs stages and back
 _COST_MAX = 0.05  # of a request's own time, which stages gain at the most loads
 
 
@@ -123,7 +123,7 @@ def _runs_whole(whole: OnnxSession, stages: StageFolder, settings: HandlerSettin
         return False
     known_s = stages.seconds(settings.batch_max, settings.threads, processor())
     batch_s = known_s or _whole_seconds(whole, settings)
-    cost = stages.loss + _WAY_S / batch_s[0]
+    cost = stages.loss + _HANDOVER_S / batch_s[0]
     why = "no request would gain by joining a running batch, by the times of batches"
     if cost > _COST_MAX:
         why = f"stages would cost {100 * cost:.0f} % of its {1000 * batch_s[0]:.3g} ms"

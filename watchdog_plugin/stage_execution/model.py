@@ -114,7 +114,7 @@ class IterativeModel:
         made = _arrays(self._step(values))
         missing = {_DONE, *self.signature.outputs}.difference(made)
         if missing:
-            msg = f"a step made {_listed(made)}: expected {_listed(missing)} too"
+            msg = f"a step returned {_listed(made)}, but not {_listed(missing)}"
             raise ValueError(msg)
         state = {name: made.get(_NEXT + name, value) for name, value in values.items()}
         emitted = {name: made[name] for name in self.signature.outputs}

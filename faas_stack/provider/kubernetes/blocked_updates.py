@@ -68,9 +68,9 @@ class BlockedUpdates:
         self._since = {f.stored.uid: self._since.get(f.stored.uid, now) for f in functions}
         for function in functions:
             if now - self._since[function.stored.uid] >= self._patience_s:
-                await self._make_room(function)
+                await self._free_capacity(function)
 
-    async def _make_room(self, function: KubernetesFunction) -> None:
+    async def _free_capacity(self, function: KubernetesFunction) -> None:
         name, namespace = function.deployment.service, function.deployment.namespace
         path = collection(DEPLOYMENTS, namespace, object_name(name))
         try:
@@ -83,4 +83,8 @@ class BlockedUpdates:
         except CarpoolError as error:  # it was changed or removed meanwhile
             log.debug("carpool: function %s: %s", name, error)
         else:
-            log.warning("carpool: function %s is updated with one replica fewer: no room", name)
+            log.warning(
+                "carpool: function %s is updated with one replica fewer, because there is no "
+                "capacity for another",
+                name,
+            )

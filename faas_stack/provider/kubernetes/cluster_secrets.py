@@ -75,8 +75,8 @@ class ClusterSecrets:
         return path
 
 
-def _labels(found: dict[str, Any]) -> dict[str, str]:
-    labels: dict[str, str] = found["metadata"].get("labels", {})
+def _labels(secret: dict[str, Any]) -> dict[str, str]:
+    labels: dict[str, str] = secret["metadata"].get("labels", {})
     return labels
 
 

@@ -158,7 +158,7 @@ class ImagePulls:
         except CarpoolError as error:
             return str(error)
         except Exception as error:  # nothing else looks at this task
-            log.exception("carpool: images of %s", namespace.name)
+            log.exception("carpool: pulling the images of %s failed", namespace.name)
             return repr(error)
         return ""
 

@@ -17,7 +17,7 @@ from faas_stack.provider.replica import Replica
 from faas_stack.provider.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from faas_stack.provider.kubernetes.objects import StoredFunction
     from faas_stack.provider.kubernetes.pod_state import PodState
@@ -134,15 +134,19 @@ class KubernetesFunction(Function):
         for name in list(self._pods):
             self.pod_gone(name)
 
-    async def acquire(self, patience_s: float) -> Replica:
+    async def acquire(self, patience_s: float, start: Callable[[], Awaitable[None]]) -> Replica:
         """Return a ready pod, waiting for one if there is none.
+
+        Args:
+            patience_s: Time limit.
+            start: Starts the function if it is scaled to zero.
 
         Raises:
             Overloaded: If no pod became ready in time, or none will; the reason is only in status
                 and logs, as calls are public.
             NotFound: If the function was removed meanwhile.
         """
-        replica = await self._waiting.replica(patience_s)
+        replica = await self._waiting.replica(patience_s, start)
         replica.acquire()
         self._pods[replica.instance.name].meet()
         return replica

@@ -39,7 +39,7 @@ class Namespaces:
         self.default = default
         self._open: dict[str, NamespaceFunctions] = {}
         self._watch = Watch(
-            api, _PATH, NAMESPACE_SELECTOR, lambda found: str(found["metadata"]["name"])
+            api, _PATH, NAMESPACE_SELECTOR, lambda namespace: str(namespace["metadata"]["name"])
         )
         self._tasks = TaskSet()
 
@@ -81,8 +81,8 @@ class Namespaces:
         Raises:
             BadRequest: If functions may not be in it.
         """
-        if found := self._open.get(name):
-            return found
+        if namespace := self._open.get(name):
+            return namespace
         message = (
             f"namespace = {name!r}: expected one that is labelled {NAMESPACE_SELECTOR}; "
             f"kubectl label namespace NAME {NAMESPACE_SELECTOR}"

@@ -35,8 +35,8 @@ class KubernetesOptions:
         gpu_slots: Number of such shares per GPU.
         scheduler: Cluster scheduler that places functions' pods; the default one if empty.
         patience_s: Time that a call waits for a replica to become ready.
-        capacity_patience_s: Time that an update waits for room for one more replica before one of
-            several replicas makes room.
+        capacity_patience_s: Time that an update waits for capacity for one more replica before it
+            stops one of several first.
         scaler: The scaler that sets the number of instances of functions with a scaling policy;
             None if there is no scaler.
         prepull: Whether every node keeps the images of functions that may run on it.

@@ -39,7 +39,7 @@ from faas_stack.provider.kubernetes.objects import (
 )
 from faas_stack.provider.kubernetes.pod_logs import PodLogs
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
-from faas_stack.provider.kubernetes.scale_in import Candidate, deletion_costs
+from faas_stack.provider.kubernetes.scale_in import ScaleInCandidate, deletion_costs
 from faas_stack.provider.kubernetes.watch_metrics import WatchMetrics
 from faas_stack.provider.orchestrator import Reloaded
 from faas_stack.provider.scaler_access import model_runners
@@ -238,9 +238,8 @@ class KubernetesOrchestrator:
             Overloaded: No pod became ready in time, or none can become ready.
             NotFound: The function was removed in the meantime.
         """
-        if _at_zero(function):
-            await self._start_for_call(function)
-        return await function.acquire(self._options.patience_s)
+        start = functools.partial(self._start_for_call, function)
+        return await function.acquire(self._options.patience_s, start)
 
     def lines(self, function: KubernetesFunction, query: LogQuery) -> AsyncIterator[list[LogLine]]:
         """Return the log lines of the function's pods, including new ones if the query follows."""
@@ -297,7 +296,7 @@ class KubernetesOrchestrator:
         await self._replace_with_all(deployment, live)
 
     async def _keep_last(self, deployment: Deployment) -> None:
-        """Have an update that made room go on as others do, before it can take the only pod.
+        """Keep an update that has stopped a pod for capacity from stopping the only one left.
 
         Raises:
             Overtaken: another change has come between.
@@ -321,7 +320,7 @@ class KubernetesOrchestrator:
         costs = {pod.name: pod.deletion_cost for pod in function.pods}
         ready = (each for each in function.running if each.ready)
         candidates = (
-            Candidate(each.instance.name, each.in_flight, costs[each.instance.name])
+            ScaleInCandidate(each.instance.name, each.in_flight, costs[each.instance.name])
             for each in ready
         )
         at_once = asyncio.Semaphore(_MARKS)
@@ -338,11 +337,13 @@ class KubernetesOrchestrator:
             await self._api.merge(path, change)
 
     async def _start_for_call(self, function: KubernetesFunction) -> None:
-        """Start a function; log the API server's errors, as callers should not see them.
+        """Start a function if it is scaled to zero; log errors, as callers should not see them.
 
         Raises:
             Overloaded: The function cannot be started now.
         """
+        if not _at_zero(function):
+            return
         try:
             await self._start(function)
         except CarpoolError as error:

@@ -45,7 +45,7 @@ class PodState:
         restarts: Number of restarts of its container.
         deletion_cost: Its deletion cost, by which Kubernetes chooses pods to remove first.
         revision: Revision of the deployment that it was created from.
-        unplaced: Whether no node has room for it.
+        unplaced: Whether no node has capacity for it.
     """
 
     name: str

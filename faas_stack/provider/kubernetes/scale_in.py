@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Candidate", "deletion_costs"]
+__all__ = ["ScaleInCandidate", "deletion_costs"]
 
 _FIRST, _LAST = "-1", "1"  # without a cost, Kubernetes assumes 0
 
 
-class Candidate(NamedTuple):
+class ScaleInCandidate(NamedTuple):
     """A ready pod.
 
     Attributes:
@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
     cost: str
 
 
-def deletion_costs(pods: Iterable[Candidate], left: int) -> dict[str, str]:
+def deletion_costs(pods: Iterable[ScaleInCandidate], left: int) -> dict[str, str]:
     """Return the costs to write, by pod, so that the busiest stay; empty to remove a cost.
 
     Args:
@@ -50,5 +50,5 @@ def deletion_costs(pods: Iterable[Candidate], left: int) -> dict[str, str]:
     return min(lowered, raised, key=len)
 
 
-def _cost(pod: Candidate) -> int:
+def _cost(pod: ScaleInCandidate) -> int:
     return int(pod.cost or 0)  # the API server accepts only whole numbers

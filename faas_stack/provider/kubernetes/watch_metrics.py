@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+from carpool.prometheus_text import counter, gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from prometheus_client.metrics_core import Metric
 
@@ -16,8 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchMetrics"]
 
+_LABELS = ("namespace", "resource")
 
-class WatchMetrics(Collector):
+
+class WatchMetrics:
     """Collector that reads the watches when it is scraped."""
 
     def __init__(self, namespaces: Namespaces) -> None:
@@ -25,22 +26,16 @@ class WatchMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics, by namespace and resource."""
-        labels = ("namespace", "resource")
-        ends = CounterMetricFamily("provider_watch_ends", "Watches that ended.", labels=labels)
-        listings = CounterMetricFamily(
-            "provider_watch_listings", "Full listings of a resource.", labels=labels
+        watches = {
+            (namespace.name, resource): watch
+            for namespace in self._namespaces
+            for resource, watch in namespace.watches.items()
+        }
+        ends = {key: watch.ends for key, watch in watches.items()}
+        yield counter("provider_watch_ends", "Watches that ended.", ends, *_LABELS)
+        listings = {key: watch.listings for key, watch in watches.items()}
+        yield counter("provider_watch_listings", "Full listings of a resource.", listings, *_LABELS)
+        failing = {key: bool(watch.failed) for key, watch in watches.items()}
+        yield gauge(
+            "provider_watch_failing", "1 while changes are not arriving.", failing, *_LABELS
         )
-        failing = GaugeMetricFamily(
-            "provider_watch_failing", "1 while changes are not arriving.", labels=labels
-        )
-        for namespace in self._namespaces:
-            for resource, watch in namespace.watches.items():
-                each = [namespace.name, resource]
-                ends.add_metric(each, watch.ends)
-                listings.add_metric(each, watch.listings)
-                failing.add_metric(each, bool(watch.failed))
-        yield from (ends, listings, failing)
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, as the metrics depend on the namespaces."""
-        return ()

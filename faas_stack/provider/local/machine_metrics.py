@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from carpool.prometheus_text import gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from prometheus_client.metrics_core import Metric
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["MachineMetrics"]
 
 
-class MachineMetrics(Collector):
+class MachineMetrics:
     """Collector that reads the ledger and the GPUs when scraped; omits unlimited resources."""
 
     def __init__(self, backend: Backend) -> None:
@@ -32,16 +31,8 @@ class MachineMetrics(Collector):
             ("memory_bytes", "Memory", there.memory_bytes, promised.memory_bytes),
         ):
             if math.isfinite(has):
-                yield GaugeMetricFamily(f"provider_{name}", f"{unit} available to functions.", has)
+                yield gauge(f"provider_{name}", f"{unit} available to functions.", has)
                 about = f"{unit} reserved by functions."
-                yield GaugeMetricFamily(f"provider_promised_{name}", about, given)
-        busy = GaugeMetricFamily(
-            "provider_gpu_busy_ratio", "Share of time in which a GPU was busy.", labels=("gpu",)
-        )
-        for gpu, ratio in self._backend.busy_gpus().items():
-            busy.add_metric([gpu], ratio)
-        yield busy
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, as the metrics depend on the machine."""
-        return ()
+                yield gauge(f"provider_promised_{name}", about, given)
+        text = "Share of time in which a GPU was busy."
+        yield gauge("provider_gpu_busy_ratio", text, self._backend.busy_gpus(), "gpu")

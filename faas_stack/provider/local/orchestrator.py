@@ -251,7 +251,7 @@ class LocalOrchestrator:
         return function.replica_set.choose() if function.replicas else None
 
     async def acquire(self, function: LocalFunction) -> Replica:
-        """Acquire a replica for one request, starting one if the function is scaled to zero.
+        """Acquire a replica for one request, starting one whenever the function is at zero.
 
         The caller must ``release`` it.
 
@@ -259,19 +259,8 @@ class LocalOrchestrator:
             Overloaded: There is no capacity for a replica, or none became ready in time.
             NotFound: The function was removed in the meantime.
         """
-        service, namespace = function.deployment.service, function.deployment.namespace
-        if self.get(service, namespace) is not function:
-            message = f"function {service!r} was removed"
-            raise NotFound(message)
-        if not function.replicas:
-            replicas = max(1, self._initial_replicas(function.deployment))
-            entry = Entry(function.deployment, replicas, function.created)
-            with contextlib.suppress(NoSpace):  # must not fail a request
-                self._keep(entry)
-            self._promise(entry)
-            function.replicas = replicas
-            function.replica_set.scale(replicas)
-        return await function.replica_set.acquire(self._patience_s)
+        start = functools.partial(self._start, function)
+        return await function.replica_set.acquire(self._patience_s, start)
 
     async def lines(self, function: LocalFunction, query: LogQuery) -> AsyncIterator[list[LogLine]]:
         """Yield the kept log lines; if the query follows, also new ones.
@@ -296,6 +285,27 @@ class LocalOrchestrator:
         for name, namespace in list(self._functions):
             await self.remove(name, namespace)
         await self._leaving.join()
+
+    async def _start(self, function: LocalFunction) -> None:
+        """Start a function if it is scaled to zero.
+
+        Raises:
+            NoCapacity: There is no capacity for a replica.
+            NotFound: The function was removed.
+        """
+        service, namespace = function.deployment.service, function.deployment.namespace
+        if self.get(service, namespace) is not function:
+            message = f"function {service!r} was removed"
+            raise NotFound(message)
+        if function.replicas:
+            return
+        replicas = max(1, self._initial_replicas(function.deployment))
+        entry = Entry(function.deployment, replicas, function.created)
+        with contextlib.suppress(NoSpace):  # must not fail a request
+            self._keep(entry)
+        self._promise(entry)
+        function.replicas = replicas
+        function.replica_set.scale(replicas)
 
     def _take_back(
         self, function: LocalFunction, failed: Deployment, before: Deployment, revision: int

@@ -29,7 +29,7 @@ from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.partitions import Partitions
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.local import instance_environment, network_namespace
-from faas_stack.provider.local.process_runner import Launch, ProcessRunner
+from faas_stack.provider.local.process_runner import ProcessLaunch, ProcessRunner
 from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class ProcessBackend:
         context = self._images[deployment.image]
         env = instance_environment.of(deployment, context, scratch, self._extra_env)
         prepare = functools.partial(self._prepare, deployment, scratch)
-        launch = Launch(self._command, env, context.folder, scratch, prepare)
+        launch = ProcessLaunch(self._command, env, context.folder, scratch, prepare)
         name = f"{deployment.service}-{number}"
         size, mark = self.size(deployment), f"TMPDIR={scratch}"
         partition = self._partitions.of(name, size, lambda: leftovers.marked(mark))

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from faas_stack.partition.partitions import Partition
     from faas_stack.provider.logs import LogRing
 
-__all__ = ["Launch", "ProcessRunner"]
+__all__ = ["ProcessLaunch", "ProcessRunner"]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ProcessLaunch:
     """A command to start, with its environment and folders.
 
     Attributes:
@@ -57,7 +57,9 @@ class ProcessRunner:
         on_ready: Called when the process reports its own readiness.
     """
 
-    def __init__(self, name: str, launch: Launch, partition: Partition, log: LogRing) -> None:
+    def __init__(
+        self, name: str, launch: ProcessLaunch, partition: Partition, log: LogRing
+    ) -> None:
         self._name = name
         self._launch = launch
         self._partition = partition
@@ -85,7 +87,7 @@ class ProcessRunner:
         try:
             launch.prepare()
         except OSError as error:
-            message = f"cannot make {error.filename}: {error.strerror}"
+            message = f"cannot create {error.filename}: {error.strerror}"
             raise StartFailed(message) from error
         self._listen()
         argv, env = self._enter()

@@ -22,6 +22,8 @@ from faas_stack.provider.replica import Replica
 from faas_stack.provider.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from faas_stack.provider.backend import Backend
     from faas_stack.provider.deployment import Deployment
 
@@ -46,8 +48,8 @@ def rollout_step(
     old = [r for r in live if r.revision != revision]
     kept = max(0, wanted - sum(r.ready for r in new) - (1 if full else 0))
     drain = new[wanted:] + old[kept:]
-    room = wanted + (_SURGE if old and not full else 0) - len(new) - len(old[:kept])
-    return max(0, min(wanted - len(new), room)), drain
+    more = wanted + (_SURGE if old and not full else 0) - len(new) - len(old[:kept])
+    return max(0, min(wanted - len(new), more)), drain
 
 
 class ReplicaSet:
@@ -130,16 +132,20 @@ class ReplicaSet:
             self.replicas.append(Replica(instance, self.revision, most))
         self._waiting.wake()
 
-    async def acquire(self, patience_s: float) -> Replica:
+    async def acquire(self, patience_s: float, start: Callable[[], Awaitable[None]]) -> Replica:
         """Acquire the ready replica with the fewest in-flight requests, waiting for one if needed.
 
         The caller must ``release`` it.
+
+        Args:
+            patience_s: Time limit.
+            start: Starts the function if it is scaled to zero.
 
         Raises:
             Overloaded: No replica became ready in time, or none can become ready.
             NotFound: The function was removed in the meantime.
         """
-        replica = await self._waiting.replica(patience_s)
+        replica = await self._waiting.replica(patience_s, start)
         replica.acquire()
         return replica
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Rollout", "until_rolled_out"]
 
 
-class Functions(Protocol):
+class RolloutTarget(Protocol):
     """The parts of an orchestrator that a rollout needs; all as defined there."""
 
     scaler: ScalerAccess | None
@@ -58,7 +58,7 @@ class Rollout:
             restores the previous image on an exception; by default images are not rebuilt.
     """
 
-    def __init__(self, orchestrator: Functions) -> None:
+    def __init__(self, orchestrator: RolloutTarget) -> None:
         self._orchestrator = orchestrator
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.rebuild: Rebuild = lambda _: contextlib.nullcontext()

@@ -1,8 +1,8 @@
 """A latency model corrected by measured execution times, and its remaining error.
 
 A model was measured elsewhere, or predicted; the batches of a running function show how long they
-take here, including the way between sidecar and handler, and slower machines. Measured seconds are
-modelled as ``factor`` times the model's plus a base. Both are fitted to the latest reports by
+take here, including the network between sidecar and handler, and slower machines. Measured seconds
+are modelled as ``factor`` times the model's plus a base. Both are fitted to the latest reports by
 relative least squares, with less weight for large errors (Huber 1964), and drawn towards the
 previous values. Both are bounded: a larger deviation is no correction but a different model, and
 raises an alarm.
@@ -45,7 +45,7 @@ _EXACT = 1e-6  # by which nothing is off
 _CALMER = 1.25  # an error falls by a step once it would with so much more
 _MOVED = 0.05  # corrections that differ by less are the same
 _ALARM, _CALM = 1.5, 1.3  # times too long at which an alarm begins and ends
-_WAY_S = 0.002  # what is that near is no drift: the way to the handler and back
+_NETWORK_S = 0.002  # so small a difference is the network, not a drift
 _TOLD_AGAIN = 0.25  # change since the last report; smaller ones are not reported
 _NOTHING = (1.0, 0.0)  # factor and base
 
@@ -218,7 +218,7 @@ class Correction:
             return self.factor
         predicted_s = max(self._seen).predicted_s
         corrected_s = self._at(predicted_s)
-        return 1.0 if abs(corrected_s - predicted_s) < _WAY_S else corrected_s / predicted_s
+        return 1.0 if abs(corrected_s - predicted_s) < _NETWORK_S else corrected_s / predicted_s
 
     @staticmethod
     def _said(times: float) -> str:

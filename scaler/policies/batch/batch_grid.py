@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaler.arrivals.map_counts import Counting, matrices
+from carpool.arrivals.map_counts import Counting, matrices
 from scaler.policies.batch.batch_law import first_phases
 
 if TYPE_CHECKING:
-    from scaler.arrivals.map_counts import Markovian
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.arrivals.processes import Times
     from scaler.policies.batch.batch_law import Service
 
 __all__ = ["BatchGrid"]

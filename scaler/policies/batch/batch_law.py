@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from carpool.arrivals.map_counts import Counting, matrices
 from carpool.validation.problems import Problems
-from scaler.arrivals.map_counts import Counting, matrices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scaler.arrivals.map_counts import Counted, Markovian
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.map_counts import Counted, Markovian
+    from carpool.arrivals.processes import Times
 
 __all__ = ["BatchLaw", "Service", "first_phases", "quantiles"]
 

@@ -27,7 +27,7 @@ from scaler.policies.batch.batch_law import quantiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
     from scaler.policies.batch.batch_law import BatchLaw, Service
     from scaler.policies.batch.start_chain import LeftOver, StartChain
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from carpool.plan import Predicted, Quantiles
-from carpool.scaling import Size
+from carpool.scaling import Predicted, Quantiles, Size
 from scaler.policies.batch.batch_law import BatchLaw
 from scaler.policies.batch.queueing import LimitedInstances, least_instances
 
 if TYPE_CHECKING:
-    from carpool.latency import LatencyModel
-    from carpool.scaling import Billing
-    from scaler.arrivals.map_counts import Markovian
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.scaling import Billing, LatencyModel
     from scaler.policies.batch.search import Choice
 
 __all__ = ["BatchFleet"]

@@ -17,12 +17,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from carpool.arrivals.counted import CountedArrivals
+from carpool.arrivals.markov import MarkovArrivals
+from carpool.arrivals.processes import Poisson
+from carpool.arrivals.superposition import superposed
+from carpool.recent import Recent, Same
 from carpool.scaling import Proposal
-from scaler.arrivals.counted import CountedArrivals
-from scaler.arrivals.markov import MarkovArrivals
-from scaler.arrivals.processes import Poisson
-from scaler.arrivals.superposition import superposed
-from scaler.planning.recent import Recent, Same
 from scaler.policies.batch import sizes
 from scaler.policies.batch.task import Aims, BatchTask
 from scaler.policies.common.alike import alike
@@ -30,8 +30,8 @@ from scaler.policies.common.alike import alike
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from carpool.arrivals.map_counts import Markovian
     from carpool.scaling import ClusterView, FunctionLoad
-    from scaler.arrivals.map_counts import Markovian
     from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["Batch"]
@@ -132,14 +132,10 @@ class Batch:
             counted.note(now_s, load.rate_rps)
             if counted.bursty and load.rate_rps > 0:
                 return counted.bursty
-        bursty = [
-            app.arrivals
-            for app in load.apps
-            if isinstance(app.arrivals, MarkovArrivals) and app.rate_rps > 0
-        ]
-        plain_rps = sum(
-            app.rate_rps for app in load.apps if not isinstance(app.arrivals, MarkovArrivals)
-        )
+        phases = [app.arrivals.phase_rates if app.arrivals else None for app in load.apps]
+        known = list(zip(load.apps, phases, strict=True))
+        bursty = [MarkovArrivals(*rates) for app, rates in known if rates and app.rate_rps > 0]
+        plain_rps = sum(app.rate_rps for app, rates in known if not rates)
         return superposed([Poisson(self._held(load.name, plain_rps)), *bursty])
 
     def _held(self, function: str, rate_rps: float) -> float:

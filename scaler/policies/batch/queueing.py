@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaler.arrivals.map_counts import Counting, matrices
-from scaler.arrivals.processes import Poisson
+from carpool.arrivals.map_counts import Counting, matrices
+from carpool.arrivals.processes import Poisson
 from scaler.policies.batch.batch_law import BatchLaw
 from scaler.policies.batch.busy_law import BusyLaw
 from scaler.policies.batch.start_chain import StartChain
 from scaler.policies.common.erlang import enough, waiting_share
 
 if TYPE_CHECKING:
-    from scaler.arrivals.map_counts import Markovian
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.arrivals.processes import Times
     from scaler.policies.batch.batch_law import Service
 
 __all__ = ["LimitedInstances", "least_instances"]

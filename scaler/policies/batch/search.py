@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaler.arrivals.map_counts import matrices
+from carpool.arrivals.map_counts import matrices
 from scaler.policies.batch.batch_grid import BatchGrid
 from scaler.policies.batch.batch_law import BatchLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.latency import Resources
-    from carpool.scaling import Billing
-    from scaler.arrivals.map_counts import Markovian
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.arrivals.processes import Times
+    from carpool.scaling import Billing, Resources
     from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["BatchSearch", "Choice", "examined"]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from carpool.latency import LatencyModel, Resources
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
+    from carpool.scaling import LatencyModel, Resources
 
 __all__ = ["InstanceSize", "instance_sizes"]
 

@@ -35,15 +35,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from scaler.arrivals.map_counts import Counting, matrices
+from carpool.arrivals.map_counts import Counting, matrices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from scaler.arrivals.map_counts import Markovian
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.map_counts import Markovian
+    from carpool.arrivals.processes import Times
     from scaler.policies.batch.batch_law import BatchLaw, Service
 
     Places: TypeAlias = npt.NDArray[np.intp]

@@ -11,8 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from scaler.arrivals.fit import spelled
-from scaler.arrivals.markov import MarkovArrivals
+from carpool.arrivals.markov import MarkovArrivals
 from scaler.policies.batch.change import in_force, loading_cost
 from scaler.policies.batch.instances import BatchFleet
 from scaler.policies.batch.search import BatchSearch, Choice, examined
@@ -21,13 +20,13 @@ from scaler.policies.common.draft import Draft, running
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.arrivals.map_counts import Markovian
     from carpool.scaling import ClusterView, FunctionLoad
-    from scaler.arrivals.map_counts import Markovian
     from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["Aims", "BatchTask"]
 
-_TRIED = 6  # sizes of instance that are tried for room
+_TRIED = 6  # sizes of instance that are tried for a place
 _MS_PER_S = 1000
 
 
@@ -99,8 +98,8 @@ class BatchTask:
         """The tightest latency objective of the function."""
         return self._objective_s
 
-    def drafted(self, load: FunctionLoad, room: ClusterView) -> tuple[Draft, BatchFleet | None]:
-        """Draft instances for the function, and place the new ones in ``room``.
+    def drafted(self, load: FunctionLoad, cluster: ClusterView) -> tuple[Draft, BatchFleet | None]:
+        """Draft instances for the function, and place the new ones in ``cluster``.
 
         Returns:
             The draft, and the fleet of its instances; None if no instance size is known.
@@ -111,9 +110,9 @@ class BatchTask:
             return draft, self._idle(draft)
         stays, why = self._stays(load)
         options = [stays, *self._choices] if stays else self._choices
-        best = self._with_room(load, options[:_TRIED], room)
+        best = self._first_fitting(load, options[:_TRIED], cluster)
         size = best.fleet.size
-        placed = room.place_up_to(size.resources, best.new)
+        placed = cluster.place_up_to(size.resources, best.new)
         draft.sizes = (size,)
         draft.instances = Counter({size: best.got - best.new + placed})
         draft.explain += self._said(load, best, why if best.fleet.choice is stays else "")
@@ -173,8 +172,8 @@ class BatchTask:
             self._known[key] = examined(self._process, choice, self._target_s, self._billing)
         return self._known[key]
 
-    def _with_room(
-        self, load: FunctionLoad, options: Sequence[Choice], room: ClusterView
+    def _first_fitting(
+        self, load: FunctionLoad, options: Sequence[Choice], cluster: ClusterView
     ) -> _Option:
         """Return the first choice whose instances all fit, or else that of highest throughput."""
         found: list[_Option] = []
@@ -184,7 +183,7 @@ class BatchTask:
             allowed = int(min(wanted, load.instance_limit))
             there = min(running(load, (fleet.size,))[fleet.size], allowed)
             new = allowed - there
-            new = room.fits(fleet.size.resources, new)
+            new = cluster.fits(fleet.size.resources, new)
             found.append(_Option(fleet, wanted, there + new, new))
             if there + new == wanted:
                 return found[-1]
@@ -226,9 +225,19 @@ class BatchTask:
         running = f"on {option.got} x {option.fleet.size.name}, for {choice.cost:.4g} a request"
         sentences = [f"{asked}: {batches}, {running}."]
         if isinstance(self._process, MarkovArrivals):
-            sentences.append(f"They are planned as {spelled(self._process)}.")
+            sentences.append(f"They are planned as {_spelled(self._process)}.")
         if why:
             sentences.append(why)
         if option.got < option.wanted:
             sentences.append(f"{option.wanted} instances are needed, and {option.got} fit.")
         return sentences
+
+
+def _spelled(process: MarkovArrivals) -> str:
+    """Describe a process in words, with its rate and burstiness."""
+    rows = enumerate(process.arriving)
+    plain = all(rate == 0 for i, row in rows for j, rate in enumerate(row) if i != j)
+    return (
+        f"{'MMPP' if plain else 'MAP'}({len(process.arriving)}) at {process.mean_rate:.4g}/s, "
+        f"SCV {process.gap_scv:.3g}, lag-1 correlation {process.gap_correlation():.3g}"
+    )

@@ -10,13 +10,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from carpool.latency.variant_set import VariantSet
+from carpool.scaling import VariantSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from carpool.latency import LatencyModel
-    from carpool.scaling import FunctionLoad, Size
+    from carpool.scaling import FunctionLoad, LatencyModel, Size
 
 __all__ = ["WAY", "Option", "options"]
 

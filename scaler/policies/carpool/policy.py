@@ -19,9 +19,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from carpool.plan import Predicted
-from carpool.scaling import Proposal
-from scaler.planning.recent import Recent, Same
+from carpool.recent import Recent, Same
+from carpool.scaling import Predicted, Proposal
 from scaler.policies.carpool.cover import Cover, Menu
 from scaler.policies.carpool.demand import Demands
 from scaler.policies.carpool.fill import Fills
@@ -312,8 +311,8 @@ def _placed(wanted: Counter[Size], running: Counter[Size], cluster: ClusterView)
     placed: Counter[Size] = Counter()
     for size, count in wanted.items():
         more = count - running[size]
-        room = cluster.place_up_to(size.resources, more) if more > 0 else more
-        placed[size] = running[size] + room
+        more = cluster.place_up_to(size.resources, more) if more > 0 else more
+        placed[size] = running[size] + more
     return placed
 
 

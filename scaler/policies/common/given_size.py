@@ -1,6 +1,6 @@
 """Resolves an instance size that is given wholly or in part, whatever it can serve.
 
-Where `sizing` lists the sizes that meet an objective, this takes what is given; whether the
+Where `carpool.sizing` lists the sizes that meet an objective, this takes what is given; whether the
 objective is met is left to others.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scaler.planning.recent import Recent, Same
+from carpool.recent import Recent, Same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ def given_size(
 ) -> Size | None:
     """Return the smallest size with the given properties, and the highest throughput among those.
 
-    Sizes that leave the objective room for a batch and the one before it are preferred, then those
-    with room for one batch, then all others. None if the model knows no such size.
+    Sizes that execute a batch and the one before it within the objective are preferred, then those
+    that execute one batch, then all others. None if the model knows no such size.
     """
     asked = (load.percentile, load.slo_s, load.max_batch, load.prices, cpu, gpu, batch)
     return _KNOWN.of((Same(load.model), *asked), lambda: _given_size(load, cpu, gpu, batch))

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carpool.latency.arrays import Occupied, Sizes, predicted
-from scaler.planning.cost_arrays import executions
 
 if TYPE_CHECKING:
-    from carpool.latency import Configuration, LatencyModel
-    from scaler.arrivals.processes import Times
-    from scaler.planning.cost import Billing
+    from carpool.arrivals.processes import Times
+    from carpool.scaling import Billing, Configuration, LatencyModel
 
 __all__ = ["SlicedTimes"]
 
@@ -61,7 +59,7 @@ class SlicedTimes:
         self._seconds: Times = np.where(seconds > 0, seconds, median)[places]
         self.mean_s: Times = self._seconds @ _SHARES
         instance = Occupied(*(np.full(1, value) for value in model.resources(*configuration)))
-        self.costs: Times = executions(billing, instance, self._seconds) @ _SHARES
+        self.costs: Times = billing.executions(instance, self._seconds) @ _SHARES
         # What is left of each size's distribution from a slice on: shares, and share-seconds.
         ones = np.ones_like(self._seconds)
         self._left = [_sums_from(each * _SHARES) for each in (ones, self._seconds)]

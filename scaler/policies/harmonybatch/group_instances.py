@@ -42,7 +42,7 @@ def wanted(groups: Sequence[Group], load: FunctionLoad, waiting: float) -> list[
 
 
 def placed(
-    groups: Mapping[Size, Group], counts: Sequence[int], load: FunctionLoad, room: ClusterView
+    groups: Mapping[Size, Group], counts: Sequence[int], load: FunctionLoad, cluster: ClusterView
 ) -> list[int]:
     """Return how many of the wanted instances exist or fit, within the function's limit.
 
@@ -50,7 +50,7 @@ def placed(
         groups: All groups of the function, by instance size.
         counts: Instances that each wants.
         load: Load of the function.
-        room: The servers, on which the missing ones are placed.
+        cluster: The servers, on which the missing ones are placed.
     """
     left = load.instance_limit
     found = []
@@ -60,7 +60,7 @@ def placed(
         few = there if count < there <= _SPARE * count + 1 else count
         most = int(min(few, left))
         there = min(there, most)
-        there += room.place_up_to(size.resources, most - there)
+        there += cluster.place_up_to(size.resources, most - there)
         left -= there
         found.append(there)
     return found

@@ -12,15 +12,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from carpool.latency import Configuration
-from carpool.plan import Predicted
-from carpool.scaling import Proposal
+from carpool.scaling import Configuration, Predicted, Proposal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.plan import Plan, Route
-    from carpool.scaling import FunctionLoad, Size
+    from carpool.scaling import FunctionLoad, Plan, Route, Size
     from scaler.policies.harmonybatch.settling import Group, Member, Settling
 
 __all__ = ["groups_in", "proposal", "sized"]

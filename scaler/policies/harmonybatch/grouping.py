@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 __all__ = ["Cut", "best_cuts", "two_stages"]
 

@@ -14,7 +14,7 @@ from scaler.policies.harmonybatch.poisson_windows import poisson
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 __all__ = ["MeanSizes", "mean_sizes"]
 

@@ -39,7 +39,7 @@ from scaler.policies.harmonybatch.poisson_windows import checked, poisson
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 __all__ = ["ExecutionTimes", "MergedBatches"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
     from scaler.policies.harmonybatch.grouping import Cut
     from scaler.policies.harmonybatch.offers import Offers
     from scaler.policies.harmonybatch.settling import Group, Member, Settling
@@ -32,7 +32,7 @@ __all__ = ["Neighbours"]
 _HOPE = 0.05  # part of its estimated cost by which a group may turn out cheaper
 _SETTLED_MOST = 16  # groups that are settled to find the best division
 _TRIED, _TRIED_MOST = 2, 32  # configurations of a group that is served: at least, at most
-_WORTH = 1.03  # a group that is no dearer than this, relative to the next estimate, is taken
+_WORTH = 1.03  # a group that costs no more than this, relative to the next estimate, is taken
 
 
 class Neighbours:

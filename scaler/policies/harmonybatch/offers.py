@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from carpool.latency import Configuration
+from carpool.scaling import Configuration
 from scaler.policies.harmonybatch.mean_sizes import mean_sizes
 from scaler.policies.harmonybatch.pooling import Pooled
 from scaler.policies.harmonybatch.pricing import Priced, priced
 
 if TYPE_CHECKING:
-    from carpool.latency import LatencyModel
-    from carpool.scaling import Billing
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
+    from carpool.scaling import Billing, LatencyModel
 
 __all__ = ["Offers", "offers"]
 

@@ -18,7 +18,7 @@ from carpool.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 __all__ = ["checked", "expected_window", "poisson"]
 

@@ -19,9 +19,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from carpool.arrivals.smoothing import SmoothRates
+from carpool.recent import Recent, Same
 from carpool.scaling import Proposal
-from scaler.arrivals.smoothing import SmoothRates
-from scaler.planning.recent import Recent, Same
 from scaler.policies.common.alike import alike
 from scaler.policies.harmonybatch.group_instances import missing_rps, placed, wanted
 from scaler.policies.harmonybatch.grouped_plan import groups_in, proposal, sized
@@ -30,9 +30,7 @@ from scaler.policies.harmonybatch.provisioning import Provisioner, members_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.latency import Configuration
-    from carpool.plan import Plan
-    from carpool.scaling import ClusterView, FunctionLoad, Size
+    from carpool.scaling import ClusterView, Configuration, FunctionLoad, Plan, Size
     from scaler.policies.harmonybatch.settling import Group, Member
 
 __all__ = ["HarmonyBatch"]
@@ -156,7 +154,7 @@ class HarmonyBatch:
         return now
 
     def _groups(
-        self, load: FunctionLoad, considered: _Considered, room: ClusterView
+        self, load: FunctionLoad, considered: _Considered, cluster: ClusterView
     ) -> list[Group]:
         """Return the best groups, or the current ones if a move does not pay or does not fit."""
         best = considered.best
@@ -170,7 +168,7 @@ class HarmonyBatch:
         if self._stays(there, best, load):
             return there
         counts = self._wanted(best, load)
-        fit = placed(sized(load, best), counts, load, room.copy())
+        fit = placed(sized(load, best), counts, load, cluster.copy())
         return there if sum(fit) < min(sum(counts), load.instance_limit) else best
 
     def _stays(self, there: Sequence[Group], best: Sequence[Group], load: FunctionLoad) -> bool:

@@ -13,17 +13,15 @@ import numpy as np
 
 from carpool.latency.arrays import Sizes, configurations, occupied, predicted
 from carpool.scaling import CORE_WEIGHT
-from scaler.planning.cost_arrays import executions, lifetimes
 
 if TYPE_CHECKING:
-    from carpool.latency import LatencyModel
-    from carpool.scaling import Billing
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
+    from carpool.scaling import Billing, LatencyModel
 
 __all__ = ["Priced", "priced"]
 
 _LARGEST = 1 << 32  # requests in no batch
-_QUICKER = 0.01  # part of the allowance that a dearer configuration must save to be looked at
+_QUICKER = 0.01  # part of the allowance that a configuration must save if it costs more
 
 
 class Priced(NamedTuple):
@@ -85,8 +83,8 @@ def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> 
     alone_s = predicted(model, sizes._replace(batch=np.array([1.0])), np.array([0.5]))
     alone_s = np.where(alone_s > 0, alone_s, full_s)
     instances = occupied(model, sizes)
-    alone, full = (executions(billing, instances, at) for at in (alone_s, full_s))
-    held = lifetimes(billing, instances)
+    alone, full = (billing.executions(instances, at) for at in (alone_s, full_s))
+    held = billing.lifetimes(instances)
     units = CORE_WEIGHT * instances.cpu + instances.gpu  # `resource_units`
     free = (full == 0) & (held == 0)
     alone, full = np.where(free, units * alone_s, alone), np.where(free, units * full_s, full)

@@ -20,8 +20,7 @@ from scaler.policies.harmonybatch.settling import Group, Member, Settling
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.latency import LatencyModel
-    from carpool.scaling import Application, Billing
+    from carpool.scaling import Application, Billing, LatencyModel
     from scaler.policies.harmonybatch.grouping import Cut
 
 __all__ = ["Grouping", "Provisioner", "members_of"]

@@ -21,8 +21,7 @@ from scaler.policies.harmonybatch.merged_windows import MergedBatches
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.latency import Configuration, LatencyModel, Resources
-    from carpool.scaling import Billing
+    from carpool.scaling import Billing, Configuration, LatencyModel, Resources
 
 __all__ = ["Group", "Member", "Settling"]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
 
-__all__ = ["Demand", "Rates"]
+__all__ = ["AppRates", "Rates"]
 
 _UNLIKELY = 3.0  # standard deviations of a count
 _DOUBTED = 2.0  # the same, that a rate which has just jumped may be above what was counted
@@ -28,7 +28,7 @@ _NEVER_RPS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class AppRates:
     """Rates of one function's applications, in their order.
 
     Attributes:
@@ -62,10 +62,10 @@ class Rates:
         self._calm_s = calm_s
         self._known: dict[tuple[str, str], _Memory] = {}
 
-    def of(self, load: FunctionLoad, now_s: float) -> Demand:
+    def of(self, load: FunctionLoad, now_s: float) -> AppRates:
         """Record the current rates, and return the rates to plan for."""
         both = [self._seen(load.name, app.name, app.rate_rps, now_s) for app in load.apps]
-        return Demand(tuple(now for now, _ in both), tuple(peak for _, peak in both))
+        return AppRates(tuple(now for now, _ in both), tuple(peak for _, peak in both))
 
     def _seen(self, function: str, app: str, rate_rps: float, now_s: float) -> tuple[float, float]:
         key = (function, app)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scaler.policies.infaas.task import Counts, Solution, Task
 
-__all__ = ["dearer", "exchanged", "plus", "shared_firsts"]
+__all__ = ["added_cost", "exchanged", "plus", "shared_firsts"]
 
 _ROUNDING = 1e-9
 _MIXED = 8  # options of which several give way at once, or of which ways begin
@@ -55,7 +55,7 @@ def _exchanges(task: Task, counts: Counts) -> Iterator[tuple[float, Counts]]:
         for come in range(len(counts)):
             more = _wanted(task, lacking, come)
             if more is not None and come not in fewer:
-                tried = saved + dearer(task, counts, come, more)
+                tried = saved + added_cost(task, counts, come, more)
                 if tried < least:
                     yield tried, plus(without, come, more)
 
@@ -87,7 +87,7 @@ def shared_firsts(task: Task) -> Iterator[tuple[int, int]]:
                 yield option, count
 
 
-def dearer(task: Task, counts: Counts, option: int, more: int) -> float:
+def added_cost(task: Task, counts: Counts, option: int, more: int) -> float:
     """Return the additional cost of ``more`` instances of an option."""
     there = counts[option]
     return task.cost_of(option, there + more) - task.cost_of(option, there)

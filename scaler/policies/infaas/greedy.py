@@ -19,7 +19,7 @@ from itertools import permutations
 from operator import ge, mul
 from typing import TYPE_CHECKING
 
-from scaler.policies.infaas.exchanges import dearer, exchanged, plus, shared_firsts
+from scaler.policies.infaas.exchanges import added_cost, exchanged, plus, shared_firsts
 from scaler.policies.infaas.task import Need, Solution
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _STEPS = 100  # of settling; each makes it cheaper, so there is an end to them a
 
 
 def greedy(task: Task) -> Solution:
-    """Return instances for all that is needed, or for as much of it as there is room for."""
+    """Return instances for all that is needed, or for as much of it as fits."""
     if len(task.needs) <= 1:
         return need_by_need(task, _cheapest)
 
@@ -84,11 +84,11 @@ def need_by_need(
 def _rest(task: Task, counts: list[int], need: Need) -> Task:
     """Return a task with one need, given the instances decided on so far."""
     pairs = list(zip(task.options, counts, strict=True))
-    cores = task.room[0] - sum([option.cpu * count for option, count in pairs])
-    gpu = task.room[1] - sum([option.gpu * count for option, count in pairs])
+    cores = task.capacity[0] - sum([option.cpu * count for option, count in pairs])
+    gpu = task.capacity[1] - sum([option.gpu * count for option, count in pairs])
     running = [max(there - n, 0) for there, n in zip(task.running, counts, strict=True)]
     most = task.most - sum(counts)
-    return replace(task, running=tuple(running), needs=(need,), room=(cores, gpu), most=most)
+    return replace(task, running=tuple(running), needs=(need,), capacity=(cores, gpu), most=most)
 
 
 def _cheapest(task: Task, starting: float = math.inf) -> Counts:
@@ -169,18 +169,18 @@ def _merits(option: Option, worth: float) -> tuple[float, ...]:
 
 
 def _within(task: Task, counts: Counts) -> Counts:
-    """Return as many of ``counts`` as are useful and have room."""
+    """Return as many of ``counts`` as are useful and fit."""
     kept = (0,) * len(counts)
     for option, count in enumerate(counts):
         if count and task.needs[0].worth[option]:
-            kept = plus(kept, option, _room_for(task, kept, option, count))
+            kept = plus(kept, option, _fitting(task, kept, option, count))
     return kept
 
 
 def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Sequence[int]) -> Counts:
     """Return ``counts`` with their lack covered by the first option, and the rest by the second.
 
-    If there is no room for those, the other options are used.
+    If there is no capacity for those, the other options are used.
     """
     worth = task.needs[0].worth
     whole = math.floor if firsts[0] != firsts[1] else math.ceil
@@ -191,13 +191,13 @@ def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Seque
         if worth[option]:
             rounded = math.ceil if number else whole
             wanted = max(rounded(lacking / worth[option] - _ROUNDING), 0)
-            counts = plus(counts, option, _room_for(task, counts, option, wanted))
+            counts = plus(counts, option, _fitting(task, counts, option, wanted))
             lacking = lack(task, counts)
     return counts
 
 
-def _room_for(task: Task, counts: Counts, option: int, wanted: int) -> int:
-    """Return how many more instances of an option have room, up to ``wanted``."""
+def _fitting(task: Task, counts: Counts, option: int, wanted: int) -> int:
+    """Return how many more instances of an option fit, up to ``wanted``."""
     if not wanted or task.fits(plus(counts, option, wanted)):
         return wanted
     low, high = 0, wanted  # the one fits, the other does not
@@ -237,6 +237,6 @@ def _replaced(
             for come in useful:
                 if come != gone:
                     more = max(math.ceil(lacking / worth[come] - _ROUNDING), 0)
-                    tried = saved + dearer(task, counts, come, more)
+                    tried = saved + added_cost(task, counts, come, more)
                     if tried < least:
                         yield tried, plus(without, come, more)

@@ -11,15 +11,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from carpool.latency.variant_set import VariantSet
-from scaler.planning.recent import Recent, Same
+from carpool.recent import Recent, Same
+from carpool.scaling import VariantSet
 from scaler.policies.common.staffing import needed_rps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from carpool.latency import LatencyModel
-    from carpool.scaling import Application, FunctionLoad, Size
+    from carpool.scaling import Application, FunctionLoad, LatencyModel, Size
 
 __all__ = ["Offer", "Offers", "longest_s", "single_offers"]
 

@@ -21,11 +21,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from carpool.latency.variant_set import VariantSet
-from scaler.planning.recent import Recent, Same
+from carpool.recent import Recent, Same
+from carpool.scaling import VariantSet
+from carpool.server_advice import server_advice
 from scaler.policies.infaas.demand import Rates
 from scaler.policies.infaas.greedy import greedy
-from scaler.policies.infaas.node_rules import server_advice
 from scaler.policies.infaas.offers import Offers, single_offers
 from scaler.policies.infaas.program import available, program
 from scaler.policies.infaas.published import SLACK, published
@@ -151,11 +151,11 @@ class Infaas:
             lambda: tuple(o for o in _usable_by_all(load, offers) if o.size.name == name),
         )
 
-    def _task(self, load: FunctionLoad, priced: _PricedOffers, room: ClusterView) -> Task:
+    def _task(self, load: FunctionLoad, priced: _PricedOffers, cluster: ClusterView) -> Task:
         """Return the task for the current rates if they need more instances, else for the peak."""
         options, running = priced.options, running_offers(load, priced.offers)
         demand = self._rates.of(load, load.now_s)
-        free = room.free()
+        free = cluster.free()
         used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
         whole = (free[0] + used[0], free[1] + used[1])
         needs = self._needed(load, priced, demand.now)
@@ -202,14 +202,14 @@ class Infaas:
         task: Task,
         solution: Solution,
         offers: Sequence[Offer],
-        room: ClusterView,
+        cluster: ClusterView,
     ) -> Solution:
         """Return the part of the solution that fits; while some does not, keep what is needed."""
         wanted = list(solution.counts)
         if offers and sum(wanted) < load.min_instances:
             wanted[0] += load.min_instances - sum(wanted)
         added = [
-            room.place_up_to(offer.size.resources, count - there) if count > there else 0
+            cluster.place_up_to(offer.size.resources, count - there) if count > there else 0
             for offer, count, there in zip(offers, wanted, task.running, strict=True)
         ]
         counts = [
@@ -227,7 +227,7 @@ def _usable_by_all(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
 
 
 def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) -> list[int]:
-    """Remove instances that are neither wanted nor needed, most expensive first, to make room."""
+    """Remove instances that are neither wanted nor needed, to free capacity; dearest first."""
     counts = list(held)
     lacking = task.missing(task.solution(tuple(counts)))
     for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):

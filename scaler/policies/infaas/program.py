@@ -2,11 +2,11 @@
 
 The variables are whole numbers ``n`` of instances, of which ``u`` are to be loaded, shares ``y`` of
 them for each need, and what is left uncovered, ``s``, at a price that is paid only if there is no
-room:
+capacity:
 
     min  sum C n + lambda C T u + M s
     s.t. u >= n - N,  sum over needs of y <= n,  sum of worth y + s >= need,
-         cores and GPUs within the available room, number of instances within the limit
+         cores and GPUs within the available capacity, number of instances within the limit
 
 The paper found a commercial solver too slow for this, at 23 s for 50 architectures.
 """
@@ -45,7 +45,7 @@ def available() -> Any:  # noqa: ANN401  SciPy ships no types
     try:
         from scipy import optimize  # noqa: PLC0415  only solving programs needs it
     except ImportError as error:
-        expected = "another planner, or SciPy: pip install scipy"
+        expected = "another planner, or SciPy: pip install 'carpool[solver]'"
         raise ConfigError([Problem("planner", "program", expected, str(error))]) from error
     return optimize
 
@@ -122,7 +122,7 @@ def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:
         row = add(need.rate_rps, np.inf)
         row[2 * options + number * options : 2 * options + (number + 1) * options] = need.worth
         row[size - needs + number] = 1.0
-    cores, gpu = task.room
+    cores, gpu = task.capacity
     add(-np.inf, cores)[:options] = [option.cpu for option in task.options]
     add(-np.inf, gpu)[:options] = [option.gpu for option in task.options]
     add(-np.inf, task.most)[:options] = 1.0

@@ -55,7 +55,7 @@ def additions(task: Task) -> list[Addition]:
 
 
 def published(task: Task) -> Solution:
-    """Run one round: for each need the cheapest addition that has room, or scaling down."""
+    """Run one round: for each need the cheapest addition that fits, or scaling down."""
     return need_by_need(task, _step)
 
 

@@ -73,7 +73,7 @@ class Task:
         running: Number of running instances of each.
         needs: Needs to serve.
         loading: ``lambda``, per second: the cost of a second of loading, in seconds of running.
-        room: Cores and percent of GPUs for all instances, including running ones.
+        capacity: Cores and percent of GPUs for all instances, including running ones.
         most: Maximum number of instances of all options.
     """
 
@@ -81,7 +81,7 @@ class Task:
     running: Counts
     needs: tuple[Need, ...]
     loading: float = 0.0
-    room: tuple[float, float] = (math.inf, math.inf)
+    capacity: tuple[float, float] = (math.inf, math.inf)
     most: float = math.inf
 
     def change_cost(self, counts: Counts) -> float:
@@ -95,15 +95,15 @@ class Task:
         return chosen.cost * (more + loading)
 
     def fits(self, counts: Counts) -> bool:
-        """Return whether there is room for these instances."""
-        within = self._cores(counts) <= self.room[0] + _ROUNDING
-        within = within and self._gpu(counts) <= self.room[1] + _ROUNDING
+        """Return whether these instances fit."""
+        within = self._cores(counts) <= self.capacity[0] + _ROUNDING
+        within = within and self._gpu(counts) <= self.capacity[1] + _ROUNDING
         return within and sum(counts) <= self.most
 
     def within_reach(self) -> Task:
-        """Return the task with no more room than all of its options together could ever use.
+        """Return the task with no more capacity than all of its options together could ever use.
 
-        So a task stays equal whatever happens to other functions, as long as there is room.
+        So a task stays equal whatever happens to other functions, as long as they fit.
         """
         counts = [
             there
@@ -112,9 +112,9 @@ class Task:
             )
             for option, there in enumerate(self.running)
         ]
-        cores, gpu = self.room
-        room = min(cores, self._cores(counts)), min(gpu, self._gpu(counts))
-        return replace(self, room=room)
+        cores, gpu = self.capacity
+        capacity = min(cores, self._cores(counts)), min(gpu, self._gpu(counts))
+        return replace(self, capacity=capacity)
 
     def _cores(self, counts: Sequence[int]) -> float:
         return sum([o.cpu * n for o, n in zip(self.options, counts, strict=True) if n])

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from carpool.plan import Predicted
-from carpool.scaling import Proposal
+from carpool.scaling import Predicted, Proposal
 from scaler.policies.common.draft import running
 
 if TYPE_CHECKING:

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
     from carpool.scaling import Size
 
-__all__ = ["Cover", "Demand", "PricedSizes", "undominated"]
+__all__ = ["Cover", "CoverDemand", "PricedSizes", "undominated"]
 
 _SHELF = 16  # sizes that the rest of a rate is covered from
 _ROUNDING = 1e-9
 
 
-class Demand(NamedTuple):
+class CoverDemand(NamedTuple):
     """Requirements of a function, and the instances that it keeps.
 
     Attributes:
@@ -60,7 +60,7 @@ class Demand(NamedTuple):
     kept_rps: float = 0.0
     slowest: Size | None = None
 
-    def having(self, kept: Counter[Size]) -> Demand:
+    def having(self, kept: Counter[Size]) -> CoverDemand:
         """Return the demand with these instances kept."""
         slowest = max(kept, key=lambda size: size.exec_s, default=None)
         return self._replace(kept_rps=rate_high(kept), slowest=slowest)
@@ -120,7 +120,7 @@ class PricedSizes:
         """The size with the lowest price for a request per second; None if there are no sizes."""
         return next(iter(self._by_price_of_rate), None)
 
-    def cover(self, demand: Demand, limit: float = math.inf) -> Cover | None:
+    def cover(self, demand: CoverDemand, limit: float = math.inf) -> Cover | None:
         """Return the cheapest instances found for the demand, or the most that ``limit`` allows.
 
         Returns:
@@ -144,7 +144,7 @@ class PricedSizes:
                 best = found
         return best or self._most(demand, limit)
 
-    def _of_one_size(self, demand: Demand, limit: float) -> Cover | None:
+    def _of_one_size(self, demand: CoverDemand, limit: float) -> Cover | None:
         """Return enough instances of the size with the cheapest request; idle capacity is free."""
         for size in self._by_price_of_rate:
             needed_rps = demand.beyond_kept(size)
@@ -155,7 +155,7 @@ class PricedSizes:
                 return Cover(count * self._price[size], +Counter({size: count}))
         return None
 
-    def _most(self, demand: Demand, limit: float) -> Cover | None:
+    def _most(self, demand: CoverDemand, limit: float) -> Cover | None:
         """Return ``limit`` instances of the size with the highest throughput; None if unlimited."""
         quick = [size for size in self._price if demand.beyond_kept(size) < math.inf]
         if not quick or limit == math.inf:

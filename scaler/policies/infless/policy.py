@@ -16,7 +16,7 @@ New instances are found by one of two searches:
   requests, which cost no less.
 
 Deviations from the paper: rates are not rounded to whole batches per second unless configured; the
-objective of a function is that of its tightest application; releasing an instance frees no room
+objective of a function is that of its tightest application; releasing an instance frees no capacity
 within the round, as its location is not known.
 """
 
@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from carpool.scaling import Proposal
-from scaler.planning.sizing import SIZES, Objective
+from carpool.sizing import SIZES, Objective
 from scaler.policies.common import rate_shares
 from scaler.policies.common.draft import Draft, listed, running
 from scaler.policies.infless.bill import rate_step
-from scaler.policies.infless.covering import Demand
+from scaler.policies.infless.covering import CoverDemand
 from scaler.policies.infless.priced import PricedSearch, Task
 from scaler.policies.infless.published import add_published
 
@@ -111,7 +111,7 @@ class Infless:
     def _kept(self, there: Draft) -> Task:
         """Release the instances that have too little load, and return what is left as a task."""
         load = there.load
-        demand = Demand(load.rate_rps, load.tightest_s, 1 - load.percentile)
+        demand = CoverDemand(load.rate_rps, load.tightest_s, 1 - load.percentile)
 
         def needed_rps(instances: Counter[Size]) -> float:
             return demand.having(instances).needed_rps if self._priced else load.rate_rps

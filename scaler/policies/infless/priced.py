@@ -13,11 +13,11 @@ used.
 
 Then every function's cover at that price (`covering`), and its placement: large shares of GPUs
 first, so that instances without a GPU fill the cores left beside them, each by best fit. Whatever
-did not fit is covered again by the sizes that still have room, starting with the one that is
+did not fit is covered again by the sizes that still fit, starting with the one that is
 cheapest for all of it.
 
 The price is found without looking at individual servers, so some rate may be left over while there
-is room of another kind. Then more expensive cores are tried, and the best attempt counts.
+is capacity of another kind. Then more expensive cores are tried, and the best attempt counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scaler.planning.recent import Recent, Same
+from carpool.recent import Recent, Same
 from scaler.policies.infless.bill import billed_prices, rate_step, unit_prices
 from scaler.policies.infless.covering import PricedSizes, undominated
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from carpool.scaling import ClusterView, Size
     from scaler.policies.common.draft import Draft
-    from scaler.policies.infless.covering import Demand
+    from scaler.policies.infless.covering import CoverDemand
 
 __all__ = ["Aim", "PricedSearch", "Task"]
 
@@ -54,7 +54,7 @@ class Task(NamedTuple):
     """A function's draft, its demand, and how many more instances it may have."""
 
     draft: Draft
-    demand: Demand
+    demand: CoverDemand
     limit: float = math.inf
 
 
@@ -218,7 +218,7 @@ def _missing_rps(task: Task, added: Counter[Size]) -> float:
 def _fill(
     task: Task, added: Counter[Size], priced_sizes: PricedSizes, cluster: ClusterView
 ) -> None:
-    """Serve what is missing with sizes that still have room, cheapest for all of it first."""
+    """Serve what is missing with sizes that still fit, cheapest for all of it first."""
     while added.total() < task.limit and _missing_rps(task, added):
         demand = task.demand.having(task.draft.instances + added)
         chosen, lowest, count = None, math.inf, 0

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from carpool.errors import FunctionFault
-from sidecar.runtime.merging.form import ENTRIES_MAX, Message, Probe
 from sidecar.runtime.merging.members import (
     ENTRIES,
     MEMBERS,
@@ -27,6 +26,7 @@ from sidecar.runtime.merging.members import (
     is_scalar,
     written,
 )
+from sidecar.runtime.merging.protocol import ENTRIES_MAX, Message, Probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,7 +107,7 @@ class Inference(NamedTuple):
 
 
 def read(target: str, request: Message, _most: int) -> Inference | None:
-    """Return the tensors of a request; None if they cannot be merged. As `MergeForm.read`."""
+    """Return the tensors of a request; None if they cannot be merged. As `MergeProtocol.read`."""
     if not target.partition("?")[0].endswith("/infer"):
         return None
     try:
@@ -188,18 +188,18 @@ def _columns(
             columns.append(_as_bytes(tensor, parameters, tail[:size_bytes], size_bytes))
             tail = tail[size_bytes:]
     if tail:
-        msg = f"{len(tail)} bytes of it are no tensor's"
+        msg = f"{len(tail)} bytes of it belong to no tensor"
         raise ValueError(msg)
     return members, columns
 
 
 def _inputs(text: Raw) -> list[_Tensor]:
     """Return the tensors of a request, after reading no more of them than allowed."""
-    found = first_entries(text, _INPUTS_MAX, _Tensor)
-    if len(found) > _INPUTS_MAX:
+    tensors = first_entries(text, _INPUTS_MAX, _Tensor)
+    if len(tensors) > _INPUTS_MAX:
         msg = f"more than {_INPUTS_MAX} inputs"
         raise ValueError(msg)
-    return found
+    return tensors
 
 
 def _number(digits: bytes) -> int:
@@ -214,15 +214,15 @@ def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: boo
     text = bytes(tensor.data) if tensor.data is not UNSET else b""
     opened = _OPENED.match(text)
     depth = opened[0].count(b"[") if opened else 0
-    expected = found = math.prod(tensor.shape)
+    expected = count = math.prod(tensor.shape)
     if b'"' not in text and b"{" not in text:
         # Lists within lists, too, have a comma less than values, where none of them is empty.
         nested = text.find(b"[", 1) > 0  # a search that is slow, and rarely needed
         is_empty = _EMPTY.search(text) if nested else _EMPTY.match(text)
-        found = 0 if is_empty else text.count(b",") + 1
+        count = 0 if is_empty else text.count(b",") + 1
     elif counts_texts:
-        found = len(first_entries(text, ENTRIES_MAX, str))  # none is a nested list
-    if not depth or found != expected:
+        count = len(first_entries(text, ENTRIES_MAX, str))  # none is a nested list
+    if not depth or count != expected:
         msg = f"{tensor.name[:80]!r} has no list of data with {expected} values"
         raise ValueError(msg)
     return _column(tensor, parameters, depth, text[1:-1])
@@ -309,10 +309,10 @@ def _behind(text: bytes, at: int, commas: int, value_bytes: int) -> int:
         value_bytes: about how many bytes a number has with its comma.
     """
     end = at + commas * value_bytes
-    found = text.count(b",", at, end)
-    for _ in range(found, commas):
+    passed = text.count(b",", at, end)
+    for _ in range(passed, commas):
         end = text.index(b",", end) + 1
-    for _ in range(commas, found):
+    for _ in range(commas, passed):
         end = text.rindex(b",", at, end)
     return text.rindex(b",", at, end) + 1
 

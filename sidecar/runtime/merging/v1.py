@@ -1,4 +1,4 @@
-"""TF Serving's v1 form: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out.
+"""TF Serving's v1 protocol: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out.
 
 There is one prediction for each instance. Both are cut out and joined as they were written.
 """
@@ -9,7 +9,6 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.errors import FunctionFault
-from sidecar.runtime.merging.form import Message, Probe
 from sidecar.runtime.merging.members import (
     ENTRIES,
     MEMBERS,
@@ -19,6 +18,7 @@ from sidecar.runtime.merging.members import (
     is_scalar,
     written,
 )
+from sidecar.runtime.merging.protocol import Message, Probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Instances(NamedTuple):
 
 
 def read(_target: str, request: Message, most: int) -> Instances | None:
-    """Return the instances of a request; None if it has none. As `MergeForm.read`."""
+    """Return the instances of a request; None if it has none. As `MergeProtocol.read`."""
     try:
         check_size_beside(request.body, "instances")
         members = MEMBERS.decode(request.body)
@@ -77,7 +77,7 @@ def divided(answer: Message, requests: Sequence[Instances]) -> list[Message]:
         members = MEMBERS.decode(answer.body)
         entries = ENTRIES.decode(members.pop("predictions", b""))
     except UNREADABLE as error:
-        msg = f"the server gave no list of predictions for {expected} instances: {error}"
+        msg = f"the server returned no list of predictions for {expected} instances: {error}"
         raise FunctionFault(msg) from error
     if len(entries) != expected:
         msg = f"the server gave {len(entries)} predictions for {expected} instances"

@@ -75,25 +75,25 @@ def server(answer: HttpAnswer) -> bytes:
     Raises:
         FunctionFault: that is not such a response. So do the others here.
     """
-    found = _read(answer.body, _Server)
+    metadata = _read(answer.body, _Server)
     return _written(
         "ServerMetadataResponse",
-        name=found.name,
-        version=found.version or "",
-        extensions=[name for name in found.extensions or () if name in _EXTENSIONS],
+        name=metadata.name,
+        version=metadata.version or "",
+        extensions=[name for name in metadata.extensions or () if name in _EXTENSIONS],
     )
 
 
 def model(answer: HttpAnswer) -> bytes:
     """Return the ModelMetadataResponse for what ``GET /v2/models/NAME`` was answered."""
-    found = _read(answer.body, _Model)
+    metadata = _read(answer.body, _Model)
     return _written(
         "ModelMetadataResponse",
-        name=found.name,
-        versions=found.versions or (),
-        platform=found.platform or "",
-        inputs=[_about(tensor) for tensor in found.inputs or ()],
-        outputs=[_about(tensor) for tensor in found.outputs or ()],
+        name=metadata.name,
+        versions=metadata.versions or (),
+        platform=metadata.platform or "",
+        inputs=[_about(tensor) for tensor in metadata.inputs or ()],
+        outputs=[_about(tensor) for tensor in metadata.outputs or ()],
     )
 
 
@@ -107,22 +107,22 @@ def inferred(answer: HttpAnswer, *, raw: bool) -> bytes:
     length = answer.header(JSON_LENGTH)
     whole = memoryview(answer.body)
     end = int(length) if length.isdecimal() and len(length) <= len(str(len(whole))) else len(whole)
-    found = _read(whole[:end], _Inference)
-    contents = list(_contents(found.outputs, whole[end:]))
-    raw = raw or not all(tensor.datatype in FIELDS for tensor in found.outputs)
+    inference = _read(whole[:end], _Inference)
+    contents = list(_contents(inference.outputs, whole[end:]))
+    raw = raw or not all(tensor.datatype in FIELDS for tensor in inference.outputs)
     return _written(
         "ModelInferResponse",
-        model_name=found.model_name,
-        model_version=found.model_version or "",
-        id="" if found.id is None else str(found.id),
-        parameters=_parameters(found.parameters),
+        model_name=inference.model_name,
+        model_version=inference.model_version or "",
+        id="" if inference.id is None else str(inference.id),
+        parameters=_parameters(inference.parameters),
         outputs=[
             {
                 **_about(tensor),
                 "parameters": _parameters(tensor.parameters),
                 **({} if raw else {"contents": _typed(tensor, content)}),
             }
-            for tensor, content in zip(found.outputs, contents, strict=True)
+            for tensor, content in zip(inference.outputs, contents, strict=True)
         ],
         raw_output_contents=[bytes(content) for content in contents] if raw else (),
     )
@@ -159,7 +159,7 @@ def _contents(tensors: list[_Tensor], tail: memoryview) -> Iterator[bytes | memo
             yield _bytes(tensor)
             continue
         if type(size) is not int or not 0 <= size <= len(tail):
-            msg = f"output {tensor.name!r} has not as many bytes as it says"
+            msg = f"output {tensor.name!r} does not have the declared number of bytes"
             raise _fault(msg)
         yield tail[:size]
         tail = tail[size:]

@@ -81,12 +81,12 @@ class Failed(Exception):
 
 def passed_metadata(answer: HttpAnswer) -> tuple[tuple[str, str], ...]:
     """Return the headers that the caller gets as metadata: ``retry-after`` and ``x-...``."""
-    found = [
+    metadata = [
         (name, value)
         for name, value in answer.headers
         if (name == "retry-after" or (_NAME(name) and not name.endswith("-bin"))) and _VALUE(value)
     ]
-    return tuple(found[:_METADATA_MAX])
+    return tuple(metadata[:_METADATA_MAX])
 
 
 def _code(status: int) -> StatusCode:

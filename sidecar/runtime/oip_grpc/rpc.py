@@ -23,7 +23,7 @@ __all__ = ["Rpc"]
 _TRACE = ("traceparent", "tracestate")
 _AGAIN_S = 1.0
 _STREAMED = "the function streams this answer, in more than one message: call it over HTTP"
-_BROKEN_OFF = "the answer broke off"
+_BROKEN_OFF = "the response was cut off"
 
 
 class Rpc:
@@ -114,9 +114,11 @@ class _Exchange(Exchange):
         self, status: int, body: Body, content_type: str, headers: Headers, length: int | None
     ) -> None:
         del content_type, length
-        if not self.gone:
-            self.answered = True
-            self.on_gone = None
+        if self.gone:
+            return
+        self.answered = True
+        self.on_gone = None
+        if not self.answer.done():  # else the call was cancelled, and `leave` is about to be called
             self.answer.set_result(HttpAnswer(status, body, _pairs(headers)))
 
     def leave(self) -> None:

@@ -77,7 +77,7 @@ def front(
     sync = Sync(options.scaler, options.scaler_token, reporter)
     batch_loop.load, batch_loop.front, batch_loop.on_starving = load, reporter, sync.urgent
     batch_loop.cold_start = ColdStart(batcher, upstreams, _timeout_s)
-    load.on_surge = sync.urgent
+    load.on_surge = lambda _: sync.urgent()
     batch_loop.readiness.front_not_ready = reporter.not_ready
     metrics.watch_sync(lambda: sync.refused)
     return Membership(sync)

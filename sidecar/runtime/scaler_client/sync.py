@@ -2,6 +2,7 @@
 
 A front reports its load and gets plans; the sidecar of an instance announces its address. A message
 whose response was lost is sent again unchanged, so nothing is counted twice and nothing is lost.
+One that the scaler refuses for its form or size is dropped, as it would be refused again.
 While the scaler does not respond, everything continues under the last plan, and this is logged
 once. A response that does not prove to be the scaler's, or has an unusable plan, is refused and
 counted, and the reason logged once.
@@ -36,6 +37,7 @@ _RETRY_MAX_S = 5.0  # between attempts while the scaler does not answer
 _LAST_TIMEOUT_S = 2.0  # for the last message
 _OK = 200
 _RECEIVED_BEFORE = 409
+_UNACCEPTABLE = (400, 413)  # whenever it is sent
 
 
 class Reporter(Protocol):
@@ -64,7 +66,8 @@ class Sync:
         reporter: Makes the messages, and follows the responses.
 
     Attributes:
-        refused: Number of responses refused, by reason.
+        refused: Number of responses refused, by reason; ``message``: of messages that the scaler
+            refuses for their form or size.
         lost: Why the scaler does not respond; empty while it does.
     """
 
@@ -142,6 +145,9 @@ class Sync:
             self._unanswered = None
             self._interval_s = _INTERVAL_MIN_S
             return
+        if response.status in _UNACCEPTABLE:
+            self._unanswered = None
+            self._count("message")
         if response.status != _OK:
             reason = response.body[:200].decode("utf-8", "replace")
             message_text = f"it answers {response.status}: {reason}"
@@ -165,10 +171,13 @@ class Sync:
             self._refuse("plan", str(error))
 
     def _refuse(self, reason: str, text: str) -> None:
-        self.refused[reason] = self.refused.get(reason, 0) + 1
+        self._count(reason)
         if reason not in self._logged:
             self._logged.add(reason)
             log.warning("a response of the scaler was refused: %s; others are only counted", text)
+
+    def _count(self, reason: str) -> None:
+        self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _failed(self, reason: str, took_s: float) -> float:
         """Return the seconds until the next try, less the ``took_s`` that this one took."""

@@ -1,4 +1,4 @@
-"""The server edge under test: over real sockets, or piece by piece and without any."""
+"""The HTTP server under test, either over real sockets or fed piece by piece without sockets."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ CLOSE = b"connection: close\r\n\r\n"
 
 
 def echo(exchange: Exchange) -> None:
-    """Answer with what was asked."""
+    """Reply with the method, target and body of the request."""
     line = f"{exchange.method} {exchange.target} ".encode()
     exchange.reply(200, line + exchange.body, "text/plain")
 
 
 class Socketless(asyncio.Transport):
-    """A connection whose client is the test: it decides what is read when, and at what time.
+    """A connection without a socket: the test is the client and decides what is read and when.
 
     Args:
         server: it need not listen.
-        stuck: the client does not read, so that the connection is never closed in peace.
-        takes: how many bytes the client takes until it is told to take more.
+        stuck: whether the client never reads, so that the connection cannot be closed gracefully.
+        takes: number of bytes that the client takes before `take` is called.
 
     Attributes:
-        sent: what was written to the client.
-        reading: whether the server wants more.
-        closed: whether the server has closed it.
+        sent: bytes written to the client.
+        reading: whether the server accepts more input.
+        closed: whether the server has closed the connection.
     """
 
     def __init__(self, server: Server, *, stuck: bool = False, takes: int = 10**9) -> None:
@@ -62,24 +62,24 @@ class Socketless(asyncio.Transport):
         self._protocol.connection_made(self)
 
     def feed(self, *pieces: bytes) -> None:
-        """Deliver ``pieces``, one read each, as long as they are wanted."""
+        """Deliver ``pieces``, one per read, as long as the server accepts input."""
         for piece in pieces:
             if piece and self.reading and not self.closed:
                 self._protocol.data_received(piece)
 
     def later(self, seconds: float) -> None:
-        """Let the server look at its clock."""
+        """Have the server check its timeouts as if ``seconds`` had passed."""
         self._protocol.expire(self._protocol.server.now() + seconds)
 
     def take(self, size: int = 10**9) -> None:
-        """The client takes so many bytes more of what it was sent."""
+        """Take ``size`` more bytes of what was sent to the client."""
         behind = self.get_write_buffer_size() > self._most_untaken
         self._takes += size
         if behind and self.get_write_buffer_size() <= self._most_untaken:
             self._protocol.resume_writing()
 
     def hang_up(self) -> None:
-        """The client goes."""
+        """Disconnect the client."""
         self.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -127,7 +127,7 @@ class Socketless(asyncio.Transport):
 async def serving(
     app: Callable[[Exchange], None] = echo, limits: Limits = LIMITS
 ) -> AsyncIterator[Server]:
-    """A server that has given all its memory back in the end."""
+    """Run a server, and assert at the end that it has released all its memory."""
     server = await serve(app, listen="127.0.0.1:0", limits=limits)
     try:
         yield server
@@ -139,14 +139,14 @@ async def serving(
 
 
 async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client's side of a new connection."""
+    """Open a connection and return its client side."""
     host, _, port = server.address.rpartition(":")
     return await asyncio.open_connection(host, int(port))
 
 
 @contextlib.asynccontextmanager
 async def deaf_client(server: Server, *pieces: bytes) -> AsyncIterator[asyncio.StreamWriter]:
-    """A client that sends ``pieces`` as fast as the server takes them, and never reads."""
+    """Connect a client that sends ``pieces`` as fast as the server takes them, and never reads."""
     reader, writer = await connect(server)
     writer.transport.pause_reading()  # type: ignore[attr-defined] # there is no other way
     sending = asyncio.create_task(_send(writer, pieces))
@@ -166,7 +166,7 @@ async def _send(writer: asyncio.StreamWriter, pieces: Iterable[bytes]) -> None:
 
 
 async def spoken(server: Server, *pieces: bytes) -> bytes:
-    """Send ``pieces`` one write each, and return all that comes back."""
+    """Send each of ``pieces`` in a write of its own, and return everything that is received."""
     reader, writer = await connect(server)
     for piece in pieces:
         writer.write(piece)
@@ -178,7 +178,7 @@ async def spoken(server: Server, *pieces: bytes) -> bytes:
 
 
 def once(*pieces: bytes, app: Callable[[Exchange], None] = echo, limits: Limits = LIMITS) -> bytes:
-    """What a server answers to ``pieces``; they must ask for the connection to be closed."""
+    """Return a server's response to ``pieces``, which must ask for the connection to be closed."""
 
     async def run() -> bytes:
         async with serving(app, limits) as server:

@@ -1,6 +1,6 @@
-"""Calls of a machine that is lost, in a network of this process's own, which is cut off.
+"""Calls to a machine that is lost, simulated by cutting off this process's own network namespace.
 
-Printed as JSON: what became of each call, by how it was made.
+The outcome of each call is printed as JSON, by the way the call was made.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ ADDRESS = "10.255.255.1"  # no loopback address, though all of it is in this nam
 
 
 def ip(*words: str) -> None:
-    """Change the network."""
+    """Run ``ip`` to change the network."""
     subprocess.run(("ip", *words), check=True)
 
 
 def unacknowledged(transport: asyncio.BaseTransport) -> int:
-    """Bytes that were sent and that the peer's kernel has not acknowledged."""
+    """Return the number of bytes sent that the peer's kernel has not acknowledged."""
     found = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0" * 4)
     return int.from_bytes(found, sys.byteorder)
 
 
 class Caller:
-    """A receiver of calls in bundles."""
+    """Receiver of the result of a bundled call."""
 
     def __init__(self) -> None:
         self.outcome: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def answered(self, status: int, head: bytes, body: memoryview) -> None:  # noqa: ARG002
-        """Take the response."""
+        """Store the response."""
         self.outcome.set_result(bytes(body))
 
     def failed(self, error: FunctionFault) -> None:
-        """Take the error."""
+        """Store the error."""
         self.outcome.set_exception(error)
 
 
 async def outcomes() -> dict[str, Any]:
-    """Of calls that the server has, and of one that it never gets."""
+    """Return the outcomes of calls that reached the server, and of one that never does."""
     held: list[Exchange] = []
 
     def app(exchange: Exchange) -> None:
@@ -89,7 +89,7 @@ async def outcomes() -> dict[str, Any]:
 
 
 async def fate(call: asyncio.Future[Any]) -> dict[str, bool] | str:
-    """What a call that fails says of it."""
+    """Return how a call fails, or its result if it does not."""
     try:
         async with asyncio.timeout(HANG_S):
             return repr(await call)

@@ -1,9 +1,10 @@
-"""Calls in bundles over one kept connection: both ends over real sockets, and bytes in pieces."""
+"""Bundled calls over one kept connection: both ends over real sockets, and bytes in pieces."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange, Server
 
 HEAD = b"POST /a HTTP\ncontent-type: text/plain\n".replace(b" HTTP", b"")
-UPGRADE = b"GET /_/calls HTTP/1.1\r\nconnection: upgrade\r\nupgrade: carpool-calls\r\n\r\n"
+OFFER = b"connection: upgrade\r\nupgrade: carpool-calls\r\n\r\n"
+UPGRADE = b"GET /_/calls HTTP/1.1\r\nhost: x\r\n" + OFFER
 SWITCHED = b"HTTP/1.1 101 "
 SHOWN = take_one("docs/wire.md", "^GET /_/calls")
 
 
 class Caller:
-    """A receiver; `outcome` is what it is told."""
+    """Receiver of a call's result, which it stores in `outcome`."""
 
     def __init__(self) -> None:
         self.outcome: asyncio.Future[tuple[int, dict[bytes, bytes], bytes]] = (
@@ -55,7 +57,7 @@ class Caller:
 
 
 def with_calls(app: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
-    """The application with the route by which calls come in bundles."""
+    """Return the application with the route for bundled calls added."""
 
     def route(exchange: Exchange) -> None:
         (call_server.accept if exchange.target == call_frames.PATH else app)(exchange)
@@ -67,7 +69,7 @@ def with_calls(app: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
 async def calling(
     app: Callable[[Exchange], None] = echo, answer_bytes: int = 10_000
 ) -> AsyncIterator[tuple[Server, Calls]]:
-    """A server that takes calls in bundles, and a client."""
+    """Run a server that accepts bundled calls, with a client."""
     async with serving(with_calls(app)) as server, asyncio.timeout(HANG_S):
         calls = Calls(server.address, answer_bytes, None)
         try:
@@ -78,7 +80,7 @@ async def calling(
 
 
 async def switched(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that carries calls, of which the test writes the bytes."""
+    """Open a connection for bundled calls whose bytes are written by the test."""
     reader, writer = await connect(server)
     writer.write(UPGRADE)
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(SWITCHED)
@@ -86,8 +88,8 @@ async def switched(server: Server) -> tuple[asyncio.StreamReader, asyncio.Stream
 
 
 @on_loop
-async def test_the_request_shown_in_the_documentation_switches() -> None:
-    """Send its lines as they are printed, and an empty one."""
+async def test_documented_upgrade_request_switches_protocols() -> None:
+    """The documented request, sent as printed with an empty line after it, switches protocols."""
     async with serving(with_calls(echo)) as server, asyncio.timeout(HANG_S):
         reader, writer = await connect(server)
         writer.write(f"{SHOWN}\n".replace("\n", "\r\n").encode())
@@ -100,15 +102,15 @@ def hang(exchange: Exchange) -> None:
 
 
 def send(calls: Calls, body: bytes = b"", own: bytes = b"", head: bytes = HEAD) -> Caller:
-    """One call."""
+    """Send one call."""
     caller = Caller()
     calls.send(head, own, body, caller)
     return caller
 
 
 @on_loop
-async def test_calls_of_one_iteration_leave_together_and_are_answered_each_its_own() -> None:
-    """The server has all of them before it answers one; answers may come in any order."""
+async def test_calls_of_one_iteration_are_bundled_and_answered_in_any_order() -> None:
+    """The server receives all calls before it answers one, and may answer them in any order."""
     waiting: list[Exchange] = []
 
     def backwards(exchange: Exchange) -> None:
@@ -128,8 +130,8 @@ async def test_calls_of_one_iteration_leave_together_and_are_answered_each_its_o
 
 
 @on_loop
-async def test_a_call_arrives_as_the_request_that_it_is() -> None:
-    """Method, target, headers of both kinds and body; names in lower case."""
+async def test_call_carries_method_target_headers_and_body() -> None:
+    """The method, target, headers of both kinds and body arrive; header names are in lower case."""
     seen: list[Exchange] = []
 
     def keep(exchange: Exchange) -> None:
@@ -153,7 +155,7 @@ async def test_a_call_arrives_as_the_request_that_it_is() -> None:
 
 @on_loop
 async def test_many_calls_at_once() -> None:
-    """More than one message holds, in both directions, each with its own answer."""
+    """Calls and responses that exceed one message are each matched to their own."""
     async with calling(answer_bytes=100_000) as (_, calls):
         bodies = [b"%d " % number * 240 for number in range(900)]
         callers = [send(calls, body) for body in bodies]
@@ -162,8 +164,8 @@ async def test_many_calls_at_once() -> None:
 
 
 @on_loop
-async def test_a_caller_that_leaves() -> None:
-    """The server is told, forgets the call and its memory; neighbours are answered."""
+async def test_cancelled_call_is_released_at_the_server() -> None:
+    """The server learns of a cancelled call and releases its memory; other calls are answered."""
     left: list[bytes] = []
     held: list[Exchange] = []
 
@@ -195,8 +197,24 @@ async def test_a_caller_that_leaves() -> None:
         assert [b"last"] == [exchange.body for exchange in held]
 
 
+@on_loop
+async def test_callers_that_leave_while_connecting_cause_no_error() -> None:
+    """A connection whose callers have all left before it was opened is used by the next call."""
+    failed: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    async with calling() as (server, calls):
+        call_id = calls.send(HEAD, b"", b"", Caller())
+        await asyncio.sleep(0)  # the connection is being opened
+        calls.cancel(call_id)
+        await wait_until_async(lambda: calls._connection is not None, what="the connection")
+        assert 200 == (await send(calls).outcome)[0]
+        assert 1 == len(server.connections)
+    gc.collect()  # a task that has failed says so when it is collected
+    assert [] == failed
+
+
 class Storm:
-    """Calls that are sent, cancelled, answered and broken off by chance; it is the application."""
+    """An application whose calls are sent, cancelled, answered and aborted at random."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -229,7 +247,7 @@ class Storm:
                 exchange.abort()
 
     def settled(self) -> bool:
-        """Whether each call has arrived, or has failed before it was sent."""
+        """Return whether each call has arrived, or has failed before it was sent."""
         arrived = self.expected.keys() | {exchange.body for exchange in self.held}
         return all(b in arrived or caller.outcome.done() for b, (_, caller) in self.callers.items())
 
@@ -240,8 +258,8 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(scaled(40)))
-def test_answers_never_cross(seed: int) -> None:
-    """Whatever is answered when, broken off, cancelled, or sent on another connection meanwhile."""
+def test_responses_never_cross(seed: int) -> None:
+    """Each call gets its own response while others are aborted, cancelled or sent elsewhere."""
 
     async def run() -> None:
         storm = Storm(seed)
@@ -267,8 +285,8 @@ def test_answers_never_cross(seed: int) -> None:
 
 
 @on_loop
-async def test_a_client_that_goes_takes_all_its_calls_along() -> None:
-    """Each is cancelled, and an error of one cancellation stops no other."""
+async def test_client_disconnect_cancels_all_its_calls() -> None:
+    """All calls of a client that disconnects are cancelled, even if one cancellation raises."""
     left: list[bytes] = []
     count = 0
 
@@ -295,8 +313,8 @@ async def test_a_client_that_goes_takes_all_its_calls_along() -> None:
 
 
 @on_loop
-async def test_a_call_that_is_broken_off_alone() -> None:
-    """As if its connection had been closed; the others go on on theirs."""
+async def test_aborted_call_fails_alone() -> None:
+    """An aborted call fails as if its connection had been closed; the others continue."""
 
     def app(exchange: Exchange) -> None:
         if exchange.body == b"break":
@@ -321,8 +339,8 @@ async def test_a_call_that_is_broken_off_alone() -> None:
 
 
 @on_loop
-async def test_errors_of_the_application() -> None:
-    """What it raises is that call's answer alone."""
+async def test_application_error_fails_only_its_call() -> None:
+    """An exception in the application fails only the call that raised it."""
 
     def app(exchange: Exchange) -> None:
         if exchange.body == b"raise":
@@ -336,8 +354,8 @@ async def test_errors_of_the_application() -> None:
 
 
 @on_loop
-async def test_sizes_that_are_too_large() -> None:
-    """A body beyond the server's limit, and an answer beyond the client's, fail alone."""
+async def test_oversized_body_or_response_fails_only_its_call() -> None:
+    """A body beyond the server's limit, or a response beyond the client's, fails only its call."""
     async with calling(answer_bytes=900) as (_, calls):
         body = send(calls, b"x" * (LIMITS.body_bytes + 1))
         answer = send(calls, b"x" * 950)
@@ -349,8 +367,8 @@ async def test_sizes_that_are_too_large() -> None:
 
 
 @on_loop
-async def test_an_answer_that_no_message_may_hold_costs_no_other() -> None:
-    """The connection stays, with the calls that are under way on it and those that follow."""
+async def test_oversized_response_keeps_connection_and_other_calls() -> None:
+    """An oversized response leaves the connection open, with its current and later calls."""
     held: list[Exchange] = []
 
     def app(exchange: Exchange) -> None:
@@ -375,8 +393,8 @@ async def test_an_answer_that_no_message_may_hold_costs_no_other() -> None:
 
 
 @on_loop
-async def test_an_answer_in_pieces_comes_whole() -> None:
-    """A bundle has answers at their end; what was begun may be broken off."""
+async def test_response_in_pieces_is_sent_when_complete() -> None:
+    """A response written in pieces is sent when it is complete, and may be aborted before that."""
 
     async def pieces(exchange: Exchange) -> None:
         exchange.start(201, [("content-type", "text/x")])
@@ -401,8 +419,8 @@ async def test_an_answer_in_pieces_comes_whole() -> None:
 
 
 @on_loop
-async def test_an_answer_in_pieces_without_end() -> None:
-    """What becomes too large to be collected is refused, and the application told to stop."""
+async def test_endless_response_is_refused() -> None:
+    """A response too large to collect is refused, and the application is told to stop."""
     told: list[Exchange] = []
 
     def app(exchange: Exchange) -> None:
@@ -423,8 +441,30 @@ async def test_an_answer_in_pieces_without_end() -> None:
 
 
 @on_loop
-async def test_what_is_collected_counts_as_memory() -> None:
-    """Until it is sent, or its caller has left."""
+async def test_collected_response_is_refused_if_memory_is_short() -> None:
+    """Pieces beyond the memory limit are answered with 503, and the application is told to stop."""
+    told: list[Exchange] = []
+
+    def app(exchange: Exchange) -> None:
+        exchange.on_gone = partial(told.append, exchange)
+        exchange.start(200)
+        while not exchange.gone:
+            exchange.write(b"x" * 1000)
+
+    limits = Limits(held_bytes=20_000, body_bytes=1000)
+    async with serving(with_calls(app), limits) as server, asyncio.timeout(HANG_S):
+        calls = Calls(server.address, 10_000, None)
+        status, headers, body = await send(calls).outcome
+        assert (503, b"1") == (status, headers[b"retry-after"])
+        assert wire.NOT_BEGUN_HEADER.encode() not in headers
+        assert b"too much memory" in body
+        assert (1, 0) == (len(told), server.held_bytes)
+        calls.close()
+
+
+@on_loop
+async def test_collected_response_pieces_count_as_memory() -> None:
+    """Collected pieces count as memory until they are sent or their caller has left."""
     begun: list[Exchange] = []
 
     def app(exchange: Exchange) -> None:
@@ -445,8 +485,8 @@ async def test_what_is_collected_counts_as_memory() -> None:
 
 
 @on_loop
-async def test_a_call_that_there_is_no_memory_for_may_go_elsewhere() -> None:
-    """It is refused with 503, and as not begun."""
+async def test_call_without_memory_gets_503_and_is_marked_not_begun() -> None:
+    """A call without memory for it is refused with 503 and marked as not begun."""
     held: list[Exchange] = []
     async with serving(with_calls(held.append), Limits(held_bytes=1, body_bytes=2000)) as server:
         calls = Calls(server.address, 1000, None)
@@ -463,8 +503,8 @@ async def test_a_call_that_there_is_no_memory_for_may_go_elsewhere() -> None:
 
 
 @on_loop
-async def test_large_answers_end_no_connection_that_carries_other_calls() -> None:
-    """Even with more memory in use than there should be, until nothing at all is read for long."""
+async def test_large_responses_close_only_stalled_connections() -> None:
+    """A connection above the memory limit is closed only if nothing is read for a long time."""
     held: list[Exchange] = []
     ids = tuple(range(32))
     message = wire.encode_request(ids, [1.0] * 32, [HEAD] * 32, [b"\n"] * 32)
@@ -495,7 +535,7 @@ async def test_large_answers_end_no_connection_that_carries_other_calls() -> Non
 
 
 class Raising:
-    """A receiver with an error in whatever it is told."""
+    """A receiver that raises whatever it is given."""
 
     def answered(self, *_: object) -> None:
         raise RuntimeError
@@ -504,8 +544,8 @@ class Raising:
 
 
 @on_loop
-async def test_an_error_of_one_receiver_is_its_own() -> None:
-    """The others are told: answers, the end of the connection, and that there is none."""
+async def test_error_in_one_receiver_does_not_affect_others() -> None:
+    """Other receivers still get their responses, the end of a connection, and failed connects."""
     async with calling() as (server, calls):
         calls.send(HEAD, b"", b"a", Raising())
         assert b"POST /a b" == (await send(calls, b"b").outcome)[2]
@@ -524,8 +564,8 @@ async def test_an_error_of_one_receiver_is_its_own() -> None:
 
 
 @on_loop
-async def test_a_server_that_retires_answers_and_gets_no_further_calls_on_that_connection() -> None:
-    """What it has is answered there; the next call opens another connection, as long as one may."""
+async def test_retiring_connection_answers_its_calls_and_gets_no_more() -> None:
+    """Calls in flight are answered on the retiring connection; the next call opens a new one."""
     held: list[Exchange] = []
     async with calling(held.append) as (server, calls):
         first = send(calls, b"first")
@@ -544,8 +584,8 @@ async def test_a_server_that_retires_answers_and_gets_no_further_calls_on_that_c
 
 
 @on_loop
-async def test_a_server_that_closes_loses_no_call() -> None:
-    """The client closes the connection when all is answered, and the drain is over with that."""
+async def test_closing_server_loses_no_call() -> None:
+    """The client closes the connection once all calls are answered, which completes the drain."""
     held: list[Exchange] = []
     async with calling(held.append) as (server, calls):
         caller = send(calls, b"x")
@@ -563,8 +603,8 @@ async def test_a_server_that_closes_loses_no_call() -> None:
 
 
 @on_loop
-async def test_a_connection_without_calls() -> None:
-    """It is told to go when it has been idle for long, and closed if it does not."""
+async def test_idle_connection_is_closed() -> None:
+    """A connection idle for too long is asked to close, and is closed if it does not."""
     async with calling() as (server, calls):
         await send(calls).outcome
         (connection,) = server.connections
@@ -580,8 +620,8 @@ async def test_a_connection_without_calls() -> None:
 
 
 @on_loop
-async def test_a_peer_without_bundles() -> None:
-    """It is remembered only of one that will not have them later either."""
+async def test_only_permanent_refusal_of_bundles_is_remembered() -> None:
+    """Only a peer that will never accept bundled calls is remembered as refusing them."""
 
     def app(exchange: Exchange) -> None:
         exchange.reply(404 if exchange.target == call_frames.PATH else 200)
@@ -598,10 +638,10 @@ async def test_a_peer_without_bundles() -> None:
 
 
 @on_loop
-async def test_what_is_no_request_for_bundles() -> None:
-    """Without the header, among other requests, or as a call itself, it is refused."""
+async def test_invalid_upgrade_to_bundles_is_refused() -> None:
+    """An upgrade without its header, among other requests, or sent as a call is refused."""
     async with calling() as (server, calls):
-        answer = await spoken(server, b"GET /_/calls HTTP/1.1\r\n" + CLOSE)
+        answer = await spoken(server, b"GET /_/calls HTTP/1.1\r\nhost: x\r\n" + CLOSE)
         assert answer.startswith(b"HTTP/1.1 426 ")
         assert b"upgrade: carpool-calls\r\n" in answer
         unmeant = await spoken(
@@ -613,7 +653,7 @@ async def test_what_is_no_request_for_bundles() -> None:
     waiting: list[Exchange] = []
     async with serving(with_calls(waiting.append)) as server:
         reader, writer = await connect(server)
-        writer.write(b"GET / HTTP/1.1\r\n\r\n" + UPGRADE)
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" + UPGRADE)
         await wait_until_async(lambda: bool(waiting))
         waiting[0].reply(200)
         await reader.readuntil(b"\r\n\r\n")
@@ -642,8 +682,8 @@ BAD_CALLS = {
 
 
 @pytest.mark.parametrize(("head", "content"), BAD_CALLS.values(), ids=BAD_CALLS)
-def test_a_call_that_cannot_be_read_fails_alone(head: bytes, content: bytes) -> None:
-    """It is answered 400, and the others as usual."""
+def test_malformed_call_fails_alone(head: bytes, content: bytes) -> None:
+    """A malformed call is answered with 400, and the others as usual."""
 
     async def run() -> None:
         async with calling() as (server, _):
@@ -659,10 +699,11 @@ def test_a_call_that_cannot_be_read_fails_alone(head: bytes, content: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    "place", [b"GET /x%by HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\na: x%by\r\n\r\n"]
+    "place",
+    [b"GET /x%by HTTP/1.1\r\nhost: x\r\n\r\n", b"GET / HTTP/1.1\r\nhost: x%by\r\n\r\n"],
 )
-def test_what_the_edge_lets_in_can_travel_with_others(place: bytes) -> None:
-    """Whatever byte a target or header has, there is no request that only one edge understands."""
+def test_requests_accepted_at_the_edge_are_valid_as_calls(place: bytes) -> None:
+    """A request with any byte in its target or headers is read alike at the edge and in a call."""
     read: list[Exchange] = []
     sent = [place % bytes([byte]) for byte in range(256) if byte not in b"\r\n"]
 
@@ -686,8 +727,8 @@ def test_what_the_edge_lets_in_can_travel_with_others(place: bytes) -> None:
 
 
 @pytest.mark.parametrize("message", BAD.values(), ids=BAD)
-def test_what_cannot_be_read_ends_the_connection_alone(message: bytes) -> None:
-    """A client that speaks so is disconnected; the memory is given back, others are served."""
+def test_malformed_message_closes_only_its_connection(message: bytes) -> None:
+    """A client that sends a malformed message is disconnected, and other clients are served."""
 
     async def run() -> None:
         async with calling(hang) as (server, _):
@@ -705,7 +746,7 @@ def test_what_cannot_be_read_ends_the_connection_alone(message: bytes) -> None:
 
 @on_loop
 async def test_messages_that_are_too_large_or_never_end() -> None:
-    """The first ends the connection at once, the second when its time is over; nothing is kept."""
+    """An oversized message closes the connection at once, an unfinished one after the timeout."""
     async with calling() as (server, _):
         reader, writer = await switched(server)
         writer.write((call_frames.SLACK_BYTES + 1).to_bytes(4, "little"))
@@ -723,11 +764,11 @@ async def test_messages_that_are_too_large_or_never_end() -> None:
 
 
 @on_loop
-async def test_what_follows_the_request_before_it_is_agreed_to_is_dropped() -> None:
-    """Its memory is given back, and the connection carries calls."""
+async def test_bytes_sent_before_the_switch_are_dropped() -> None:
+    """Bytes sent before the switch are dropped and their memory released; calls then work."""
     async with calling() as (server, _):
         reader, writer = await connect(server)
-        writer.write(UPGRADE + b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\nabc")
+        writer.write(UPGRADE + b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(SWITCHED)
         await wait_until_async(lambda: server.held_bytes == 0)
         message = wire.encode_request([5], [1.0], [HEAD], [b"\nx"])
@@ -753,8 +794,8 @@ MESSAGES = st.one_of(
 
 
 @given(st.lists(MESSAGES, max_size=6), st.binary(max_size=10))
-def test_whatever_is_sent_there_is_an_end_to_it(messages: list[bytes], rest: bytes) -> None:
-    """The server fails at nothing, and gives all memory back when the client has gone."""
+def test_server_survives_any_input_and_releases_memory(messages: list[bytes], rest: bytes) -> None:
+    """The server survives any input, and releases all memory when the client has disconnected."""
 
     async def run() -> None:
         async with serving(with_calls(echo)) as server, asyncio.timeout(HANG_S):
@@ -770,8 +811,10 @@ def test_whatever_is_sent_there_is_an_end_to_it(messages: list[bytes], rest: byt
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 200), max_size=8))
-def test_frames_are_the_same_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
-    """Each message comes whole and once, and nothing is left over."""
+def test_frames_are_independent_of_how_stream_is_split(
+    messages: list[bytes], cuts: list[int]
+) -> None:
+    """Each message arrives whole and once, and no bytes are left over."""
     data = b"".join(map(call_frames.frame, messages))
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     reader = call_frames.FrameReader(40)
@@ -783,8 +826,8 @@ def test_frames_are_the_same_however_they_are_cut(messages: list[bytes], cuts: l
 
 
 @given(st.lists(st.integers(0, 200), max_size=8))
-def test_a_large_answer_is_dropped_however_it_is_cut(cuts: list[int]) -> None:
-    """What comes before and after it is read, and nothing of it is kept."""
+def test_oversized_response_is_dropped_however_stream_is_split(cuts: list[int]) -> None:
+    """The messages before and after a dropped response are read, and none of its bytes is kept."""
     large = wire.encode_answer([7], [200], [b"\n"], [b"x" * 20])
     data = b"".join(map(call_frames.frame, (b"before", large, large, b"after")))
     dropped: list[int] = []
@@ -799,7 +842,7 @@ def test_a_large_answer_is_dropped_however_it_is_cut(cuts: list[int]) -> None:
     assert [b"before", b"after"] == read
 
 
-def test_a_frame_beyond_the_limit_is_no_frame() -> None:
-    """It is refused by its length alone."""
+def test_oversized_frame_is_refused_by_its_length() -> None:
+    """A frame beyond the limit is refused as soon as its length is read."""
     with pytest.raises(WireError, match="a message of 41 bytes: expected at most 40"):
         call_frames.FrameReader(40).feed((41).to_bytes(4, "little"))

@@ -1,8 +1,9 @@
-"""The pool of connections against real sockets: which is used, when, and for how long."""
+"""The connection pool against real sockets: which connection is used, when, and for how long."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def echo(exchange: Exchange) -> None:
-    """Answer with the body and what was asked."""
+    """Reply with the body, and with the target in a header."""
     headers = [("x-target", exchange.target)]
     exchange.reply(201, exchange.body, "text/plain", headers)
 
 
 @pytest.mark.parametrize("size", [0, 10, 100_000, 3_000_000])
 @pytest.mark.parametrize("unix", [False, True])
-def test_bodies_go_there_and_back(size: int, unix: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    """Any size, over TCP and over a Unix socket."""
+def test_bodies_are_transferred_both_ways(size: int, unix: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """Bodies of any size are transferred both ways, over TCP and over a Unix socket."""
 
     async def run() -> None:
         listen = f"unix:{tmp_path}/s" if unix else "127.0.0.1:0"
@@ -45,7 +46,7 @@ def test_bodies_go_there_and_back(size: int, unix: bool, tmp_path: Path) -> None
 
 
 def test_connections_are_used_again_and_bounded() -> None:
-    """Twenty requests over at most four connections."""
+    """Twenty requests use at most four connections."""
 
     async def run() -> None:
         server = await serve(echo, listen="127.0.0.1:0")
@@ -59,7 +60,7 @@ def test_connections_are_used_again_and_bounded() -> None:
 
 
 def test_an_address_without_a_server_is_an_error() -> None:
-    """A refused connection names the address, and says that nothing was sent."""
+    """The error of a refused connection names the address and says that nothing was sent."""
 
     async def run() -> None:
         await Pool("127.0.0.1:1").request("GET", "/")
@@ -69,8 +70,8 @@ def test_an_address_without_a_server_is_an_error() -> None:
     assert not caught.value.sent
 
 
-def test_a_connection_that_was_used_before_may_be_stale() -> None:
-    """Closed without a byte of an answer it is; a first request was sent to no idle connection."""
+def test_only_reused_connection_closed_without_response_is_stale() -> None:
+    """A connection is stale only if it was used before and closed without a byte of a response."""
 
     async def run() -> tuple[bool, bool]:
         def app(exchange: Exchange) -> None:
@@ -93,8 +94,8 @@ def test_a_connection_that_was_used_before_may_be_stale() -> None:
     assert (False, True) == asyncio.run(run())
 
 
-def test_a_server_may_close_after_an_internal_error() -> None:
-    """As uvicorn does, without notice: the next request gets another connection."""
+def test_client_reconnects_after_server_closes_without_notice() -> None:
+    """If a server closes without notice, as uvicorn does, the next request reconnects."""
 
     async def crash(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -114,8 +115,8 @@ def test_a_server_may_close_after_an_internal_error() -> None:
     assert [500, 500, 500] == asyncio.run(run())
 
 
-def test_who_does_not_answer_at_all_is_not_waited_for() -> None:
-    """As a machine that is gone: no connection is made, and so nothing was sent."""
+def test_connecting_to_unresponsive_peer_times_out() -> None:
+    """Connecting to a peer that does not respond times out, and nothing was sent."""
 
     async def scene() -> None:
         with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
@@ -132,7 +133,7 @@ def test_who_does_not_answer_at_all_is_not_waited_for() -> None:
 
 
 def test_a_timeout_closes_the_connection() -> None:
-    """The peer learns that the caller has left."""
+    """The peer learns that the caller has left after a timeout."""
 
     async def run() -> None:
         gone = asyncio.Event()
@@ -154,8 +155,8 @@ def test_a_timeout_closes_the_connection() -> None:
     asyncio.run(run())
 
 
-def test_a_stream_is_read_as_it_comes_and_holds_back_a_fast_peer() -> None:
-    """Head first, then pieces; a reader that pauses is not buried in memory."""
+def test_stream_is_read_incrementally_with_backpressure() -> None:
+    """A stream yields its head, then its pieces; a reader that pauses also pauses the peer."""
 
     async def run() -> None:
         sent = 0
@@ -194,7 +195,7 @@ def test_a_stream_is_read_as_it_comes_and_holds_back_a_fast_peer() -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 100_000])
 def test_bodies_may_be_sent_as_one_chunk(size: int) -> None:
-    """Without a length; the connection is used again."""
+    """A body may be sent as one chunk without a length, and the connection is reused."""
 
     def app(exchange: Exchange) -> None:
         assert exchange.header(b"content-length") is None
@@ -215,10 +216,10 @@ def test_bodies_may_be_sent_as_one_chunk(size: int) -> None:
     asyncio.run(run())
 
 
-def test_a_request_cancelled_as_its_connection_is_made_is_cancelled(
+def test_request_can_be_cancelled_while_connecting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The connection is there, and the task that waits for it has not yet been told."""
+    """Cancelling works between the connection being made and the waiting task resuming."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -239,10 +240,10 @@ def test_a_request_cancelled_as_its_connection_is_made_is_cancelled(
     asyncio.run(run())
 
 
-def test_a_response_over_a_new_connection_is_reported_as_soon_as_over_an_idle_one(
+def test_response_is_reported_equally_soon_on_new_and_idle_connections(
     tmp_path: Path,
 ) -> None:
-    """In the iteration of the event loop after the one that read it."""
+    """A response is reported in the event-loop iteration after the one that read it."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -276,5 +277,39 @@ def test_a_response_over_a_new_connection_is_reported_as_soon_as_over_an_idle_on
         assert new == idle
         pool.close()
         await server.stop()
+
+    asyncio.run(run())
+
+
+def test_connection_is_not_reused_after_response_that_was_not_read() -> None:
+    """A response that pauses reading with its last byte, and is left, does not block the next."""
+    body = bytes(256 * 1024 + 1)
+    last, ended = asyncio.Event(), list[int]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body))
+                writer.write(body[:-1])
+                await last.wait()
+                writer.write(body[-1:])
+        writer.close()
+        ended.append(1)
+
+    async def run() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        pool = Pool(f"{host}:{port}")
+        async with pool.stream("GET", "/") as left:
+            connection = left._connection
+            await wait_until_async(lambda: sum(map(len, connection.chunks)) == len(body) - 1)
+            assert not connection._paused
+            last.set()
+            await wait_until_async(lambda: connection.complete)
+            assert connection._paused
+        assert 200 == (await pool.request("GET", "/", timeout_s=HANG_S)).status
+        pool.close()
+        await wait_until_async(lambda: len(ended) == 2)
+        server.close()
 
     asyncio.run(run())

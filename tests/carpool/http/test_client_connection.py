@@ -1,4 +1,4 @@
-"""What one connection makes of a peer's bytes: every framing, broken answers, unasked ones."""
+"""How one connection reads a peer's bytes: all framings, broken and unsolicited responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextlib.asynccontextmanager
 async def peer(script: bytes) -> AsyncIterator[str]:
-    """A server that sends ``script`` to a client that connects and writes, then closes."""
+    """Run a server that waits for data from a client, sends it ``script``, then closes."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
@@ -35,7 +35,7 @@ async def peer(script: bytes) -> AsyncIterator[str]:
 
 
 async def asked(script: bytes) -> bytes:
-    """The body that a client sees of ``script``."""
+    """Return the response body that a client reads from ``script``."""
     async with peer(script) as where:
         pool = Pool(where)
         try:
@@ -61,7 +61,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize(("script", "body"), ANSWERS.values(), ids=ANSWERS)
 def test_every_framing_is_understood(script: bytes, body: bytes) -> None:
-    """Length, chunks, end of connection, interim answers."""
+    """A response may end by length, chunks or close, and may follow interim responses."""
     assert body == asyncio.run(asked(script))
 
 
@@ -78,8 +78,8 @@ def test_every_framing_is_understood(script: bytes, body: bytes) -> None:
     ],
     ids=["nothing", "cut", "not http", "half a head", "switch", "both lengths", "two lengths"],
 )
-def test_a_broken_answer_is_an_error(script: bytes) -> None:
-    """Whatever cuts an answer short is said, not returned as an answer."""
+def test_malformed_response_is_an_error(script: bytes) -> None:
+    """A truncated or malformed response raises an error instead of being returned."""
     with pytest.raises(ConnectionFailed) as caught:
         asyncio.run(asked(script))
     assert caught.value.sent
@@ -94,8 +94,8 @@ EXCESS = {
 
 @pytest.mark.parametrize("excess", EXCESS.values(), ids=EXCESS)
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "later"])
-def test_unsolicited_bytes_answer_nothing(excess: bytes, late: bool) -> None:  # noqa: FBT001
-    """More than one answer to a request is dropped with its connection: answers never cross."""
+def test_unsolicited_response_closes_the_connection(excess: bytes, late: bool) -> None:  # noqa: FBT001
+    """A second response to a request is dropped with its connection, so responses never cross."""
 
     async def run() -> None:
         talks: list[asyncio.StreamWriter] = []
@@ -137,8 +137,8 @@ def test_unsolicited_bytes_answer_nothing(excess: bytes, late: bool) -> None:  #
     ],
     ids=["headers", "a header", "interim answers", "trailers", "an extension"],
 )
-def test_what_is_no_body_is_bounded(start: bytes, more: bytes) -> None:
-    """An answer whose head or framing never ends is broken off; no request waits for its end."""
+def test_response_head_and_framing_are_limited(start: bytes, more: bytes) -> None:
+    """A response whose head or framing never ends is aborted; no request waits for its end."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
@@ -159,8 +159,8 @@ def test_what_is_no_body_is_bounded(start: bytes, more: bytes) -> None:
 
 
 @pytest.mark.parametrize("framing", [b"content-length: 999999999", b"transfer-encoding: chunked"])
-def test_an_answer_is_bounded(framing: bytes) -> None:
-    """More than the pool takes is not read to its end, announced or not."""
+def test_response_size_is_limited(framing: bytes) -> None:
+    """A response above the pool's limit is not read to its end, with or without a given length."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
@@ -180,8 +180,8 @@ def test_an_answer_is_bounded(framing: bytes) -> None:
     asyncio.run(run())
 
 
-def test_a_reset_is_not_the_end_of_an_answer() -> None:
-    """An answer that ends with its connection is whole only if that ended in peace."""
+def test_reset_does_not_complete_a_response() -> None:
+    """A response that ends with its connection is complete only if that was closed gracefully."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
@@ -208,8 +208,8 @@ def test_a_reset_is_not_the_end_of_an_answer() -> None:
         asyncio.run(run())
 
 
-def test_nothing_is_sent_without_a_peer() -> None:
-    """A peer that goes between the connecting and the request: at once, and nothing was sent."""
+def test_request_fails_unsent_if_peer_has_left() -> None:
+    """If the peer leaves before the request, it fails at once, with nothing sent."""
 
     async def run() -> None:
         async with peer(b"") as where:

@@ -1,4 +1,4 @@
-"""More clients than connections: idle ones are closed, and served ones are not affected."""
+"""More clients than connections: idle ones are closed, and active ones are not affected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from carpool.http.server import Exchange
 
-GET = b"GET / HTTP/1.1\r\n"
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
 
 CROWDED = """
 import asyncio, os, resource, sys
@@ -51,8 +51,8 @@ async def main():
 """
 
 
-def test_the_longest_idle_makes_room() -> None:
-    """Over sockets: the newcomer is served, the longest idle sees its end, the others stay."""
+def test_longest_idle_connection_is_closed_for_newcomer() -> None:
+    """A newcomer is served, the longest-idle connection is closed, and the others stay."""
 
     async def run() -> None:
         async with serving(limits=Limits(connections=3)) as server:
@@ -80,7 +80,7 @@ LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio"
 
 @contextlib.asynccontextmanager
 async def silent_client(server: Server) -> AsyncIterator[socket.socket]:
-    """A client that has connected, and what it sends is unread until the loop goes on."""
+    """Connect a client whose data is not read until the event loop runs again."""
     host, _, port = server.address.rpartition(":")
     before = len(server.connections)
     with socket.create_connection((host, int(port))) as client:
@@ -90,7 +90,7 @@ async def silent_client(server: Server) -> AsyncIterator[socket.socket]:
 
 
 async def is_served(client: socket.socket) -> bool:
-    """Whether an answer comes, rather than the connection's end."""
+    """Return whether a response arrives, rather than the end of the connection."""
     try:
         return bool(await asyncio.get_running_loop().sock_recv(client, 1000))
     except ConnectionResetError:
@@ -98,8 +98,10 @@ async def is_served(client: socket.socket) -> bool:
 
 
 @LOOPS
-def test_who_has_just_asked_makes_no_room(run: Callable[[Awaitable[None]], None]) -> None:
-    """Although it is not read yet; one that has been idle for less is closed instead."""
+def test_connection_with_unread_request_is_not_closed(
+    run: Callable[[Awaitable[None]], None],
+) -> None:
+    """A client with an unread request stays; one that has been idle for less time is closed."""
 
     async def asking() -> None:
         async with (
@@ -116,10 +118,10 @@ def test_who_has_just_asked_makes_no_room(run: Callable[[Awaitable[None]], None]
 
 
 @LOOPS
-def test_a_process_that_was_stopped_reads_before_it_closes(
+def test_resumed_process_reads_requests_before_closing_idle_ones(
     run: Callable[[Awaitable[None]], None],
 ) -> None:
-    """When it goes on, its clients seem to have been idle for long; one has asked meanwhile."""
+    """A process that resumes serves an unread request before it closes idle connections."""
 
     async def stopped() -> None:
         async with (
@@ -139,8 +141,8 @@ def test_a_process_that_was_stopped_reads_before_it_closes(
     run(stopped())
 
 
-def test_a_flood_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Every minute, with how many there were since; of each kind."""
+def test_flood_is_logged_at_most_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """A flood is logged at most once a minute, with the number of closed connections since."""
 
     async def run() -> None:
         server = Server(echo, Limits(connections=1), asyncio.get_running_loop())
@@ -157,8 +159,8 @@ def test_a_flood_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert all("idle connections were closed" in record.message for record in caplog.records)
 
 
-def test_who_is_served_makes_no_room() -> None:
-    """All at work: a newcomer gets 503 and Retry-After, until one of them is answered."""
+def test_newcomer_gets_503_while_all_connections_are_busy() -> None:
+    """While all are busy, a newcomer gets 503 and Retry-After, until one of them is answered."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -187,7 +189,7 @@ def test_who_is_served_makes_no_room() -> None:
 
 
 class Clock:
-    """Time as a test tells it."""
+    """Clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -196,7 +198,7 @@ class Clock:
         return self.now
 
 
-DRIP = b"POST / HTTP/1.1\r\ncontent-length: 900000\r\n\r\n"
+DRIP = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 900000\r\n\r\n"
 WAITING = {
     "a head that drips in": ([GET], 0, True),
     "a body that drips in": ([DRIP, bytes(2000)], 0, True),
@@ -206,8 +208,12 @@ WAITING = {
 
 
 @pytest.mark.parametrize(("pieces", "takes", "room"), WAITING.values(), ids=WAITING)
-def test_what_does_not_move_makes_room(pieces: list[bytes], takes: int, room: bool) -> None:  # noqa: FBT001
-    """Not at once, but after some seconds; what moves, and be it slowly, is left alone."""
+def test_stalled_connection_is_closed_but_slow_one_is_kept(
+    pieces: list[bytes],
+    takes: int,
+    room: bool,  # noqa: FBT001
+) -> None:
+    """A stalled connection makes room after some seconds; one that progresses slowly is kept."""
 
     async def run() -> None:
         server = Server(echo, Limits(connections=1), asyncio.get_running_loop())
@@ -230,8 +236,8 @@ def test_what_does_not_move_makes_room(pieces: list[bytes], takes: int, room: bo
     asyncio.run(run())
 
 
-def test_idle_connections_behind_many_that_work_are_found() -> None:
-    """A newcomer looks at the first few only, but no idle connection is hidden for ever."""
+def test_idle_connection_is_found_among_many_busy_ones() -> None:
+    """Each newcomer checks only a few connections, but an idle one is eventually found."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -251,8 +257,8 @@ def test_idle_connections_behind_many_that_work_are_found() -> None:
     asyncio.run(run())
 
 
-def test_a_flood_of_connections_leaves_nothing_behind() -> None:
-    """Many come, ask and stay, while all places are at work: few are told why, none is kept."""
+def test_refused_newcomers_are_not_kept() -> None:
+    """While all connections are busy, few of many newcomers get a reason and none is kept."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -285,7 +291,7 @@ def test_a_flood_of_connections_leaves_nothing_behind() -> None:
 
 @pytest.fixture(params=["uvloop", "asyncio"])
 def crowded(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
-    """A server in a process that may open 64 files, and takes commands on its standard input."""
+    """A server process that may open 64 files and takes commands on its standard input."""
     process = subprocess.Popen(
         [sys.executable, "-c", CROWDED, request.param],
         stdin=subprocess.PIPE,
@@ -300,7 +306,7 @@ def crowded(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
 
 
 def command(process: subprocess.Popen[str], word: str) -> None:
-    """Tell the process ``word`` and wait until it has done it."""
+    """Send ``word`` to the process and wait until it is done."""
     assert process.stdin
     assert process.stdout
     process.stdin.write(f"{word}\n")
@@ -309,7 +315,7 @@ def command(process: subprocess.Popen[str], word: str) -> None:
 
 
 def served(where: tuple[str, int]) -> bool:
-    """Whether a new client gets an answer."""
+    """Return whether a new client gets a response."""
     try:
         with socket.create_connection(where, timeout=HANG_S) as client:
             client.sendall(GET + CLOSE)
@@ -318,8 +324,10 @@ def served(where: tuple[str, int]) -> bool:
         return False
 
 
-def test_running_out_of_files_does_not_end_the_accepting(crowded: subprocess.Popen[str]) -> None:
-    """Neither a flood nor something else in the process: afterwards clients are served again."""
+def test_accepting_resumes_after_running_out_of_file_descriptors(
+    crowded: subprocess.Popen[str],
+) -> None:
+    """Clients are served again after a flood or the process itself has used up all files."""
     assert crowded.stdout
     host, _, port = crowded.stdout.readline().strip().rpartition(":")
     where = host, int(port)

@@ -1,7 +1,7 @@
 """Finished requests are released at once.
 
-The collector of cycles comes rarely, and late: until then, whatever hangs on a cycle is held, and
-that may be a body of many megabytes.
+The cycle collector runs rarely and late; until then, everything reachable from a cycle is kept,
+which may be a body of many megabytes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.waiting import wait_until_async
 
 
 class Body(bytearray):
-    """A body that can be watched."""
+    """A body that supports weak references."""
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_a_client_that_has_left_leaves_nothing() -> None:
-    """Neither the request that it gave up nor its connection."""
+def test_disconnected_client_is_not_kept_in_memory() -> None:
+    """Neither the request nor the connection of a client that left is kept."""
     watched: list[weakref.ref[Body]] = []
 
     def app(exchange: Exchange) -> None:
@@ -50,8 +50,8 @@ def test_a_client_that_has_left_leaves_nothing() -> None:
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_a_request_without_an_answer_is_let_go() -> None:
-    """The peer died: its error, once caught, keeps no body."""
+def test_request_body_is_released_when_peer_dies() -> None:
+    """The error raised when the peer dies keeps no reference to the body."""
 
     async def run() -> None:
         async with serving(Exchange.abort, limits=Limits()) as server:
@@ -70,8 +70,8 @@ def test_a_request_without_an_answer_is_let_go() -> None:
 
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.usefixtures("no_collector")
-def test_a_request_given_up_is_let_go(*, idle: bool) -> None:
-    """Whether it went over an idle connection or over a new one: neither keeps its body."""
+def test_body_of_abandoned_request_is_released(*, idle: bool) -> None:
+    """Neither an idle nor a new connection keeps the body of an abandoned request."""
     waiting: list[Exchange] = []
 
     async def run() -> None:

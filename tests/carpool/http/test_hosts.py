@@ -1,4 +1,4 @@
-"""Which Host and Origin a server takes for its own."""
+"""Which Host and Origin headers a server accepts as its own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Asked:
-    """As much of an exchange as is looked at."""
+    """The part of an exchange that `Hosts` reads."""
 
     def __init__(self, peer: str, **headers: str) -> None:
         self.peer = peer
         self._headers = {name.encode(): text.encode("latin-1") for name, text in headers.items()}
 
     def header(self, name: bytes) -> bytes | None:
-        """One header."""
+        """Return one header."""
         return self._headers.get(name)
 
 
 def refusal(hosts: Hosts, peer: str = "127.0.0.1:1", **headers: str) -> str:
-    """What is said to a request with these headers."""
+    """Return the reason for refusing a request with these headers; empty if it is accepted."""
     return hosts.refusal(cast("Exchange", Asked(peer, **headers)))
 
 
@@ -57,7 +57,7 @@ ALL = Hosts(["0.0.0.0:8080"])
     ],
 )
 def test_own_names(hosts: Hosts, host: str) -> None:
-    """Loopback, where it listens, what was named; every address where it listens everywhere."""
+    """Loopback, listening and allowed names are accepted, and any IP on a wildcard address."""
     assert "" == refusal(hosts, host=host)
     assert "" == refusal(hosts, host=host, origin=f"http://{host}")
 
@@ -86,7 +86,7 @@ def test_own_names(hosts: Hosts, host: str) -> None:
     ],
 )
 def test_foreign_names(hosts: Hosts, host: str) -> None:
-    """A name that others may have given our address, with the setting that allows it."""
+    """A name that others may point at the address is refused, naming the setting that allows it."""
     said = refusal(hosts, host=host)
     assert host.lower() in said
     assert "--allow-host" in said
@@ -108,14 +108,14 @@ def test_foreign_names(hosts: Hosts, host: str) -> None:
     ],
 )
 def test_origins(hosts: Hosts, origin: str, *, is_own: bool) -> None:
-    """A browser's request must come from this server's own page, or from a name of its own."""
+    """A browser's request must come from a page of this server or of one of its names."""
     said = refusal(hosts, host="127.0.0.1:8080", origin=origin)
     assert is_own == (not said)
     assert is_own or "--allow-host" in said
 
 
-def test_untrusted_clients_fill_no_cache() -> None:
-    """What is remembered of names, and quoted of them, is small however long they are."""
+def test_cached_and_quoted_names_are_bounded() -> None:
+    """Cached and quoted names stay small, however long the names are."""
     hosts = Hosts(["127.0.0.1:8080"])
     tracemalloc.start()
     try:
@@ -130,15 +130,15 @@ def test_untrusted_clients_fill_no_cache() -> None:
         tracemalloc.stop()
 
 
-def test_what_no_browser_sends() -> None:
-    """No Host (HTTP/1.0), and anything that comes by a Unix socket."""
+def test_requests_without_host_or_over_unix_socket_are_accepted() -> None:
+    """Requests without Host (HTTP/1.0) and all requests over a Unix socket are accepted."""
     assert "" == refusal(HERE)
     assert "" == refusal(HERE, peer="", host="evil.example", origin="http://evil.example")
 
 
 @pytest.mark.parametrize("name", ["", "http://a", "a:80", "a/b", "*", "*.lan", "a,b", "a@b", "a b"])
-def test_names_that_are_none(name: str) -> None:
-    """What is named must be a host's name alone."""
+def test_invalid_allowed_name_is_refused(name: str) -> None:
+    """An allowed name must be a plain host name."""
     problems = Problems()
     check_names("--allow-host", ["fine.lan", "10.0.0.7", name], problems)
     with pytest.raises(ConfigError, match="--allow-host") as raised:

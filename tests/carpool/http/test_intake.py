@@ -1,4 +1,4 @@
-"""Requests that are parked under overload: which are served first, and which are refused when."""
+"""Requests parked under overload: which are served first, and which are refused when."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ AT_ONCE = 32  # most that are served in a turn
 
 
 def post(number: int) -> bytes:
-    """A whole request."""
+    """Return a complete request."""
     return b"POST /f HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n%04d" % number
 
 
 class Scene:
-    """A server with an intake that is parking; time and iterations are the test's.
+    """A server whose intake is parking; the test controls time and event-loop iterations.
 
     Attributes:
-        served: bodies that the application was given and served, in order.
-        refused: bodies that it refused.
-        shut: whether it refuses whatever comes.
-        answer: to plain requests that are refused unparsed; empty: all are parsed.
-        unparsed: how many were refused so.
-        soon: what is due in the next iteration.
-        timers: what is due later.
+        served: bodies that the application served, in order.
+        refused: bodies that the application refused, in order.
+        shut: whether the application refuses every request.
+        fails: whether the application can judge no request.
+        answer: response to plain requests that are refused unparsed; if empty, all are parsed.
+        unparsed: number of requests refused unparsed.
+        soon: callbacks due in the next iteration.
+        timers: callbacks due later.
     """
 
     def __init__(self, server: Server) -> None:
@@ -48,7 +49,7 @@ class Scene:
         self.clock = FakeClock(1.0)
         self.served: list[bytes] = []
         self.refused: list[bytes] = []
-        self.shut = False
+        self.shut = self.fails = False
         self.answer = b""
         self.unparsed = 0
         self.soon: list[Callable[[], None]] = []
@@ -64,7 +65,7 @@ class Scene:
         self.intake.parking = True
 
     def __call__(self, exchange: Exchange) -> None:
-        """The application: echoes, or refuses."""
+        """Serve as the application: echo the request, or refuse it."""
         self.clock.advance(PARSE_S)
         refused = self.refuses(self.intake.waited_s)
         self.intake.parking |= refused
@@ -72,16 +73,18 @@ class Scene:
         exchange.reply(503 if refused else 200, exchange.body, "text/plain")
 
     def refuses(self, waited_s: float) -> bool:
-        """Whether it is closed is decided by the test."""
+        """Return whether requests that waited for ``waited_s`` are refused."""
+        if self.fails:
+            raise ZeroDivisionError
         return self.shut or waited_s > PATIENCE_S
 
     def refuse(self) -> bytes:
-        """Refuse a plain request unparsed, if the test wants that."""
+        """Refuse a plain request unparsed, if the test has set `answer`."""
         self.unparsed += bool(self.answer)
         return self.answer
 
     def turn(self) -> None:
-        """The next iteration of the event loop, and a millisecond passes."""
+        """Run the next iteration of the event loop and advance the clock by a millisecond."""
         for calls in (self.soon, self.timers):
             due, calls[:] = list(calls), []
             for each in due:
@@ -89,7 +92,7 @@ class Scene:
         self.clock.advance(0.001)
 
     def crowd(self, *numbers: int) -> list[Socketless]:
-        """Each of so many clients sends a request."""
+        """Connect one client per number and send a request from each."""
         clients = [Socketless(self.server) for _ in numbers]
         for number, client in zip(numbers, clients, strict=True):
             client.feed(post(number))
@@ -98,7 +101,7 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scenes() -> AsyncIterator[Scene]:
-    """A scene, all of whose clients leave in the end."""
+    """Yield a scene, and close its server at the end."""
     async with serving(limits=LIMITS.__class__(connections=10_000)) as server:
         yield Scene(server)
 
@@ -114,17 +117,17 @@ def run(test: Callable[[Scene], None]) -> None:
 
 
 def statuses(client: Socketless) -> list[bytes]:
-    """Of the answers that a client got, in order."""
+    """Return the statuses of the responses that a client received, in order."""
     return re.findall(rb"HTTP/1\.1 (\d{3}) ", client.sent)
 
 
 def bodies(numbers: range) -> list[bytes]:
-    """The bodies with these numbers."""
+    """Return the bodies with these numbers."""
     return [b"%04d" % number for number in numbers]
 
 
-def test_without_overload_requests_are_parsed_as_they_come() -> None:
-    """However many they are."""
+def test_requests_are_parsed_on_arrival_without_overload() -> None:
+    """Without overload, requests are parsed on arrival, whatever their number."""
 
     def body(scene: Scene) -> None:
         scene.intake.parking = False
@@ -136,8 +139,8 @@ def test_without_overload_requests_are_parsed_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_some_are_served_in_each_turn_until_none_is_parked(*, late: bool) -> None:
-    """In order while the oldest has time to spare, else the newest first."""
+def test_parked_requests_are_served_a_few_per_turn(*, late: bool) -> None:
+    """Parked requests are served in order while the oldest has time to spare, else newest first."""
 
     def body(scene: Scene) -> None:
         scene.crowd(*range(40))
@@ -157,8 +160,8 @@ def test_some_are_served_in_each_turn_until_none_is_parked(*, late: bool) -> Non
     run(body)
 
 
-def test_who_has_waited_too_long_is_refused_and_can_ask_again() -> None:
-    """While there is nothing else to serve, this may take all the time."""
+def test_requests_parked_too_long_are_refused_and_may_be_retried() -> None:
+    """While there is nothing else to serve, refusals may take all the time."""
 
     def body(scene: Scene) -> None:
         clients = scene.crowd(*range(30))
@@ -175,8 +178,8 @@ def test_who_has_waited_too_long_is_refused_and_can_ask_again() -> None:
 
 
 @pytest.mark.parametrize("shut", [True, False])
-def test_under_overload_the_oldest_are_refused_in_a_part_of_the_time(*, shut: bool) -> None:
-    """Whether the application refuses all requests, or has as many as it can serve."""
+def test_refusals_take_limited_share_of_time_under_overload(*, shut: bool) -> None:
+    """Refusals take a limited share of the time, whether the application is closed or busy."""
 
     def body(scene: Scene) -> None:
         scene.crowd(*range(300))
@@ -196,8 +199,8 @@ def test_under_overload_the_oldest_are_refused_in_a_part_of_the_time(*, shut: bo
     run(body)
 
 
-def test_no_request_is_parked_for_much_longer_than_two_seconds() -> None:
-    """Then refusals take the time that they take."""
+def test_all_requests_parked_for_two_seconds_are_refused() -> None:
+    """After two seconds, refusals take as much time as they need."""
 
     def body(scene: Scene) -> None:
         scene.shut = True
@@ -211,8 +214,8 @@ def test_no_request_is_parked_for_much_longer_than_two_seconds() -> None:
     run(body)
 
 
-def test_while_closed_requests_wait_and_are_served_when_it_opens() -> None:
-    """It is asked again every millisecond."""
+def test_requests_wait_while_application_is_closed() -> None:
+    """A closed application is asked again every millisecond, and serves the rest once it opens."""
 
     def body(scene: Scene) -> None:
         scene.shut = True
@@ -227,8 +230,8 @@ def test_while_closed_requests_wait_and_are_served_when_it_opens() -> None:
     run(body)
 
 
-def test_a_turn_ends_with_a_refusal_though_none_was_expected() -> None:
-    """The application is asked about one in eight only; the next turn asks it again."""
+def test_unexpected_refusal_ends_the_turn() -> None:
+    """An unexpected refusal ends the turn, and the remaining requests stay parked."""
 
     def body(scene: Scene) -> None:
         scene.crowd(*range(20))
@@ -247,8 +250,8 @@ def test_a_turn_ends_with_a_refusal_though_none_was_expected() -> None:
         b"\r\n" + post(1),
     ],
 )
-def test_what_is_no_new_post_is_parsed_at_once(data: bytes) -> None:
-    """Probes are answered whatever happens."""
+def test_probes_are_answered_at_once_under_overload(data: bytes) -> None:
+    """Probes are answered at once, even under overload."""
 
     def body(scene: Scene) -> None:
         probe = Socketless(scene.server)
@@ -267,8 +270,10 @@ def test_what_is_no_new_post_is_parsed_at_once(data: bytes) -> None:
         (b"rubbish\r\n\r\n", [b"200", b"400"]),
     ],
 )
-def test_what_follows_a_parked_request_stays_behind_it(extra: bytes, expected: list[bytes]) -> None:
-    """The parser gets the bytes in their order."""
+def test_bytes_behind_a_parked_request_keep_their_order(
+    extra: bytes, expected: list[bytes]
+) -> None:
+    """The parser gets the bytes of a connection in their order."""
 
     def body(scene: Scene) -> None:
         (client,) = scene.crowd(1)
@@ -280,8 +285,8 @@ def test_what_follows_a_parked_request_stays_behind_it(extra: bytes, expected: l
     run(body)
 
 
-def test_who_leaves_is_forgotten_and_a_server_that_closes_serves_the_rest() -> None:
-    """Nothing that was read is lost, and no memory either (`serving` counts)."""
+def test_closing_server_serves_parked_requests_of_remaining_clients() -> None:
+    """Requests read before the server closes are served, and all memory is released."""
 
     def body(scene: Scene) -> None:
         clients = scene.crowd(*range(6))
@@ -324,7 +329,7 @@ ANSWER = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
     ],
 )
 def test_only_plain_requests_are_refused_unparsed(head: bytes, body: bytes, *, plain: bool) -> None:
-    """The parser alone decides about all others; the connection of a plain one stays in step."""
+    """All other requests are parsed; the connection of a refused plain request stays usable."""
 
     def test(scene: Scene) -> None:
         scene.answer = ANSWER
@@ -342,9 +347,44 @@ def test_only_plain_requests_are_refused_unparsed(head: bytes, body: bytes, *, p
     run(test)
 
 
+def test_every_parked_request_is_answered_though_the_application_fails() -> None:
+    """Requests do not stay parked if none can be judged, and later ones are served as usual."""
+
+    def body(scene: Scene) -> None:
+        scene.fails = True
+        failed = scene.crowd(*range(100))
+        scene.turn()
+        assert {(b"500",)} == {tuple(statuses(client)) for client in failed}
+        scene.fails = False
+        scene.crowd(*range(100, 200))
+        scene.turn()
+        assert bodies(range(100, 200)) == scene.served
+
+    run(body)
+
+
+def test_request_is_answered_if_its_refusal_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that should be refused is not lost if making the refusal fails."""
+
+    def body(scene: Scene) -> None:
+        def broken() -> bytes:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(scene.server.intake, "_refuse", broken)
+        crowd = scene.crowd(*range(100))
+        scene.shut = True
+        scene.clock.advance(1.0)
+        scene.turn()
+        assert {(b"503",)} == {tuple(statuses(client)) for client in crowd}
+
+    run(body)
+
+
 @pytest.mark.parametrize("seed", range(30))
-def test_answers_stay_in_step_however_requests_are_cut_and_whatever_is_refused(seed: int) -> None:
-    """Each client gets one answer a request, in order, with the request's own body."""
+def test_each_request_gets_its_own_response_in_order(seed: int) -> None:
+    """Each client gets one response per request, in order, with the request's own body."""
 
     def body(scene: Scene) -> None:
         chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Calls of a machine that is lost end, although nothing says so."""
+"""Calls to a machine that is lost end, although no error is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.slow
 def test_calls_of_a_lost_machine_end() -> None:
-    """Whether it has them or never got them; they may be sent again where requests may."""
+    """Calls end whether the machine received them or not, and count as stale and possibly sent."""
     require_tool("ip")
     if os.geteuid():
         pytest.skip("only root can cut off a private network")

@@ -1,4 +1,4 @@
-"""What a set of hostile clients can make a server keep is bounded, and counted to the byte."""
+"""The memory that hostile clients can make a server keep is bounded, and counted to the byte."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from tests.waiting import HANG_S, wait_until_async
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GET = b"GET / HTTP/1.1\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 BODY = bytes(60_000)
-UPLOAD = b"POST / HTTP/1.1\r\ncontent-length: 60000\r\n\r\n" + BODY
+UPLOAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n" + BODY
 NARROW = Limits(held_bytes=200_000, body_bytes=100_000)
 
 
 def numbered(count: int, body: bytes = b"") -> bytes:
-    """Pipelined requests, each with its number as target."""
-    head = b"POST /%d HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
+    """Return pipelined requests, each with its number as target."""
+    head = b"POST /%d HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
     return b"".join([head % (i, len(body)) + body for i in range(count)])
 
 
 def in_order(answers: bytes, count: int) -> bool:
-    """Whether the answers to `numbered` requests are all there, each in its place."""
+    """Return whether all responses to `numbered` requests are present and in order."""
     places = [answers.find(b"POST /%d " % i) for i in range(count)]
     return -1 not in places and places == sorted(places)
 
 
 def test_hundreds_of_pipelined_requests_are_answered_in_order() -> None:
-    """With bodies, in one write; more of them than the application may have at once."""
+    """Pipelined requests are answered in order, even if there are too many to handle at once."""
 
     async def run() -> bytes:
         async with serving(limits=Limits()) as server:
-            return await spoken(server, numbered(700, b"x" * 500) + b"GET / HTTP/1.1\r\n" + CLOSE)
+            return await spoken(server, numbered(700, b"x" * 500) + GET[:-2] + CLOSE)
 
     assert in_order(asyncio.run(run()), 700)
 
 
-def test_the_application_has_few_of_a_connections_requests_at_once() -> None:
-    """The rest waits, unread where possible; every request comes in the end, in order."""
+def test_requests_handed_over_per_connection_are_limited() -> None:
+    """Further requests wait, unread where possible, and all are handled in order."""
 
     async def run() -> None:
         waiting: list[Exchange] = []
@@ -64,8 +64,8 @@ def test_the_application_has_few_of_a_connections_requests_at_once() -> None:
     asyncio.run(run())
 
 
-def test_requests_are_not_handed_over_in_the_midst_of_an_answer() -> None:
-    """An application that answers a list of exchanges is not called while it does so."""
+def test_application_is_not_called_while_it_answers() -> None:
+    """The application is not called while it answers a list of exchanges."""
     answering = False
 
     async def run() -> None:
@@ -91,8 +91,8 @@ def test_requests_are_not_handed_over_in_the_midst_of_an_answer() -> None:
     asyncio.run(run())
 
 
-def test_who_does_not_read_answers_is_not_read() -> None:
-    """A client that only asks, however much, makes the server keep a few buffers and no more."""
+def test_client_that_does_not_read_responses_is_not_read() -> None:
+    """A client that sends requests without reading responses costs only a few buffers."""
 
     async def run() -> None:
         asked = 0
@@ -114,7 +114,7 @@ def test_who_does_not_read_answers_is_not_read() -> None:
 
 
 async def hold(server: Server, asked: list[Exchange], clients: int) -> list[asyncio.StreamWriter]:
-    """Let ``clients`` upload a body each, which the application keeps."""
+    """Upload a body from each of ``clients``, which the application keeps."""
     writers = []
     for _ in range(clients):
         _, writer = await connect(server)
@@ -125,8 +125,8 @@ async def hold(server: Server, asked: list[Exchange], clients: int) -> list[asyn
     return writers
 
 
-def test_beyond_the_memory_limit_uploads_are_refused_and_small_requests_served() -> None:
-    """503 with Retry-After; probes go on; when the memory is free again, so do uploads."""
+def test_uploads_beyond_memory_limit_are_refused_but_probes_served() -> None:
+    """Uploads get 503 with Retry-After until memory is free again; probes are still served."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -143,7 +143,7 @@ def test_beyond_the_memory_limit_uploads_are_refused_and_small_requests_served()
             assert refused.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 1\r\n" in refused
             assert 3 == len(asked)
-            probe = await spoken(server, b"GET / HTTP/1.1\r\n" + CLOSE)
+            probe = await spoken(server, GET[:-2] + CLOSE)
             assert probe.startswith(b"HTTP/1.1 200 ")
             for exchange in asked:
                 exchange.reply(200)
@@ -155,7 +155,7 @@ def test_beyond_the_memory_limit_uploads_are_refused_and_small_requests_served()
 
 
 def counted(app: Callable[[Exchange], None], *pieces: bytes) -> tuple[int, bytes]:
-    """What is held for a client after ``pieces``, and what it has been answered."""
+    """Return the bytes held for a client after ``pieces``, and the response so far."""
 
     async def run() -> tuple[int, bytes]:
         server = Server(app, NARROW, asyncio.get_running_loop())
@@ -171,12 +171,12 @@ def counted(app: Callable[[Exchange], None], *pieces: bytes) -> tuple[int, bytes
 
 
 def never(exchange: Exchange) -> None:
-    """Do not answer."""
+    """Never answer."""
     del exchange
 
 
-def test_everything_that_is_kept_is_counted() -> None:
-    """Parts of heads and bodies, whole requests, answers that wait for their turn."""
+def test_all_held_data_is_counted() -> None:
+    """Partial heads and bodies, whole requests and waiting responses are counted."""
     assert (9, b"") == counted(never, GET[:9])
     assert (len(UPLOAD) - 1, b"") == counted(never, UPLOAD[:40_000], UPLOAD[40_000:-1])
     assert counted(never, UPLOAD)[0] > len(UPLOAD)
@@ -190,13 +190,13 @@ def test_everything_that_is_kept_is_counted() -> None:
 
 
 def test_bodies_that_do_not_end_are_refused_at_the_limit() -> None:
-    """A body counts as it arrives, whatever length was announced; the others go on."""
+    """A body is counted as it arrives, whatever its announced length; other uploads continue."""
 
     async def run() -> None:
         server = Server(never, NARROW, asyncio.get_running_loop())
         clients = [Socketless(server) for _ in range(3)]
         for client in clients:
-            client.feed(b"POST / HTTP/1.1\r\ncontent-length: 90000\r\n\r\n")
+            client.feed(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n")
         for _ in range(89):
             for client in clients:
                 client.feed(bytes(1000))
@@ -212,7 +212,7 @@ def test_bodies_that_do_not_end_are_refused_at_the_limit() -> None:
 
 
 def test_the_limit_leaves_room_for_the_largest_body() -> None:
-    """However small it was chosen: what may be sent at all can be held."""
+    """The largest permitted body can be held, however small the memory limit."""
 
     async def run() -> bytes:
         async with serving(limits=Limits(held_bytes=1, body_bytes=60_000)) as server:
@@ -222,7 +222,7 @@ def test_the_limit_leaves_room_for_the_largest_body() -> None:
 
 
 def test_an_idle_connection_keeps_nothing_of_its_last_request() -> None:
-    """Thousands of idle clients with a large request behind them cost nothing."""
+    """An idle connection uses little memory after a large request."""
 
     async def run() -> int:
         server = Server(lambda it: it.reply(200), Limits(), asyncio.get_running_loop())
@@ -230,7 +230,7 @@ def test_an_idle_connection_keeps_nothing_of_its_last_request() -> None:
         client.feed(GET)
         tracemalloc.start()
         client.feed(
-            b"POST / HTTP/1.1\r\na: %b\r\ncontent-length: 9000000\r\n\r\n" % bytes(b"a" * 50_000)
+            b"POST / HTTP/1.1\r\nhost: %b\r\ncontent-length: 9000000\r\n\r\n" % (b"a" * 50_000)
         )
         for _ in range(90):
             client.feed(bytes(100_000))
@@ -243,18 +243,18 @@ def test_an_idle_connection_keeps_nothing_of_its_last_request() -> None:
 
 
 def test_tiny_pipelined_requests_count_for_what_they_cost() -> None:
-    """Eighteen bytes on the wire are a kilobyte in memory."""
+    """A request of 27 bytes is counted as the kilobyte that it takes in memory."""
     held_bytes, _ = counted(never, *[GET * 1000] * 3)
     assert held_bytes <= NARROW.held_bytes + 2 * len(GET) * 1000 + 2000
 
 
-def test_a_body_in_tiny_chunks_takes_little_more_than_its_size() -> None:
-    """Its pieces are put together: an object for each would take forty times as much."""
+def test_tiny_chunks_of_a_body_are_joined() -> None:
+    """The chunks of a body are joined, as an object for each would take forty times the memory."""
 
     async def run() -> int:
         server = Server(echo, Limits(), asyncio.get_running_loop())
         client = Socketless(server)
-        client.feed(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        client.feed(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
         chunks = b"2\r\nab\r\n" * 50_000
         tracemalloc.start()
         client.feed(chunks)
@@ -267,8 +267,8 @@ def test_a_body_in_tiny_chunks_takes_little_more_than_its_size() -> None:
     assert asyncio.run(run()) < 300_000
 
 
-def test_what_a_client_has_not_taken_counts_from_the_first_byte() -> None:
-    """An answer is in memory as a whole until its last byte is gone; then it is gone, too."""
+def test_response_is_counted_until_its_last_byte_is_taken() -> None:
+    """A response is counted as a whole until its last byte is taken, and then not at all."""
 
     async def run() -> None:
         server = Server(lambda it: it.reply(200, BODY), NARROW, asyncio.get_running_loop())
@@ -292,15 +292,15 @@ def test_what_a_client_has_not_taken_counts_from_the_first_byte() -> None:
 
 
 def behind(server: Server, count: int) -> list[Socketless]:
-    """Clients that ask and take nothing; the first has stalled for longest."""
+    """Connect clients that send a request and read nothing, the longest-stalled first."""
     clients = [Socketless(server, takes=0) for _ in range(count)]
     for client in clients:
         client.feed(GET)
     return clients
 
 
-def test_the_longest_stalled_are_dropped_when_an_answer_needs_their_memory() -> None:
-    """As many as needed and no more; clients that have read since the last check come later."""
+def test_longest_stalled_clients_are_dropped_for_a_response() -> None:
+    """Only as many clients as necessary are dropped, those that have read lately last."""
 
     async def run() -> None:
         server = Server(lambda it: it.reply(200, BODY), NARROW, asyncio.get_running_loop())
@@ -323,8 +323,8 @@ def test_the_longest_stalled_are_dropped_when_an_answer_needs_their_memory() -> 
     asyncio.run(run())
 
 
-def test_an_answer_takes_the_place_of_its_request() -> None:
-    """No client is dropped for an answer as large as the request whose memory it frees."""
+def test_response_reuses_memory_of_its_request() -> None:
+    """No client is dropped for a response as large as the request whose memory it frees."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -344,8 +344,8 @@ def test_an_answer_takes_the_place_of_its_request() -> None:
     asyncio.run(run())
 
 
-def test_an_upload_is_not_refused_for_those_who_do_not_read() -> None:
-    """A client stalled for seconds is closed for it; one that has just fallen behind is not."""
+def test_upload_displaces_only_stalled_clients() -> None:
+    """An upload displaces a client that stalled for seconds, but not one that just fell behind."""
 
     async def run() -> None:
         def app(exchange: Exchange) -> None:
@@ -371,8 +371,8 @@ def test_an_upload_is_not_refused_for_those_who_do_not_read() -> None:
     asyncio.run(run())
 
 
-def test_answers_that_wait_for_their_turn_are_counted_once() -> None:
-    """Released into the socket they are not counted there and here."""
+def test_waiting_responses_are_counted_once() -> None:
+    """Waiting responses are not counted again once they are written to the socket."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -391,8 +391,8 @@ def test_answers_that_wait_for_their_turn_are_counted_once() -> None:
     asyncio.run(run())
 
 
-def test_a_client_that_does_not_read_a_large_answer_is_dropped_when_memory_is_needed() -> None:
-    """Over sockets: beyond the limit it gets no more of them."""
+def test_stalled_client_gets_no_large_responses_beyond_memory_limit() -> None:
+    """A client over a real socket gets no more large responses beyond the memory limit."""
 
     async def run() -> None:
         asked: list[Exchange] = []

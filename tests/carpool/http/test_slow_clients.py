@@ -1,4 +1,4 @@
-"""Clients that trickle, stall, half-close or do not read are given up in time; others go on."""
+"""Clients that trickle, stall, half-close or do not read are dropped in time; others continue."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.waiting import wait_until_async
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GET = b"GET / HTTP/1.1\r\n\r\n"
-CHUNKED = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 PATIENT = Limits(idle_s=100.0, read_s=10.0)
 
 
 def played(script: Callable[[Server], None], app: Callable[[Exchange], None] = echo) -> None:
-    """Run ``script`` with a server of patient limits and no socket."""
+    """Run ``script`` with a server that has long timeouts and no socket."""
 
     async def run() -> None:
         server = Server(app, PATIENT, asyncio.get_running_loop())
@@ -39,12 +39,12 @@ def played(script: Callable[[Server], None], app: Callable[[Exchange], None] = e
     [
         GET[:1],
         GET[:-1],
-        b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nab",
         *(CHUNKED + part for part in (b"", b"5", b"5\r\n", b"5\r\nhel", b"5\r\nhello\r")),
     ],
 )
-def test_a_slow_request_is_given_up(part: bytes) -> None:
-    """A request that trickles in for longer than read_s gets 408 and the door."""
+def test_slow_request_gets_408(part: bytes) -> None:
+    """A request that trickles in for longer than read_s gets 408."""
 
     def script(server: Server) -> None:
         client = Socketless(server)
@@ -58,8 +58,8 @@ def test_a_slow_request_is_given_up(part: bytes) -> None:
     played(script)
 
 
-def test_a_slow_request_behind_another_is_given_up() -> None:
-    """The beginning of a second request counts, though it came with the end of the first."""
+def test_slow_pipelined_request_times_out() -> None:
+    """A partial second request times out, even if it arrived with the end of the first."""
 
     def script(server: Server) -> None:
         client = Socketless(server)
@@ -71,7 +71,7 @@ def test_a_slow_request_behind_another_is_given_up() -> None:
 
 
 def test_an_idle_connection_is_closed_silently() -> None:
-    """Nothing asked for longer than idle_s: closed, with nothing said; blank lines ask nothing."""
+    """A connection without a request for idle_s is closed silently; blank lines do not count."""
 
     def script(server: Server) -> None:
         client = Socketless(server)
@@ -85,8 +85,8 @@ def test_an_idle_connection_is_closed_silently() -> None:
     played(script)
 
 
-def test_waiting_for_the_application_is_not_the_clients_fault() -> None:
-    """Neither a client that waits for an answer nor the part of its next request times out."""
+def test_waiting_for_the_application_does_not_time_out() -> None:
+    """A client that waits for a response does not time out, nor does its partial next request."""
     waiting: list[Exchange] = []
 
     def script(server: Server) -> None:
@@ -99,8 +99,8 @@ def test_waiting_for_the_application_is_not_the_clients_fault() -> None:
     played(script, waiting.append)
 
 
-def test_a_refusal_waits_for_the_answers_before_it() -> None:
-    """However long those take: its place is behind them."""
+def test_refusal_is_sent_after_earlier_responses() -> None:
+    """A refusal is sent after the responses before it, however long those take."""
     waiting: list[Exchange] = []
 
     def script(server: Server) -> None:
@@ -120,7 +120,7 @@ def test_a_refusal_waits_for_the_answers_before_it() -> None:
 
 
 def later(server: Server, seconds: float) -> None:
-    """Let the sweep look at every connection as it will in so many seconds."""
+    """Sweep all connections as if ``seconds`` had passed."""
     if server._sweep:
         server._sweep.cancel()
     now = server.now
@@ -131,7 +131,7 @@ def later(server: Server, seconds: float) -> None:
 
 
 def test_time_limits_hold_over_sockets() -> None:
-    """A slow one hears 408, an idle one nothing."""
+    """A slow client gets 408, and an idle one is closed silently."""
 
     async def run() -> tuple[bytes, bytes]:
         async with serving(limits=PATIENT) as server:
@@ -183,7 +183,7 @@ LEFT_UNREAD = {
 def test_a_client_that_does_not_read_is_dropped(
     raw: bytes, then: Callable[[asyncio.StreamWriter], None]
 ) -> None:
-    """An answer larger than all buffers is not kept for longer than read_s."""
+    """A response larger than all buffers is not kept for longer than read_s."""
 
     async def run() -> None:
         answered = asyncio.Event()
@@ -206,7 +206,7 @@ def test_a_client_that_does_not_read_is_dropped(
 
 @pytest.mark.parametrize("raw", [GET, GET[:-2] + b"connection: close\r\n\r\n"])
 def test_closing_does_not_wait_for_a_client_that_does_not_read(raw: bytes) -> None:
-    """Not even for the few bytes of an answer that no buffer limit has noticed."""
+    """A connection is closed even if a response too small for any buffer limit is unread."""
 
     def script(server: Server) -> None:
         client = Socketless(server, stuck=True)
@@ -218,8 +218,8 @@ def test_closing_does_not_wait_for_a_client_that_does_not_read(raw: bytes) -> No
     played(script)
 
 
-def test_half_closing_is_leaving() -> None:
-    """What a client asked for before it closed its side is cancelled at once."""
+def test_half_close_cancels_requests() -> None:
+    """The requests of a client that closes its sending side are cancelled at once."""
 
     async def run() -> None:
         arrived, gone = asyncio.Event(), asyncio.Event()
@@ -240,8 +240,8 @@ def test_half_closing_is_leaving() -> None:
     asyncio.run(run())
 
 
-def test_a_reset_cancels_what_was_asked() -> None:
-    """The application hears of a connection that was cut, and a late answer is dropped."""
+def test_reset_cancels_requests() -> None:
+    """The application is notified of a reset connection, and a late response is dropped."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -260,7 +260,7 @@ def test_a_reset_cancels_what_was_asked() -> None:
 
 
 def test_an_error_while_cancelling_harms_no_other_request() -> None:
-    """Every request of a lost connection is cancelled, though the first one's callback fails."""
+    """All requests of a lost connection are cancelled, even if the first callback fails."""
     cancelled: list[str] = []
 
     def app(exchange: Exchange) -> None:
@@ -274,7 +274,7 @@ def test_an_error_while_cancelling_harms_no_other_request() -> None:
     async def run() -> None:
         async with serving(app) as server:
             _, writer = await connect(server)
-            writer.write(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n")
+            writer.write(b"GET /1 HTTP/1.1\r\nhost: x\r\n\r\nGET /2 HTTP/1.1\r\nhost: x\r\n\r\n")
             await wait_until_async(lambda: server.held_bytes)
             writer.close()
             await wait_until_async(lambda: len(cancelled) == 2)

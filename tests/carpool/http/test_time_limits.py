@@ -1,4 +1,4 @@
-"""Many time limits of one length, with a single timer."""
+"""Many time limits of the same length share a single timer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.waiting import wait_until_async
 
 
 class Work:
-    """Work that says when it was given up."""
+    """Work that records when it was given up."""
 
     def __init__(self) -> None:
         self.given_up_at: list[float] = []
@@ -20,8 +20,8 @@ class Work:
         self.given_up_at.append(asyncio.get_running_loop().time())
 
 
-def test_work_that_does_not_end_is_given_up_once_and_not_early() -> None:
-    """Work that ended is left alone; what begins later has its whole time, by the same timer."""
+def test_overdue_work_is_abandoned_once_and_not_early() -> None:
+    """Finished work is left alone, and later work gets its full time from the same timer."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ def test_work_that_does_not_end_is_given_up_once_and_not_early() -> None:
 
 
 def test_without_a_limit_there_is_no_timer() -> None:
-    """An infinite limit costs nothing."""
+    """An infinite limit sets no timer."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -56,8 +56,8 @@ def test_without_a_limit_there_is_no_timer() -> None:
     asyncio.run(scenario())
 
 
-def test_work_may_begin_anew_as_it_is_given_up() -> None:
-    """What takes the place of work that was given up has a limit, too."""
+def test_work_restarted_after_timeout_is_limited_too() -> None:
+    """Work that starts in place of abandoned work has a limit too."""
 
     async def scenario() -> None:
         limits, next_work = TimeLimits(0.01), Work()

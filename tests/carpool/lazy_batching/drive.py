@@ -1,4 +1,4 @@
-"""Drives a scheduler in simulated time: one device, nodes that take as long as they say."""
+"""Run a scheduler in simulated time on one device whose nodes take exactly their stated times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Drive", "program"]
 
 
 def program(*seconds: float, batch_max: int = 64, per_item: float = 0.0) -> Program:
-    """A model of static nodes; each item but the first adds ``per_item`` of a node's seconds."""
+    """Return a model of static nodes; each further item adds ``per_item`` of a node's seconds."""
     return Program(
         "model",
         [
@@ -31,12 +31,12 @@ def program(*seconds: float, batch_max: int = 64, per_item: float = 0.0) -> Prog
 
 @dataclass
 class Drive:
-    """What happened.
+    """Record of a simulated run.
 
     Attributes:
-        ended: when each request ended.
+        ended: end time of each request.
         batches: (time, requests) of every node that ran.
-        steps: how often a decoder's end has run, by request.
+        steps: number of times that a decoder's last node has run, by request.
     """
 
     rules: Rules | None = None
@@ -47,7 +47,7 @@ class Drive:
     steps: dict[int, int] = field(default_factory=dict)
 
     def run(self, jobs: Sequence[Job], free_at: float = 0.0) -> Drive:
-        """Run all of them, the device being busy with something else until ``free_at``."""
+        """Run all jobs on a device that is busy until ``free_at``."""
         scheduler = Scheduler(self.rules)
         coming = sorted(jobs, key=lambda job: job.arrived)
         now = free_at
@@ -80,5 +80,5 @@ class Drive:
 
     @property
     def last(self) -> float:
-        """When all was done."""
+        """Time at which the last request ended."""
         return max(self.ended.values(), default=-math.inf)

@@ -1,4 +1,4 @@
-"""Interruptions: waiting requests are cancelled, a stage fails for some, a state goes bad."""
+"""Interruptions: cancelled requests, stages that fail for some requests, invalid states."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ KINDS = [NodeType.STATIC, NodeType.ENCODER, NodeType.DECODER]
 
 @given(data=st.data(), rules=st.sampled_from(RULES), kinds=st.permutations(KINDS))
 @settings(max_examples=scaled(200))
-def test_every_request_ends_once_whatever_comes_between(
+def test_every_request_ends_exactly_once(
     data: st.DataObject, rules: Rules, kinds: list[NodeType]
 ) -> None:
-    """Answered, failed or cancelled, and each only once; nothing is left behind."""
+    """Every request is answered, failed or cancelled exactly once, and nothing is left behind."""
     models = [Program(name, [Node([1.0, 1.5, 1.7], kind) for kind in kinds]) for name in "ab"]
     scheduler, now, number = Scheduler(rules), 0.0, 0
     waiting: set[Job] = set()
@@ -79,8 +79,8 @@ def test_every_request_ends_once_whatever_comes_between(
     assert [0, 0] == [scheduler.table.rows(model) for model in models]
 
 
-def test_who_fails_leaves_room_for_who_waits() -> None:
-    """Its rows are free at that boundary."""
+def test_failed_request_frees_its_rows_for_waiting_ones() -> None:
+    """The rows of a failed request are free at the same node boundary."""
     model = program(1.0, 1.0, batch_max=2)
     scheduler = Scheduler(Rules(pays=False))
     first, second, third = (Job(n, model, 0.0) for n in range(3))
@@ -96,8 +96,8 @@ def test_who_fails_leaves_room_for_who_waits() -> None:
     assert [third] == entry.jobs
 
 
-def test_an_older_request_is_not_passed_for_ever_by_a_stream_that_pays_to_join() -> None:
-    """Another shape cannot join; it begins once the running requests have ended."""
+def test_request_that_cannot_join_is_not_starved_by_joining_ones() -> None:
+    """A request whose shape cannot join begins once the running requests have ended."""
     model = Program("words", [Node([1.0] * 8, NodeType.DECODER)])
     scheduler, now = Scheduler(), 0.0
     scheduler.add(Job(0, model, 0.0, left=RemainingRuns(1, 5), key="a"))
@@ -119,7 +119,7 @@ def test_an_older_request_is_not_passed_for_ever_by_a_stream_that_pays_to_join()
 
 
 class Counting:
-    """Adds one to its state until that is ten; a state that is no number never gets there."""
+    """Model that adds one to its state until it is ten, which NaN never reaches."""
 
     signature = Signature(
         [TensorSpec("x", "FP32", ("batch",))], [TensorSpec("seen", "FP32", ("batch", None))]
@@ -128,7 +128,7 @@ class Counting:
     steps_max = 12
 
     def run(self, stage: int, values: Arrays) -> Step:
-        """A step for each row; a state of thirteen cannot be run in any batch."""
+        """Run a step for each row; raise for any batch with a state of thirteen."""
         if stage == 0:
             return Step(values)
         following = values["x"] + 1
@@ -140,18 +140,18 @@ class Counting:
 
 @pytest.fixture
 def lane() -> ServedModel:
-    """A model that counts, with its times."""
+    """A counting model with its measured times."""
     model: Any = Counting()
     return ServedModel(model, measured("counting", model, feeds, 4))
 
 
 def feeds(rows: int) -> Arrays:
-    """States that may be tried."""
+    """Return states for profiling."""
     return {"x": np.zeros(rows, np.float32)}
 
 
-def test_a_state_that_is_no_number_is_its_own_requests_affair(lane: ServedModel) -> None:
-    """It is stopped at the most steps; the neighbours get what they get alone."""
+def test_nan_state_affects_only_its_own_request(lane: ServedModel) -> None:
+    """A request with a NaN state ends at the step limit, and the others get their usual results."""
     executor, starts = Executor(), [3.0, math.nan, 7.0, 5.5]
     latch = Latch(len(starts))
     requests = [({"x": np.array([x], np.float32)}, 1, math.inf) for x in starts]
@@ -164,8 +164,8 @@ def test_a_state_that_is_no_number_is_its_own_requests_affair(lane: ServedModel)
     assert np.isnan(seen[1]).all()
 
 
-def test_a_failure_in_a_later_step_is_of_one_request(lane: ServedModel) -> None:
-    """Thirteen raises for all requests in its batch; alone, it is the only one that does."""
+def test_failure_in_later_step_fails_one_request(lane: ServedModel) -> None:
+    """If a request makes its whole batch raise, only that request fails."""
     executor, latch = Executor(), Latch(4)
     made = partial(np.array, dtype=np.float32)
     requests = [({"x": made([x])}, 1, 5.0) for x in (1.0, 13.0, 4.0, 2.0)]

@@ -1,4 +1,4 @@
-"""What the scheduler promises in any case: requests end once, in order, in bounded time."""
+"""Guarantees of the scheduler: requests end once, in order, in bounded time."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ COMING = st.lists(
 
 @given(programs=PROGRAMS, coming=COMING, rules=st.sampled_from(RULES))
 @settings(max_examples=scaled(300))
-def test_requests_run_every_node_as_often_as_needed_and_end_once(
+def test_each_request_runs_every_node_and_ends_once(
     programs: list[tuple[list[NodeType], int]],
     coming: list[tuple[int, float, float, int, int, int, int, str]],
     rules: Rules,
 ) -> None:
-    """No leak, no loss, no batch too large, no node run twice or left out."""
+    """No request is lost, no batch is too large, and no node is repeated or left out."""
     made = [_program(str(n), *each) for n, each in enumerate(programs)]
     jobs, inputs, lengths = [], {}, {}
     for number, (which, at, budget, encoder, decoder, predicted, rows, key) in enumerate(coming):
@@ -99,7 +99,7 @@ def test_requests_run_every_node_as_often_as_needed_and_end_once(
 
 @pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
 def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rules) -> None:
-    """A short model's requests could go on top for ever; they may not."""
+    """The requests of a short model cannot preempt a long one indefinitely."""
     short = _program("short", [NodeType.STATIC], 4)
     long = _program("long", [NodeType.STATIC] * 5, 4)
     stream = [Job(number, short, 0.9 * number) for number in range(1, 400)]
@@ -109,8 +109,8 @@ def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rul
     assert drive.ended[0] <= nodes * (batches + 1) * longest_s
 
 
-def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
-    """If a request does not fit, no later one of its model starts before it, of any shape."""
+def test_large_request_is_not_overtaken_by_later_ones_of_its_model() -> None:
+    """If a request does not fit, no later one of its model starts before it, whatever its shape."""
     model = program(1.0, 1.0, 1.0, batch_max=4)
     wide = Job(1, model, 0.5, rows=4, key="wide")
     narrow = [Job(n + 2, model, 0.6 + 0.5 * n, key="narrow") for n in range(100)]
@@ -119,8 +119,8 @@ def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
     assert drive.ended[1] <= 8.0
 
 
-def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_step() -> None:
-    """Steps of 1: the short answer ends at its own step; later requests are in the next one."""
+def test_finished_sequence_leaves_and_newcomer_joins_at_next_step() -> None:
+    """With steps of 1, a short response ends at its own step and a later request joins the next."""
     model = Program("words", [Node([1.0] * 4, NodeType.DECODER)])
     jobs = [Job(n, model, at, left=RemainingRuns(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
     drive = Drive(lengths={0: 2, 1: 6, 2: 3}).run(jobs)
@@ -130,7 +130,7 @@ def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_ste
 
 
 def test_requests_do_not_join_where_it_does_not_pay() -> None:
-    """Where two take twice as long as one, requests run one after the other; else together."""
+    """Requests run one by one if a batch of two takes twice as long as one, otherwise together."""
     alone, cheap = program(*[1.0] * 4, per_item=1.0), program(*[1.0] * 4, per_item=0.1)
     for model, together in ((alone, False), (cheap, True)):
         drive = Drive().run([Job(0, model, 0.0), Job(1, model, 0.5)])
@@ -138,8 +138,8 @@ def test_requests_do_not_join_where_it_does_not_pay() -> None:
         assert together is any(len(members) > 1 for _, members in drive.batches)
 
 
-def test_a_lost_request_blocks_no_other_unless_it_shall() -> None:
-    """It is late whatever happens, so its slack says nothing; the paper leaves it open."""
+def test_late_request_blocks_others_only_if_configured() -> None:
+    """A request that is late anyway is ignored or blocks others, as set; the paper does not say."""
     ended = {}
     for lost in ("ignore", "block"):
         model = program(*[1.0] * 8)
@@ -151,7 +151,7 @@ def test_a_lost_request_blocks_no_other_unless_it_shall() -> None:
 
 
 def test_slack_of_every_model_on_the_device_is_checked() -> None:
-    """A newcomer of another model that would make one that runs late has to wait."""
+    """A newcomer waits if it would make a running request of another model late."""
     first, other = program(*[1.0] * 8), program(*[1.0] * 8)
     jobs = [Job(0, first, 0.0, deadline=10.0), Job(1, other, 0.5)]
     drive = Drive(Rules(pays=False)).run(jobs)
@@ -159,8 +159,8 @@ def test_slack_of_every_model_on_the_device_is_checked() -> None:
     assert {0: 8.0, 1: 16.0} == drive.ended
 
 
-def test_who_waits_can_be_cancelled() -> None:
-    """It is forgotten; running requests are not affected."""
+def test_waiting_request_can_be_cancelled() -> None:
+    """A waiting request can be cancelled once, and never runs."""
     model = program(1.0, 1.0)
     scheduler = Scheduler()
     waits = Job(0, model, 0.0)

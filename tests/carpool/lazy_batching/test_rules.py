@@ -1,4 +1,4 @@
-"""What a setting of lazy batching may not be is said with what it may."""
+"""The errors for invalid settings of lazy batching name the valid values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from carpool.lazy_batching.rules import Rules
         ({"overtaken_max": 0}, "overtaken_max is 0: expected a whole number of at least 1"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(setting: dict[str, Any], said: str) -> None:
-    """With its value."""
+def test_invalid_setting_is_refused(setting: dict[str, Any], said: str) -> None:
+    """An invalid setting is refused with its value and what is expected."""
     with pytest.raises((ValueError, TypeError), match=said):
         Rules(**setting)

@@ -1,4 +1,4 @@
-"""Whichever requests join, each gets what the whole model answers to it alone."""
+"""Whichever requests join, each gets the result that the whole model gives for it alone."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ STEPS = 5  # of a sequence whose length is free
 
 
 def staged(path: Path) -> ChainModel:
-    """A model in four stages."""
+    """Return a model cut into four stages."""
     whole = OnnxSession(path, 1)
     sessions = [OnnxSession(file, 1) for file in cut(path, 4, path.with_suffix(""))]
     return ChainModel(Chain(sessions, list(whole.signature.outputs)), whole.signature)
 
 
 def iterative(path: Path) -> IterativeModel:
-    """An encoder and a decoder of the examples."""
+    """Return an encoder and decoder of the examples as one model."""
     encoder = OnnxSession(path / "model.onnx", 1)
     decoder = OnnxSession(path / "decoder.onnx", 1)
     chain = Chain([encoder], list(decoder.signature.inputs))
@@ -55,7 +55,7 @@ def iterative(path: Path) -> IterativeModel:
 
 @pytest.fixture(scope="module")
 def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str, ServedModel]:
-    """Four models, with times by which batches pay and newcomers may join."""
+    """Four models, with times for which batching pays and newcomers may join."""
     folder = tmp_path_factory.mktemp("models")
     made: dict[str, StagedModel] = {
         "deep": staged(models.deep(folder / "deep.onnx")),
@@ -67,13 +67,13 @@ def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str
 
 
 def times(name: str, model: StagedModel) -> Program:
-    """A millisecond a stage, and a tenth of it for each more row."""
+    """Return a program with 1 ms per stage, and a tenth more for each further row."""
     rising = [1e-3 * (1 + 0.1 * more) for more in range(BATCH_MAX)]
     return Program(name, [Node(rising, kind) for kind in model.kinds])
 
 
 def request(lane: ServedModel, seed: int, rows: int) -> Arrays:
-    """An input; of a sequence, the first number says how long the answer is."""
+    """Return random inputs for a model."""
     rng = np.random.default_rng(seed)
     spec = next(iter(lane.model.signature.inputs.values()))
     if spec.datatype == "INT64":
@@ -84,7 +84,7 @@ def request(lane: ServedModel, seed: int, rows: int) -> Arrays:
 
 @pytest.fixture(scope="module")
 def alone(lanes: dict[str, ServedModel]) -> Callable[[str, int, int], Arrays]:
-    """What a model of `lanes` gives for one request by itself; each is asked once."""
+    """A function that returns a model's cached result for one request run by itself."""
 
     @cache
     def ask(name: str, seed: int, rows: int) -> Arrays:
@@ -105,7 +105,7 @@ def alone(lanes: dict[str, ServedModel]) -> Callable[[str, int, int], Arrays]:
 
 
 def equal(expected: Arrays, found: Arrays) -> None:
-    """To the fifth digit; words to the letter."""
+    """Assert that all arrays are equal to five digits."""
     assert expected.keys() == found.keys()
     for name, array in expected.items():
         assert array.shape == found[name].shape
@@ -128,13 +128,13 @@ COMING = st.lists(
 
 @given(coming=COMING, rules=st.sampled_from([Rules(), Rules(pays=False), PAPER]))
 @settings(max_examples=scaled(60), suppress_health_check=list(HealthCheck))
-def test_any_interleaving_gives_the_whole_models_answers(
+def test_any_interleaving_gives_same_results_as_whole_model(
     lanes: dict[str, ServedModel],
     alone: Callable[[str, int, int], Arrays],
     coming: list[tuple[str, int, int, int, float]],
     rules: Rules,
 ) -> None:
-    """Four models on one scheduler, newcomers at any boundary, with and without deadlines."""
+    """Results are right for four models on one scheduler, joined at any boundary."""
     scheduler = Scheduler(rules)
     waiting = list(coming)
     members: dict[int, tuple[Member, str, int, int]] = {}
@@ -172,10 +172,10 @@ def test_any_interleaving_gives_the_whole_models_answers(
         equal(alone(name, seed, rows), member.outcome)
 
 
-def test_threads_that_come_at_any_time_get_their_own_answers(
+def test_concurrent_threads_get_their_own_results(
     lanes: dict[str, ServedModel], alone: Callable[[str, int, int], Arrays]
 ) -> None:
-    """The executor itself: eight threads, three models, one device."""
+    """Eight threads that use three models on one executor each get their own results."""
     executor = Executor()
     found: dict[tuple[str, int], object] = {}
 
@@ -200,8 +200,8 @@ def test_threads_that_come_at_any_time_get_their_own_answers(
         equal(alone(name, seed, 1), outcome)
 
 
-def test_who_is_at_fault_fails_alone(tmp_path: Path) -> None:
-    """A row that no table has spoils the batch; its neighbours are answered all the same."""
+def test_faulty_row_fails_alone(tmp_path: Path) -> None:
+    """A row that makes its batch fail gets an error, and the other rows get their results."""
     whole = OnnxSession(models.lookup(tmp_path / "lookup.onnx"), 1)
     model = ChainModel(Chain([whole], ["value"]), whole.signature)
     executor, latch, lane = Executor(), Latch(3), ServedModel(model, times("lookup", model))

@@ -18,7 +18,7 @@ EIGHT = program(*[1.0] * 8)
 
 
 def fig_10(sla: float, rules: Rules = PAPER) -> Drive:
-    """Three requests; the device is free at 2."""
+    """Run the three requests of Fig. 10 on a device that is free at 2."""
     jobs = [
         Job(number, EIGHT, at, deadline=at + sla) for number, at in enumerate((0.0, 3.5, 4.5), 1)
     ]
@@ -26,7 +26,7 @@ def fig_10(sla: float, rules: Rules = PAPER) -> Drive:
 
 
 def test_figure_10_step_by_step() -> None:
-    """R1 from 2 on, R2 on top at 4, R3 at 5; R2 and R3 merge at node B, all at node C."""
+    """R1 runs from 2, R2 preempts it at 4, R3 at 5; R2 and R3 merge at node B, all three at C."""
     batches = dict(fig_10(30).batches)
 
     assert [(1,), (1,), (2,), (3,), (2, 3)] == [batches[at] for at in (2.0, 3.0, 4.0, 5.0, 6.0)]
@@ -35,7 +35,7 @@ def test_figure_10_step_by_step() -> None:
 
 
 def test_slack_of_figure_10() -> None:
-    """Slack is 20, 12 and 4 with one, two and three requests of 8, so three are the most."""
+    """The slack is 20, 12 and 4 with one, two and three requests of 8, so that no fourth fits."""
     waited = 2.0
     slacks = [slack_s(30 - waited, [8.0] * count) for count in (1, 2, 3, 4)]
 
@@ -51,7 +51,7 @@ def test_slack_of_figure_10() -> None:
         pytest.param(12, ORACLE, (12, 12, 20), id="12-too tight for the oracle too"),
     ],
 )
-def test_figure_10_with_tighter_agreements(
+def test_figure_10_with_tighter_objectives(
     sla: float, rules: Rules, ended: tuple[float, ...]
 ) -> None:
     """A request that would make another late is not admitted until the table is empty."""
@@ -59,7 +59,7 @@ def test_figure_10_with_tighter_agreements(
 
 
 def test_single_exec_by_algorithm_1() -> None:
-    """Static 2, encoder 0.5 x 10, decoder 1.0 x 30 are 37; with the actual 12 outputs 19."""
+    """Static 2, encoder 0.5 x 10 and decoder 1.0 x 30 sum to 37, and to 19 with 12 outputs."""
     model = Program(
         "translate",
         [Node([2.0]), Node([0.5], NodeType.ENCODER), Node([1.0], NodeType.DECODER)],
@@ -70,8 +70,8 @@ def test_single_exec_by_algorithm_1() -> None:
 
 
 @pytest.mark.parametrize(("cover", "steps"), [(0.16, 5), (0.5, 15), (0.9, 25), (0.99, 35)])
-def test_predicted_steps_cover_so_many_of_the_lengths(cover: float, steps: int) -> None:
-    """Of lengths 5 x 20, 15 x 45, 25 x 25, 35 x 10: 16 % are covered by 5, 90 % by 25."""
+def test_predicted_steps_cover_given_share_of_lengths(cover: float, steps: int) -> None:
+    """Of lengths 5 x 20, 15 x 45, 25 x 25, 35 x 10, 16 % are covered by 5, and 90 % by 25."""
     lengths = Lengths(cover)
     for length, count in ((5, 20), (15, 45), (25, 25), (35, 10)):
         for _ in range(count):

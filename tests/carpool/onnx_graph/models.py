@@ -14,7 +14,7 @@ __all__ = ["model"]
 
 
 def model(weight: np.ndarray, attributes: dict[str, Any] | None = None) -> onnx.ModelProto:
-    """A product with ``weight``, by the onnx package."""
+    """Return a model that multiplies by ``weight``, made with the onnx package."""
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name="first", **(attributes or {}))
     graph = helper.make_graph(
         [node],

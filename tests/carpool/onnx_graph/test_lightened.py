@@ -1,4 +1,4 @@
-"""Models whose weights the runtime's optimiser leaves alone, and which it optimises alike."""
+"""Models stripped of weights, which the runtime optimises as it does the originals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft.nchwc": "nchwc."}
 
 
 class _Net:
-    """Convolutions and normalisations over images of 32 channels and 8 by 8 pixels."""
+    """Builder of networks over images of 32 channels and 8 by 8 pixels."""
 
     def __init__(self) -> None:
         self._nodes: list[onnx.NodeProto] = []
@@ -31,28 +31,28 @@ class _Net:
         self._rng = np.random.default_rng(1)
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """An operator; its output."""
+        """Add an operator and return the name of its output."""
         name = f"{operator} {len(self._nodes)}"
         self._nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
         return name
 
     def weights(self, *shape: int) -> str:
-        """A constant; its name."""
+        """Add a random constant and return its name."""
         array = self._rng.standard_normal(shape).astype(np.float32)
         self._weights.append(numpy_helper.from_array(array, f"w {len(self._weights)}"))
         return self._weights[-1].name
 
     def conv(self, image: str, *others: str, out: int = 32, taps: int = 3) -> str:
-        """A convolution that leaves height and width, with weights of its own or given ones."""
+        """Add a convolution that keeps height and width, with new or given weights."""
         given = others or (self.weights(out, 32, taps, taps),)
         return self.add("Conv", image, *given, kernel_shape=[taps] * 2, pads=[taps // 2] * 4)
 
     def normalised(self, image: str, channels: int = 32) -> str:
-        """A normalisation with numbers of its own."""
+        """Add a batch normalisation with random parameters."""
         return self.add("BatchNormalization", image, *(self.weights(channels) for _ in range(4)))
 
     def model(self, *outputs: str) -> onnx.ModelProto:
-        """The whole of it."""
+        """Return the network as a model."""
         inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32, 8, 8])]
         ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
         graph = helper.make_graph(self._nodes, "net", inputs, ends, self._weights)
@@ -115,8 +115,8 @@ def _kept(graph: onnx.GraphProto) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("shape", _NETS, ids=lambda shape: shape.__name__.strip("_"))
-def test_the_runtime_optimises_it_alike(shape: Any, tmp_path: Path) -> None:
-    """The operators are those of the model with its weights, optimised by the runtime."""
+def test_runtime_optimises_lightened_model_like_the_original(shape: Any, tmp_path: Path) -> None:
+    """The operators equal those of the model with its weights after the runtime's optimisation."""
     net = _Net()
     path, whole = tmp_path / "net.onnx", tmp_path / "whole.onnx"
     onnx.save(net.model(*shape(net)), path)
@@ -129,8 +129,8 @@ def test_the_runtime_optimises_it_alike(shape: Any, tmp_path: Path) -> None:
     assert expected == Counter((operator.kind, operator.attributes) for operator in graph.operators)
 
 
-def test_equal_forms_share_one_constant_unless_their_input_is_one() -> None:
-    """Three alike in a row need one set of weights; three of one input would become one."""
+def test_equal_shapes_share_a_constant_unless_they_share_an_input() -> None:
+    """Equal shapes share a constant, except for operators of one input, which would be merged."""
     counts = []
     for shape in (_residual, _branches):
         net = _Net()
@@ -139,8 +139,8 @@ def test_equal_forms_share_one_constant_unless_their_input_is_one() -> None:
     assert [1, 3] == counts
 
 
-def test_it_is_a_model_still() -> None:
-    """Nothing unused is left, nodes keep their names, and the model is not touched."""
+def test_lightened_model_keeps_names_and_has_no_unused_constants() -> None:
+    """No unused constant is left, nodes keep their names, and the given model is unchanged."""
     net = _Net()
     made = net.model(*_biased(net))
     before = made.SerializeToString(deterministic=True)

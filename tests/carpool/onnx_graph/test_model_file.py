@@ -1,4 +1,4 @@
-"""ONNX files made ready for questions about batches, and files that are none."""
+"""ONNX files prepared for analysis by batch size, and files that are not models."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a model is."""
+    """Path of the model file."""
     return tmp_path / "model.onnx"
 
 
 def test_a_model_has_one_free_dimension_and_names(path: Path) -> None:
-    """The batch has our name; constants are no inputs; every node can be told from others."""
+    """The batch dimension is renamed, constants are no inputs, and every node has a unique name."""
     made = model(np.ones((3, 5), np.float32))
     made.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3, 5]))
     made.graph.value_info.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [7, 5]))
@@ -44,7 +44,7 @@ def test_a_model_has_one_free_dimension_and_names(path: Path) -> None:
 
 
 def test_other_free_dimensions_need_sizes(path: Path) -> None:
-    """Given by name, or by the input's name and place; what is no dimension is refused."""
+    """Sizes are given by name, or by input and position; unknown names are refused."""
     made = model(np.ones((3, 5), np.float32))
     made.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [0, "t", None]))
     onnx.save(made, path)
@@ -56,8 +56,8 @@ def test_other_free_dimensions_need_sizes(path: Path) -> None:
         read_onnx(path, {"t": 7, "z.2": 9, "width": 1})
 
 
-def test_dimensions_without_names_are_sized_apart(path: Path) -> None:
-    """``?`` is no name: each place has its own size, and a place goes before a name."""
+def test_unnamed_dimensions_are_sized_by_position(path: Path) -> None:
+    """Each ``?`` has its own size by position, and a size by position overrides one by name."""
     made = model(np.ones((3, 5), np.float32))
     for name, dim in (("u", "?"), ("v", "t")):
         value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [0, dim, dim])
@@ -70,8 +70,8 @@ def test_dimensions_without_names_are_sized_apart(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("datatype", "told"), [(0, "no shape"), (999, "datatype 999")])
-def test_inputs_are_tensors_of_known_kinds(path: Path, datatype: int, told: str) -> None:
-    """What could not be made up for a run is refused by name."""
+def test_unsupported_input_is_refused_by_name(path: Path, datatype: int, told: str) -> None:
+    """An input for which no data can be generated is refused by name."""
     made = model(np.ones((3, 5), np.float32))
     made.graph.input[0].type.tensor_type.elem_type = datatype
     onnx.save(made, path)
@@ -79,8 +79,8 @@ def test_inputs_are_tensors_of_known_kinds(path: Path, datatype: int, told: str)
         read_onnx(path)
 
 
-def test_weights_elsewhere_need_not_be_there(path: Path) -> None:
-    """A model whose weights are in a missing file has a structure all the same."""
+def test_missing_external_weights_are_accepted(path: Path) -> None:
+    """A model whose weights are in a missing file can be read for its structure."""
     made = model(np.ones((300, 5), np.float32))
     onnx.external_data_helper.convert_model_to_external_data(made, location="w", size_threshold=0)
     onnx.save(made, path)
@@ -89,8 +89,10 @@ def test_weights_elsewhere_need_not_be_there(path: Path) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_crash_the_reader(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    """Whatever a file holds, it is read or refused."""
+def test_arbitrary_bytes_do_not_crash_the_reader(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    """Any file is either read or refused."""
     path = tmp_path_factory.getbasetemp() / "any.onnx"
     path.write_bytes(data)
     try:
@@ -101,23 +103,23 @@ def test_no_bytes_crash_the_reader(tmp_path_factory: pytest.TempPathFactory, dat
 
 @pytest.mark.parametrize("kept", [1, 10, 100, 150])
 def test_a_file_cut_short_is_refused(path: Path, kept: int) -> None:
-    """A part of a model is no model; its size is told, and what to do."""
+    """A truncated model is refused with its size and advice."""
     data = model(np.ones((30, 5), np.float32)).SerializeToString()
     path.write_bytes(data[: len(data) - kept])
     with pytest.raises(ConfigError, match=rf"model\.onnx = .{len(data) - kept} bytes .*copy it"):
         read_onnx(path)
 
 
-def test_a_file_too_large_for_the_format_is_refused_unread(path: Path) -> None:
-    """Beyond 2 GB a model keeps its weights elsewhere; it is refused without being read."""
+def test_oversized_file_is_refused_without_reading(path: Path) -> None:
+    """A file above the format's 2 GB limit is refused without being read."""
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(ConfigError, match=r"1099511627776 bytes.*at most 2147483647 bytes"):
         read_onnx(path)
 
 
-def test_a_pointer_and_what_is_no_file_are_told(path: Path) -> None:
-    """What stands for a model in Git is told how to be fetched; a pipe is not waited for."""
+def test_lfs_pointer_and_pipe_are_refused(path: Path) -> None:
+    """A Git LFS pointer is refused with advice, and a pipe without waiting for it."""
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
     with pytest.raises(ConfigError, match="git lfs pull"):
         read_onnx(path)
@@ -127,8 +129,8 @@ def test_a_pointer_and_what_is_no_file_are_told(path: Path) -> None:
         read_onnx(path)
 
 
-def test_the_format_is_that_of_the_bytes(tmp_path: Path) -> None:
-    """A file is no JSON for its name."""
+def test_format_is_detected_from_content(tmp_path: Path) -> None:
+    """The format is detected from the content, not from the file name."""
     path = tmp_path / "model.json"
     weight = numpy_helper.to_array(model(np.ones((3, 5), np.float32)).graph.initializer[0])
     path.write_bytes(model(weight).SerializeToString())

@@ -1,4 +1,4 @@
-"""Parts of models, asked for and replaced."""
+"""Reading and replacing parts of models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.carpool.onnx_graph.models import model
 
 
 def test_numbers_and_texts_are_attributes() -> None:
-    """Zeros too; tensors are not, and floats have six digits."""
+    """Numbers (also zeros) and texts are attributes; tensors are not; floats have six digits."""
     given = {"axis": 0, "scale": 0.1, "to": [1, -1], "steps": [0.5, 0.1], "mode": "linear"}
     constant = numpy_helper.from_array(np.ones(2, np.float32))
     (node,) = model(np.ones((3, 5), np.float32), given | {"value": constant}).graph.node
@@ -27,8 +27,8 @@ def test_numbers_and_texts_are_attributes() -> None:
     assert expected == attributes(node)
 
 
-def test_weights_can_be_a_place_in_a_file() -> None:
-    """Of large constants the form is left; small ones are told from them."""
+def test_large_constants_become_references_into_a_file() -> None:
+    """A large constant is reduced to its shape and a position in a file; small ones are inline."""
     large = numpy_helper.from_array(np.ones((300, 5), np.float32), "w")
     elsewhere = in_file(large, "zeros")
     assert TensorProto.EXTERNAL == elsewhere.data_location
@@ -40,7 +40,7 @@ def test_weights_can_be_a_place_in_a_file() -> None:
 
 
 def test_weights_can_be_inputs_instead() -> None:
-    """Where only shapes matter, a weight's form is left of it; the rest is as it was."""
+    """A weight can be replaced by an input of its shape, and the rest of the model is unchanged."""
     made = model(np.ones((300, 5), np.float32))
     (weight,) = made.graph.initializer
     again = replaced(made, input=[*made.graph.input, as_input(weight)], initializer=[])

@@ -1,4 +1,4 @@
-"""Nodes of optimised models as models of their own."""
+"""Single nodes of optimised models as models of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH = 3
 
 
 def test_every_node_of_a_model_runs_alone(tmp_path: Path) -> None:
-    """With the shapes that the graph says it has: fused, laid out, and reshaped to the batch."""
+    """Every node runs alone with the graph's shapes, even if fused, re-laid out or reshaped."""
     path = _saved(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
     values = shape_values(best.model, best.graph.operators, _BATCH, _run)
@@ -37,8 +37,8 @@ def test_every_node_of_a_model_runs_alone(tmp_path: Path) -> None:
     assert {"nchwc.Conv", "Shape", "Reshape", "MatMul"} <= set(kinds)
 
 
-def test_values_that_follow_from_shapes_are_computed(tmp_path: Path) -> None:
-    """The target of a Reshape, made of the batch, is what it is in a run of the model."""
+def test_values_derived_from_shapes_are_computed(tmp_path: Path) -> None:
+    """The target of a Reshape, computed from the batch, is the same as in a run of the model."""
     path = _saved(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
     (reshape,) = [node for node in best.model.graph.node if node.op_type == "Reshape"]
@@ -47,8 +47,8 @@ def test_values_that_follow_from_shapes_are_computed(tmp_path: Path) -> None:
         assert [batch, -1] == values[reshape.input[1]].tolist()
 
 
-def test_made_up_numbers_are_what_operators_take() -> None:
-    """Of about one, zeros and ones where they are whole, and as many as there are asked for."""
+def test_random_inputs_suit_operators() -> None:
+    """Random arrays have the given shape, with a deviation of about one, or integers 0 and 1."""
     some = random_array(np.dtype(np.float32), (3, 700, 1000))
     assert (3, 700, 1000) == some.shape
     assert 0.9 < float(some.std()) < 1.1
@@ -56,8 +56,8 @@ def test_made_up_numbers_are_what_operators_take() -> None:
     assert (0, 4) == random_array(np.dtype(np.float32), (0, 4)).shape
 
 
-def test_made_up_weights_do_not_saturate_the_gates_of_a_recurrent_layer(tmp_path: Path) -> None:
-    """As trained ones do not; where they do, a layer takes longer than in its model."""
+def test_random_weights_do_not_saturate_recurrent_gates(tmp_path: Path) -> None:
+    """Random weights, like trained ones, do not saturate the gates, which would slow the layer."""
     path = _recurrent(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
     places = zip(best.model.graph.node, best.graph.operators, strict=True)
@@ -70,7 +70,7 @@ def test_made_up_weights_do_not_saturate_the_gates_of_a_recurrent_layer(tmp_path
 
 
 def _recurrent(path: Path) -> Path:
-    """A GRU over ten steps."""
+    """Write a model with a GRU over ten steps."""
     shapes = {"w": (1, 3 * 64, 48), "r": (1, 3 * 64, 64), "b": (1, 6 * 64)}
     nodes = [
         helper.make_node("Transpose", ["x"], ["steps"], perm=[1, 0, 2]),
@@ -95,7 +95,7 @@ def _recurrent(path: Path) -> Path:
 
 
 def _saved(path: Path) -> Path:
-    """A convolution, and a product over what a chain of shapes makes of its result."""
+    """Write a model of a convolution and a product, reshaped by a chain of shape operators."""
     rng = np.random.default_rng(2)
     constants: dict[str, np.ndarray[Any, Any]] = {
         "kernel": rng.standard_normal((16, 16, 3, 3), np.float32),

@@ -1,4 +1,4 @@
-"""A child process: what it gets, how its end is told, and that nothing of it is left."""
+"""Child processes: their environment, how their end is reported, and complete removal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ signal.pause()
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -58,13 +58,15 @@ def runs(pid: int) -> bool:
     [(0, "status 0"), (3, "status 3"), (-9, "SIGKILL"), (-35, "signal 35")],
 )
 def test_exit_codes_in_words(code: int, words: str) -> None:
-    """Most real-time signals have no name."""
+    """An exit code is described by its status, its signal's name, or the number of the signal."""
     assert words == exit_status.in_words(code)
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_what_it_gets(tmp_path: Path, loop: Callable[[Coroutine[None, None, None]], None]) -> None:
-    """A session of its own, the environment and folder it was given, no input, no open file."""
+def test_child_gets_own_session_environment_and_folder(
+    tmp_path: Path, loop: Callable[[Coroutine[None, None, None]], None]
+) -> None:
+    """A child gets a new session, the given environment and folder, no input and no open file."""
     lines: list[str] = []
 
     async def read(output: asyncio.StreamReader) -> None:
@@ -93,8 +95,8 @@ def test_what_it_gets(tmp_path: Path, loop: Callable[[Coroutine[None, None, None
     } == document
 
 
-def test_a_program_that_is_not_there() -> None:
-    """Is an error of the system, and leaves no file open."""
+def test_missing_program_raises_file_not_found() -> None:
+    """A missing program raises FileNotFoundError and leaves no file open."""
 
     async def read(output: asyncio.StreamReader) -> None:
         await output.read()
@@ -114,8 +116,8 @@ def test_a_program_that_is_not_there() -> None:
     assert counts[0] == counts[1]
 
 
-def test_it_is_killed_with_its_group() -> None:
-    """And what ends the rest is called."""
+def test_process_is_killed_with_its_group() -> None:
+    """Terminating or killing a process ends its group and calls the given function."""
     pids: list[int] = []
     rest: list[str] = []
 
@@ -138,10 +140,10 @@ def test_it_is_killed_with_its_group() -> None:
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_what_is_to_end_while_it_starts_ends(
+def test_process_stopped_while_starting_ends(
     loop: Callable[[Coroutine[None, None, None]], None],
 ) -> None:
-    """A start takes several turns of the loop; a stop may come in each of them."""
+    """A process ends if it is stopped in any iteration of the event loop while it starts."""
 
     async def read(output: asyncio.StreamReader) -> None:
         await output.read()
@@ -162,8 +164,8 @@ def test_what_is_to_end_while_it_starts_ends(
         loop(scene(turns))
 
 
-def test_the_end_of_a_session() -> None:
-    """The signals one after the other, each with its grace; then SIGKILL for all that is left."""
+def test_session_is_signalled_with_grace_then_killed() -> None:
+    """Each signal is sent with its grace period, then SIGKILL to all that is left."""
     with subprocess.Popen(
         (*PYTHON, DEAF), stdout=subprocess.PIPE, start_new_session=True, text=True
     ) as process:

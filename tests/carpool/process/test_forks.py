@@ -1,4 +1,4 @@
-"""A forked child leaves its parent's garbage alone."""
+"""A forked child does not collect its parent's garbage."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ gc.collect()
 
 
 @pytest.mark.parametrize("way", ["fork", "uvloop"])
-def test_garbage_of_the_parent_is_collected_by_the_parent(way: str) -> None:
-    """Once, however the child was made; the collector runs on in both."""
+def test_parent_garbage_is_collected_only_in_parent(way: str) -> None:
+    """Garbage is collected once, in the parent, and the collector stays enabled in both."""
     done = subprocess.run(
         [sys.executable, "-c", FORK, way], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Processes that say that they are ready, over a real socket."""
+"""Readiness notices of processes, over a real socket."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_who_started_a_process_hears_that_it_is_ready(tmp_path: Path) -> None:
-    """Also if it says more, as some servers do; other news are no notices."""
+def test_parent_receives_ready_notice(tmp_path: Path) -> None:
+    """A notice is recognised among further fields, and other messages are ignored."""
     heard: list[str] = []
 
     async def run() -> None:
@@ -34,7 +34,7 @@ def test_who_started_a_process_hears_that_it_is_ready(tmp_path: Path) -> None:
 
 
 def test_a_socket_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
-    """A process that was killed leaves its own behind; a path may have any letters."""
+    """The socket of a killed process is replaced, and its path may contain any characters."""
 
     async def run() -> None:
         path, loop = f"{tmp_path}/rea@dy", asyncio.get_running_loop()
@@ -49,8 +49,8 @@ def test_a_socket_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_nothing_happens_without_a_listener(tmp_path: Path) -> None:
-    """Without the variable, and when the one that set it has gone."""
+def test_notice_without_listener_is_ignored(tmp_path: Path) -> None:
+    """Telling does nothing without the variable, or if no process listens at the path."""
     tell({})
     tell({VARIABLE: "not a path"})
     tell({VARIABLE: f"{tmp_path}/gone"})

@@ -1,4 +1,4 @@
-"""The loop that keeps something running."""
+"""The loop that restarts a process whenever it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from carpool.process.supervisor import Supervisor
 
 
 class Running:
-    """Something that runs until it is asked to end, or made to."""
+    """A fake process that runs until it is asked or forced to end."""
 
     def __init__(self, *, deaf: bool = False) -> None:
         self.deaf = deaf
@@ -22,36 +22,36 @@ class Running:
         self._over: asyncio.Future[str] | None = None
 
     async def run(self) -> str:
-        """One run."""
+        """Run until `end` is called, and return how the run ended."""
         self._over = asyncio.get_running_loop().create_future()
         self.began.set()
         return await self._over
 
     def end(self, how: str) -> None:
-        """It ends."""
+        """End the run."""
         assert self._over
         self.began.clear()
         self._over.set_result(how)
 
     async def terminate(self) -> None:
-        """As by SIGTERM."""
+        """End as on SIGTERM."""
         self.signals.append("terminate")
         if not self.deaf:
             self.end("asked")
 
     async def kill(self) -> None:
-        """As by SIGKILL."""
+        """End as on SIGKILL."""
         self.signals.append("kill")
         if self._over:
             self.end("killed")
 
 
 def nothing(_outcome: str, _pause_s: float) -> None:
-    """There is no caller to tell."""
+    """Ignore the end of a run."""
 
 
-def test_it_runs_again_after_each_end() -> None:
-    """With longer and longer pauses, until it has become ready."""
+def test_process_is_restarted_with_growing_pauses() -> None:
+    """Restart pauses grow with each end, until a run has become ready."""
     told: list[tuple[str, float]] = []
 
     async def scene() -> None:
@@ -71,8 +71,8 @@ def test_it_runs_again_after_each_end() -> None:
     assert [("0", 0.1), ("1", 0.2), ("2", 0.1), ("3", 0.2)] == told
 
 
-def test_what_does_not_end_when_asked_is_ended() -> None:
-    """After its grace."""
+def test_run_that_ignores_termination_is_killed() -> None:
+    """A run that ignores termination is killed after its grace period."""
 
     async def scene() -> None:
         running = Running(deaf=True)
@@ -85,8 +85,8 @@ def test_what_does_not_end_when_asked_is_ended() -> None:
     uvloop.run(scene())
 
 
-def test_a_stop_during_a_pause_waits_for_nothing() -> None:
-    """There is no further run, and the pause is cut short."""
+def test_stop_during_pause_takes_effect_at_once() -> None:
+    """Stopping during a pause cuts the pause short and starts no further run."""
 
     async def scene() -> None:
         running = Running(deaf=True)
@@ -103,8 +103,8 @@ def test_a_stop_during_a_pause_waits_for_nothing() -> None:
     uvloop.run(scene())
 
 
-def test_a_run_that_fails_for_good() -> None:
-    """Its error is that of the start that waits for something; nothing is left to be stopped."""
+def test_start_until_raises_permanent_failure() -> None:
+    """`start_until` raises the error of a run that fails permanently, with nothing left to stop."""
 
     async def fails() -> str:
         msg = "for good"
@@ -119,8 +119,8 @@ def test_a_run_that_fails_for_good() -> None:
     uvloop.run(scene())
 
 
-def test_a_fault_of_ours_does_not_end_the_supervision(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, what runs is killed, and there is another run."""
+def test_unexpected_error_does_not_end_supervision(caplog: pytest.LogCaptureFixture) -> None:
+    """An unexpected error is logged, the process is killed, and another run starts."""
     told: list[str] = []
 
     async def scene() -> None:
@@ -144,7 +144,7 @@ def test_a_fault_of_ours_does_not_end_the_supervision(caplog: pytest.LogCaptureF
 
 
 def test_a_start_waits_until_it_is_ready() -> None:
-    """And leaves it running; to leave it is not to end it."""
+    """Starting waits until the process is ready, and leaving it does not end it."""
 
     async def scene() -> Any:
         running = Running()

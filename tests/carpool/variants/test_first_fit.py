@@ -1,4 +1,4 @@
-"""The first of many things within two limits, however often they change."""
+"""The first of many items within two limits, while items are added and removed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ things = st.lists(st.tuples(measure, measure), max_size=20)
 
 @settings(max_examples=scaled(300))
 @given(things, st.lists(st.tuples(st.integers(0, 19), st.booleans())), measure, measure)
-def test_it_finds_what_looking_at_all_would(
+def test_first_fit_equals_linear_search(
     measures: list[tuple[float, float]], changes: list[tuple[int, bool]], most: float, second: float
 ) -> None:
-    """Whatever was put in and removed, the first that is there and within both limits is found."""
+    """After any changes, the first present item within both limits is found."""
     fit, there = FirstFit(measures), set(range(len(measures)))
     for number, present in changes:
         if number < len(measures):
@@ -27,8 +27,8 @@ def test_it_finds_what_looking_at_all_would(
     assert (within[0] if within else None) == fit.first(most, second)
 
 
-def test_it_may_begin_empty() -> None:
-    """Things can be known and not be there."""
+def test_known_items_may_be_absent_at_first() -> None:
+    """Known items may be absent at first."""
     fit = FirstFit([(1.0, 1.0), (2.0, 2.0)], present=())
     assert fit.first(9.0, 9.0) is None
     fit.put(1)

@@ -1,4 +1,4 @@
-"""The states of an instance: entered and left on evidence, not on noise."""
+"""The states of an instance, which change only on repeated evidence."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SLOW = (10.0, 0.2)
 
 
 def loaded() -> InstanceState:
-    """An instance that takes 100 requests a second, in 0.1 s."""
+    """Return an instance that serves 100 requests per second in 0.1 s each."""
     instance = InstanceState(100.0, 0.1)
     instance.loaded()
     return instance
 
 
-def test_it_is_inactive_until_it_has_loaded() -> None:
-    """Nothing that is measured makes an instance that is not there a busy one."""
+def test_instance_is_inactive_until_loaded() -> None:
+    """An instance is inactive until it has loaded, whatever is measured, and after unloading."""
     instance = InstanceState(100.0, 0.1)
     said = [instance.observe(*FULL)]
     instance.loaded()
@@ -31,15 +31,15 @@ def test_it_is_inactive_until_it_has_loaded() -> None:
 @pytest.mark.parametrize(
     ("measured", "state"), [(FULL, State.OVERLOADED), (SLOW, State.INTERFERED)]
 )
-def test_it_takes_two_observations_to_change(measured: tuple[float, float], state: State) -> None:
-    """One outlier changes nothing; two in a row do, and two calm ones change it back."""
+def test_state_changes_after_two_observations(measured: tuple[float, float], state: State) -> None:
+    """A single outlier changes nothing, but two in a row do, as do two calm observations."""
     instance = loaded()
     said = [instance.observe(*each) for each in (measured, CALM, measured, measured, CALM, CALM)]
     assert [State.ACTIVE] * 3 + [state] * 2 + [State.ACTIVE] == said
 
 
-def test_a_state_is_left_at_another_threshold_than_it_is_entered() -> None:
-    """Between the two thresholds an instance stays what it is."""
+def test_state_is_kept_between_enter_and_leave_thresholds() -> None:
+    """Between the two thresholds, an instance keeps its state."""
     active, overloaded, interfered = loaded(), loaded(), loaded()
     for _ in range(2):
         overloaded.observe(*FULL)
@@ -52,15 +52,15 @@ def test_a_state_is_left_at_another_threshold_than_it_is_entered() -> None:
     assert expected == [each.state for each in (active, overloaded, interfered)]
 
 
-def test_slow_at_saturation_is_overloaded() -> None:
+def test_slow_instance_at_saturation_is_overloaded() -> None:
     """Latency above the profile is interference only if the instance is not overloaded."""
     instance = loaded()
     said = [instance.observe(99.0, 0.5) for _ in range(3)]
     assert State.OVERLOADED is said[-1]
 
 
-def test_a_backlog_is_no_interference() -> None:
-    """What was overloaded and is slow until it has caught up does not count as interfered."""
+def test_backlog_is_not_interference() -> None:
+    """An overloaded instance that is slow while it catches up does not count as Interfered."""
     instance = loaded()
     for _ in range(2):
         instance.observe(*FULL)
@@ -68,8 +68,8 @@ def test_a_backlog_is_no_interference() -> None:
     assert {State.OVERLOADED} == said
 
 
-def test_an_instance_that_gets_nothing_is_tried_again() -> None:
-    """An interfered instance is not selected, so after a rest it becomes Active."""
+def test_interfered_instance_becomes_active_after_a_while() -> None:
+    """An Interfered instance, which gets no requests, becomes Active again after a while."""
     instance = loaded()
     for _ in range(2):
         instance.observe(*SLOW)
@@ -78,14 +78,14 @@ def test_an_instance_that_gets_nothing_is_tried_again() -> None:
     assert State.ACTIVE is instance.observe(0.0, None)
 
 
-def test_thresholds_that_no_state_could_rest_between_are_refused() -> None:
-    """A state cannot be left above where it is entered."""
+def test_leave_threshold_above_enter_threshold_is_refused() -> None:
+    """The threshold for leaving a state cannot be above that for entering it."""
     with pytest.raises(ValueError, match="relieved <= overloaded"):
         Thresholds(overloaded=0.5, relieved=0.9)
 
 
-def test_interference_is_met_by_moving_or_else_by_asking_for_a_place() -> None:
-    """The load goes to an Active instance if there is one; if not, one is asked for."""
+def test_interference_moves_load_or_requests_placement() -> None:
+    """The load moves to an Active instance if there is one; otherwise a placement is requested."""
     slow, busy, fine = State.INTERFERED, State.OVERLOADED, State.ACTIVE
     assert {"a": "move"} == mitigation({"a": slow, "b": fine, "c": busy})
     assert {"a": "place"} == mitigation({"a": slow, "b": busy})

@@ -1,4 +1,4 @@
-"""INFaaS's getVariant: what is asked for is got, at least, or the closest is named."""
+"""INFaaS's getVariant: a choice meets the request, or the closest variant is named."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ asked = st.builds(
 
 
 def running(*names: str) -> Selection:
-    """The three, of which these have an Active instance."""
+    """Return a selection of the three variants, of which ``names`` have an Active instance."""
     selection = Selection([SMALL, LARGE, QUICK])
     for name in names:
         selection.note(name, f"{name}-1", State.ACTIVE)
@@ -41,28 +41,28 @@ def running(*names: str) -> Selection:
 
 
 def test_the_cheapest_active_variant_that_fits_is_taken() -> None:
-    """Of several that run, the one is taken that costs least."""
+    """Of several Active variants that fit, the cheapest is chosen."""
     selection = running("small", "large", "quick")
     assert Choice(SMALL, "small-1") == selection.choose(Requirements(0.3, 0.6))
     assert Choice(LARGE, "large-1") == selection.choose(Requirements(0.3, 0.75))
     assert Choice(QUICK, "quick-1") == selection.choose(Requirements(0.1, 0.75))
 
 
-def test_what_runs_comes_before_what_would_have_to_load() -> None:
-    """An Active variant that fits is taken, though one that is not loaded is cheaper."""
+def test_active_variant_is_preferred_to_unloaded_one() -> None:
+    """An Active variant that fits is chosen, even if one that is not loaded is cheaper."""
     assert Choice(QUICK, "quick-1") == running("quick").choose(Requirements())
 
 
-def test_of_those_to_load_the_first_to_answer_is_taken() -> None:
-    """Loading counts: 0.52 s are within 0.6, and 2.2 are not."""
+def test_load_time_counts_for_unloaded_variants() -> None:
+    """Load time counts: 0.52 s are within 0.6 s, and 2.2 s are not."""
     assert Choice(SMALL) == running().choose(Requirements(0.6))
     assert Choice(LARGE) == running().choose(Requirements(3.0, 0.75))
     assert Choice(None, closest=QUICK) == running().choose(Requirements(0.19, 0.75))
 
 
 @pytest.mark.parametrize("state", [State.OVERLOADED, State.INTERFERED])
-def test_an_instance_with_too_much_to_do_gets_nothing(state: State) -> None:
-    """Overloaded and Interfered instances are not selected, nor is their variant loaded for it."""
+def test_overloaded_or_interfered_instance_is_not_selected(state: State) -> None:
+    """An Overloaded or Interfered instance is not selected, nor is its variant loaded again."""
     selection = running("small")
     selection.note("small", "small-1", state)
     assert Choice(QUICK) == Selection([QUICK]).choose(Requirements())
@@ -72,7 +72,7 @@ def test_an_instance_with_too_much_to_do_gets_nothing(state: State) -> None:
 
 
 def test_the_least_loaded_instance_is_taken() -> None:
-    """Loads change, and instances go."""
+    """The least-loaded instance is chosen as loads change and instances leave."""
     selection = running()
     for name, load in (("a", 3), ("b", 1), ("c", 2)):
         selection.note("small", name, State.ACTIVE, load)
@@ -93,17 +93,17 @@ def test_the_least_loaded_instance_is_taken() -> None:
         pytest.param(Requirements(0.001, 0.75, 0.1), QUICK, id="two do not fit: the quickest"),
     ],
 )
-def test_where_nothing_fits_the_closest_is_named(wanted: Requirements, closest: Profile) -> None:
-    """The variant for which the request has to change least is suggested."""
+def test_closest_variant_is_suggested_if_none_fits(wanted: Requirements, closest: Profile) -> None:
+    """If nothing fits, the variant that needs the smallest change of the request is suggested."""
     assert Choice(None, closest=closest) == running("small", "large", "quick").choose(wanted)
 
 
 @settings(max_examples=scaled(300))
 @given(profiles, noted, asked)
-def test_nothing_that_was_asked_for_is_undercut(
+def test_selection_equals_exhaustive_search(
     known: list[Profile], changes: list[tuple[int, str, State, int]], wanted: Requirements
 ) -> None:
-    """Whatever runs, the choice is that of a search through all, and never less than asked for."""
+    """The choice equals that of an exhaustive search, and always meets the request."""
     selection = Selection(known)
     instances: dict[tuple[str, str], tuple[State, int]] = {}
     for number, instance, state, load in changes:

@@ -30,13 +30,13 @@ _VERSION_OF = "k8s.io/component-base/version"
 
 
 def cache() -> Path:
-    """The folder of what the tests keep between runs."""
+    """Return the folder of files that the tests keep between runs."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "carpool-tests" / "cluster"
 
 
 def program(name: str) -> Path:
-    """Where the program ``name`` is, once it has been built of the sources as they are."""
+    """Return the path of the program ``name`` built from the current sources."""
     digest = hashlib.sha256()
     for path in sorted((_HERE / name).glob("go.*")) + sorted((_HERE / name).glob("*.go")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -44,7 +44,7 @@ def program(name: str) -> Path:
 
 
 def version(module: str = "k8s.io/kubernetes") -> str:
-    """The version of Kubernetes, as ``v1.34.4``."""
+    """Return the version of Kubernetes, such as ``v1.34.4``."""
     found = re.search(
         rf"^\s*{module} (v\S+)$", (_HERE / "kube" / "go.mod").read_text(), re.MULTILINE
     )
@@ -55,12 +55,12 @@ def version(module: str = "k8s.io/kubernetes") -> str:
 
 
 def find_go() -> str | None:
-    """The path of Go's command."""
+    """Return the path of the Go command; None if it is not installed."""
     return shutil.which("go") or (str(_GO) if _GO.exists() else None)
 
 
 def build(name: str, go: str) -> Path:
-    """The program ``name``, built where it is not there yet."""
+    """Build the program ``name`` unless it exists, and return its path."""
     target = program(name)
     if target.exists():
         print(f"{name}: is there")
@@ -77,7 +77,7 @@ def build(name: str, go: str) -> Path:
 
 
 def _stamp() -> str:
-    """What the program says of its version, which clients and nodes compare."""
+    """Return linker flags for the program's version, which clients and nodes compare."""
     major, minor, _ = version().removeprefix("v").split(".")
     settings = {
         f"{_VERSION_OF}.gitVersion": version(),
@@ -90,7 +90,7 @@ def _stamp() -> str:
 
 
 def _has_modules(name: str, go: str) -> bool:
-    """Whether the modules of ``name`` can be had, be it with a content that ``go.sum`` refuses."""
+    """Return whether the modules of ``name`` can be downloaded, even if ``go.sum`` refuses them."""
     command = (go, "mod", "download")
     env = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
     ran = subprocess.run(
@@ -100,7 +100,7 @@ def _has_modules(name: str, go: str) -> bool:
 
 
 def main() -> int:
-    """Build what is not there; the exit status."""
+    """Build the missing programs, and return the exit status."""
     wanted = [name for name in NAMES if not program(name).exists()]
     go = find_go()
     if wanted and go is None:

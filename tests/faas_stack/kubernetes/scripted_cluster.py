@@ -1,4 +1,4 @@
-"""An API server as far as a provider asks one: objects in memory, versions, watches and logs."""
+"""An API server with what a provider uses: objects in memory, versions, watches and logs."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ _COLLECTIONS = ("daemonsets", "deployments", "pods", "namespaces", "secrets")
 
 
 class ScriptedCluster:
-    """Keeps objects by path; a watch is told of what happens from its beginning on.
+    """Stores objects by path and sends each watch the events that follow its start.
 
     Attributes:
-        objects: as they are stored.
+        objects: stored objects by path.
         asked: method, path and query of each request, in order.
-        first: what answers a request of a method and path instead, once each; False: it does not.
+        first: handlers that answer requests of a method and path instead, once each; a handler that
+            returns False leaves the request to the cluster.
         watchers: open watches, by collection.
     """
 
@@ -53,7 +54,7 @@ class ScriptedCluster:
         self._versions = iter(range(1, 1_000_000))
 
     def put(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Store an object, and notify watchers."""
+        """Store an object and notify watchers."""
         kind = "MODIFIED" if path in self.objects else "ADDED"
         version = next(self._versions)
         metadata = {
@@ -67,18 +68,18 @@ class ScriptedCluster:
         return self.objects[path]
 
     def tell(self, collection: str, kind: str, stored: dict[str, Any]) -> None:
-        """An event for watchers."""
+        """Send an event to the watchers of a collection."""
         for watcher in self.watchers.get(collection, ()):
             watcher.write(json.dumps({"type": kind, "object": stored}).encode() + b"\n")
 
     def end_watches(self) -> None:
-        """As the API server may at any time."""
+        """End all watches, as the API server may do at any time."""
         for watcher in chain(*self.watchers.values()):
             watcher.end()
         self.watchers.clear()
 
     def requests(self, method: str, path: str) -> int:
-        """How many there were."""
+        """Return the number of requests with this method and path."""
         return sum((method, path) == each[:2] for each in self.asked)
 
     def __call__(self, exchange: Exchange) -> None:
@@ -148,7 +149,7 @@ class ScriptedCluster:
 
 
 def chosen(stored: dict[str, Any], query: dict[str, str]) -> bool:
-    """Whether the selectors of a query choose an object."""
+    """Return whether the selectors of a query match an object."""
     metadata = stored["metadata"]
     fields = {"type": stored.get("type", "Opaque"), "metadata.name": metadata["name"]}
     return all(
@@ -163,7 +164,7 @@ def chosen(stored: dict[str, Any], query: dict[str, str]) -> bool:
 
 
 def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """As a merge patch changes an object."""
+    """Return an object changed by a merge patch."""
     both = dict(stored)
     for key, value in change.items():
         both[key] = merged(both.get(key, {}), value) if isinstance(value, dict) else value
@@ -171,19 +172,19 @@ def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(exchange: Exchange, document: dict[str, Any]) -> None:
-    """With an object."""
+    """Respond with an object."""
     exchange.reply(200, json.dumps(document).encode())
 
 
 def refuse(exchange: Exchange, status: int, reason: str, message: str = "no") -> bool:
-    """With a Status."""
+    """Respond with an error as a ``Status`` object."""
     document = {"kind": "Status", "code": status, "reason": reason, "message": message}
     exchange.reply(status, json.dumps(document).encode())
     return True
 
 
 def keep_in(late: list[Exchange]) -> Answer:
-    """It is answered later."""
+    """Return a handler that puts the request into ``late``, to be answered later."""
 
     def keep(exchange: Exchange) -> bool:
         late.append(exchange)
@@ -196,7 +197,7 @@ def keep_in(late: list[Exchange]) -> Answer:
 async def connected(
     cluster: Callable[[Exchange], None], folder: Path, user: str = TOKEN
 ) -> AsyncIterator[ApiServer]:
-    """A connection to a scripted cluster."""
+    """Open a connection to a scripted cluster."""
     server = await serve(cluster, listen="127.0.0.1:0", limits=Limits())
     config = folder / "config"
     config.write_text(CONFIG.format(address=server.address, user=user))
@@ -213,7 +214,7 @@ async def connected(
 async def orchestrated(
     cluster: ScriptedCluster, folder: Path, options: KubernetesOptions | None = None
 ) -> AsyncIterator[KubernetesOrchestrator]:
-    """An orchestrator over a scripted cluster."""
+    """Open an orchestrator on a scripted cluster."""
     async with connected(cluster, folder) as api:
         orchestrator = KubernetesOrchestrator(api, options or KubernetesOptions())
         await orchestrator.open()

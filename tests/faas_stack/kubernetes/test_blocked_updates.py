@@ -1,4 +1,4 @@
-"""Updates on a full cluster: over HTTP, against a scripted cluster."""
+"""Tests of updates on a full cluster, over HTTP with a scripted cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FULL = {
 
 
 def play(folder: Path, scene: Scene, patience_s: float = 0.0) -> None:
-    """Run a scene on a cluster that has no room for a moment and longer."""
+    """Run a scene with a deployed function, whose updates wait ``patience_s`` for capacity."""
 
     async def run() -> None:
         cluster = ScriptedCluster()
@@ -48,7 +48,7 @@ def play(folder: Path, scene: Scene, patience_s: float = 0.0) -> None:
 async def half_updated(
     cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator, replicas: int
 ) -> KubernetesFunction:
-    """All replicas are ready, and there is no room for the first of a new image."""
+    """Return a function whose replicas are ready while the first pod of a new image has no room."""
     function = orchestrator.find("fn", "openfaas-fn")
     await orchestrator.scale("fn", "openfaas-fn", replicas)
     for number in range(replicas):
@@ -63,7 +63,7 @@ async def half_updated(
 def put(
     cluster: ScriptedCluster, name: str, function: KubernetesFunction, *conditions: dict[str, Any]
 ) -> None:
-    """A pod of the newest revision, ready without other conditions."""
+    """Store a pod of the newest revision, which is ready unless ``conditions`` are given."""
     found = pod(name)
     found["metadata"]["labels"]["com.carpool/id"] = function.stored.id
     found["metadata"]["annotations"] = {REVISION: function.stored.revision}
@@ -73,14 +73,14 @@ def put(
 
 
 def may_lack(cluster: ScriptedCluster) -> int:
-    """How many pods may be missing during an update."""
+    """Return how many pods may be unavailable during an update."""
     most = cluster.objects[FN]["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"]
     assert isinstance(most, int)
     return most
 
 
-def test_one_of_several_makes_room(tmp_path: Path) -> None:
-    """And only for this update: the next one begins with all replicas again."""
+def test_blocked_update_removes_one_of_several_replicas(tmp_path: Path) -> None:
+    """A blocked update may remove one of several replicas, and the next update starts with all."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = await half_updated(cluster, orchestrator, 2)
@@ -92,8 +92,11 @@ def test_one_of_several_makes_room(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_restart_begins_with_all_replicas(tmp_path: Path) -> None:
-    """After an update that had made room; of one replica it would take the only one."""
+def test_restart_keeps_all_replicas(tmp_path: Path) -> None:
+    """A restart keeps all replicas even after an update that made room.
+
+    With one replica it would otherwise remove the only one.
+    """
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         await half_updated(cluster, orchestrator, 2)
@@ -104,8 +107,8 @@ def test_a_restart_begins_with_all_replicas(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_an_update_that_made_room_keeps_the_last_replica(tmp_path: Path) -> None:
-    """Also where there is to be one, while its successor is not ready."""
+def test_update_that_made_room_keeps_last_replica(tmp_path: Path) -> None:
+    """An update that made room keeps the last replica when the function is scaled to one."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = await half_updated(cluster, orchestrator, 2)
@@ -117,8 +120,8 @@ def test_an_update_that_made_room_keeps_the_last_replica(tmp_path: Path) -> None
     play(tmp_path, scene)
 
 
-def test_an_only_replica_is_kept(tmp_path: Path) -> None:
-    """It is said what could be done, though the function has all the replicas it should have."""
+def test_blocked_update_keeps_only_replica(tmp_path: Path) -> None:
+    """A blocked update keeps the only replica, and the status says what the user can do."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = await half_updated(cluster, orchestrator, 1)
@@ -132,8 +135,8 @@ def test_an_only_replica_is_kept(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_node_may_come(tmp_path: Path) -> None:
-    """What makes room by itself gets its time; without pods that wait there is nothing to do."""
+def test_no_replica_is_removed_before_patience_ends(tmp_path: Path) -> None:
+    """No replica is removed before the patience is over, as room may come by itself."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = await half_updated(cluster, orchestrator, 2)
@@ -147,8 +150,11 @@ def test_a_node_may_come(tmp_path: Path) -> None:
     play(tmp_path, scene, patience_s=3600.0)
 
 
-def test_one_that_ends_all_pods_first_is_left_alone(tmp_path: Path) -> None:
-    """As another tool may have it: its old pods hold no capacity that a new one needs."""
+def test_recreate_strategy_is_left_unchanged(tmp_path: Path) -> None:
+    """A ``Recreate`` strategy is left alone, as its old pods hold no capacity that new ones need.
+
+    Another tool may have set it.
+    """
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = await half_updated(cluster, orchestrator, 2)
@@ -166,10 +172,10 @@ def test_one_that_ends_all_pods_first_is_left_alone(tmp_path: Path) -> None:
     play(tmp_path, scene, patience_s=3600.0)
 
 
-def test_what_cannot_be_read_ends_no_check(
+def test_unreadable_object_does_not_stop_check(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, and the next check makes room."""
+    """An object that cannot be read is logged, and the next check makes room."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         await half_updated(cluster, orchestrator, 2)
@@ -187,8 +193,8 @@ def test_what_cannot_be_read_ends_no_check(
 
 
 @pytest.mark.parametrize("prefix", ["com.carpool", "com.openfaas"])
-def test_other_bounds_replace_no_pod(tmp_path: Path, prefix: str) -> None:
-    """An update that changes nothing of a pod has the revision before; any other has a new one."""
+def test_changed_replica_bounds_keep_revision(tmp_path: Path, prefix: str) -> None:
+    """An update of the replica bounds alone keeps the revision; any other update changes it."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         templates = [cluster.objects[FN]["spec"]["template"]]
@@ -206,5 +212,5 @@ def test_other_bounds_replace_no_pod(tmp_path: Path, prefix: str) -> None:
 
 
 def revision(template: dict[str, Any]) -> str:
-    """What Kubernetes replaces pods by."""
+    """Return the revision, whose change makes Kubernetes replace pods."""
     return str(template["metadata"]["annotations"][REVISION])

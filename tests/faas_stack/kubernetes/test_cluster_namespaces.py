@@ -1,4 +1,4 @@
-"""Namespaces of functions, made and removed."""
+"""Tests of creating, changing and removing the namespaces of functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATH = "/api/v1/namespaces/team"
 async def kept(
     cluster: ScriptedCluster, folder: Path
 ) -> AsyncIterator[tuple[ClusterNamespaces, Namespaces]]:
-    """Namespaces over a scripted cluster, known and changed."""
+    """Open the namespace store and the known namespaces of a scripted cluster."""
     async with connected(cluster, folder) as api:
         namespaces = Namespaces(api, "openfaas-fn")
         await namespaces.open()
@@ -36,8 +36,8 @@ async def kept(
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_functions_may_be_in_a_new_one_at_once(tmp_path: Path, *, refused: bool) -> None:
-    """No watch has to tell first; what cannot be read in it yet is asked for again."""
+def test_new_namespace_is_known_at_once(tmp_path: Path, *, refused: bool) -> None:
+    """A new namespace is known at once, without a watch event, even if it cannot be read yet."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()
@@ -51,8 +51,8 @@ def test_functions_may_be_in_a_new_one_at_once(tmp_path: Path, *, refused: bool)
     uvloop.run(scene())
 
 
-def test_one_that_lost_its_label_is_not_changed(tmp_path: Path) -> None:
-    """Though no watch has told of it yet."""
+def test_namespace_without_label_is_not_changed(tmp_path: Path) -> None:
+    """A namespace that lost its label is not changed, even before a watch reports the loss."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()
@@ -70,8 +70,8 @@ def test_one_that_lost_its_label_is_not_changed(tmp_path: Path) -> None:
     uvloop.run(scene())
 
 
-def test_one_that_is_labelled_is_changed_and_removed(tmp_path: Path) -> None:
-    """As the API server has it."""
+def test_labelled_namespace_is_updated_and_removed(tmp_path: Path) -> None:
+    """A labelled namespace is updated and removed on the API server."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()

@@ -1,4 +1,4 @@
-"""Watches go on, whatever comes: logins that fail, objects that cannot be read, lines cut off."""
+"""Tests that watches survive failed logins, unreadable objects and truncated lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOGIN = "exec: {{apiVersion: {version}, command: '{command}'}}"
 def play(
     folder: Path, scene: Callable[[ScriptedCluster, ApiServer], Awaitable[None]], **user: str
 ) -> None:
-    """Run a scene."""
+    """Run a scene with a scripted cluster and a connection to it."""
 
     async def run() -> None:
         cluster = ScriptedCluster()
@@ -49,12 +49,12 @@ def play(
 
 
 def pod(name: str) -> dict[str, Any]:
-    """One of the least an object has."""
+    """Return a minimal pod object."""
     return {"metadata": {"name": name}}
 
 
-def test_an_object_that_cannot_be_read(tmp_path: Path) -> None:
-    """The functions beside it are known, those listed and those that come."""
+def test_unreadable_object_does_not_hide_others(tmp_path: Path) -> None:
+    """An unreadable object does not hide the other functions, whether listed or added later."""
 
     async def scene(cluster: ScriptedCluster, api: ApiServer) -> None:
         odd = stored(made())
@@ -75,8 +75,8 @@ def test_an_object_that_cannot_be_read(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_line_that_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """All is listed again; that it is followed again is said."""
+def test_truncated_line_causes_new_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A truncated line causes a new list, and the log says that the watch goes on."""
 
     async def scene(cluster: ScriptedCluster, api: ApiServer) -> None:
         known: set[str] = set()
@@ -99,10 +99,10 @@ def test_a_line_that_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1"])
-def test_a_login_that_fails_for_a_while(tmp_path: Path, version: str) -> None:
-    """Requests say why, and the watch goes on as soon as there is a token.
+def test_watch_resumes_after_failed_login(tmp_path: Path, version: str) -> None:
+    """Requests give the reason of a failed login, and the watch resumes once there is a token.
 
-    The program is asked in the version that the kubeconfig names, and answers in that alone.
+    The login program is called with the API version of the kubeconfig and answers only in that one.
     """
     script, api_version = tmp_path / "login", f"client.authentication.k8s.io/{version}"
     credential = {
@@ -132,8 +132,8 @@ def test_a_login_that_fails_for_a_while(tmp_path: Path, version: str) -> None:
     play(tmp_path, scene, user=LOGIN.format(version=api_version, command=script))
 
 
-def test_a_namespace_whose_label_goes_while_it_is_listed(tmp_path: Path) -> None:
-    """Nothing of it is followed."""
+def test_namespace_that_loses_label_during_listing_is_not_watched(tmp_path: Path) -> None:
+    """A namespace that loses its label while it is being listed is not watched."""
 
     async def scene(cluster: ScriptedCluster, api: ApiServer) -> None:
         namespaces = Namespaces(api, "openfaas-fn")
@@ -163,8 +163,8 @@ def test_a_namespace_whose_label_goes_while_it_is_listed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["deployments", "pods"])
-def test_a_namespace_that_cannot_be_read_at_once(tmp_path: Path, kind: str) -> None:
-    """Its functions and pods are known all the same, whichever list failed."""
+def test_namespace_is_listed_again_after_failure(tmp_path: Path, kind: str) -> None:
+    """A namespace's functions and pods become known even if one of the lists fails at first."""
     team = {
         "deployments": "/apis/apps/v1/namespaces/team/deployments",
         "pods": "/api/v1/namespaces/team/pods",
@@ -186,8 +186,8 @@ def test_a_namespace_that_cannot_be_read_at_once(tmp_path: Path, kind: str) -> N
     play(tmp_path, scene)
 
 
-def test_lines_have_a_longest() -> None:
-    """The rest of a longer one is dropped, however the stream is divided."""
+def test_lines_are_cut_at_maximum_length() -> None:
+    """Lines are cut at the maximum length, however the stream is divided."""
     text = b"ab\n\nabcdefgh\nxy\nend"
     for size in range(1, len(text) + 1):
         lines = Lines(4)

@@ -1,4 +1,4 @@
-"""``/healthz`` of a provider whose view of the cluster grows old."""
+"""Test of ``/healthz`` of a provider whose view of the cluster is out of date."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from carpool.http.client import Pool
-from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.app import Provider, ProviderOptions
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
 from tests.faas_stack.kubernetes.scripted_cluster import (
@@ -24,14 +24,18 @@ if TYPE_CHECKING:
 PODS = f"{NAMESPACE}/pods"
 
 
-def test_a_provider_that_is_behind_says_so_and_stays_in_service(tmp_path: Path) -> None:
-    """Calls go on to the pods that were known last, so 503 would take good providers away."""
+def test_provider_without_changes_reports_it_and_stays_healthy(tmp_path: Path) -> None:
+    """A provider that receives no changes says so and stays healthy.
+
+    It still forwards calls to the pods it knows, so a 503 would take working providers out of
+    service.
+    """
 
     async def run() -> None:
         cluster = ScriptedCluster()
         async with connected(cluster, tmp_path) as api:
             orchestrator = KubernetesOrchestrator(api, KubernetesOptions())
-            provider = Provider(orchestrator, Options("127.0.0.1:0"))
+            provider = Provider(orchestrator, ProviderOptions("127.0.0.1:0"))
             await provider.listen()
             client = Pool(provider.address)
             assert (200, b"OK") == (await client.request("GET", "/healthz"))[::2]

@@ -1,4 +1,4 @@
-"""Images that nodes pull ahead: which, where, and by whom they are asked for."""
+"""Tests of pulling images ahead of time: which images, on which nodes, and with which logins."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ SETS = "/apis/apps/v1/namespaces/openfaas-fn/daemonsets"
 
 
 def deployment(name: str, image: str, **fields: Any) -> Deployment:
-    """Of a function."""
+    """Return the deployment of a function."""
     return Deployment.from_json(json.dumps({"service": name, "image": image, **fields}).encode())
 
 
 def stored(name: str, image: str, **fields: Any) -> StoredFunction:
-    """A function as a Deployment keeps it, whose secret ``login`` is one to a registry."""
+    """Return a function as a Deployment stores it; its secret ``login`` is a registry login."""
     document = manifest(deployment(name, image, **fields), 1, name, OPTIONS, ["login"])
     given = {"uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-02T03:04:05Z"}
     document["metadata"] |= given
@@ -54,20 +54,20 @@ def stored(name: str, image: str, **fields: Any) -> StoredFunction:
 
 
 def sets(*functions: StoredFunction) -> list[dict[str, Any]]:
-    """The DaemonSets of functions, without their names."""
+    """Return the DaemonSets of functions, without their names."""
     found = daemon_sets(functions, "openfaas-fn", OPTIONS)
     assert [each["metadata"]["name"] for each in found.values()] == list(found)
     return list(found.values())
 
 
 def pod(daemon_set: dict[str, Any]) -> dict[str, Any]:
-    """What it runs on each node."""
+    """Return the pod spec of a DaemonSet."""
     found: dict[str, Any] = daemon_set["spec"]["template"]["spec"]
     return found
 
 
-def test_each_image_is_a_container_that_sleeps() -> None:
-    """Once, however many functions have it; it passes ``restricted`` and asks for next to none."""
+def test_each_image_has_a_sleeping_container() -> None:
+    """Each image has one sleeping container that passes ``restricted`` and requests little."""
     (only,) = sets(stored("a", "one:1"), stored("a--b8-c1", "one:1"), stored("b", "two:1"))
     spec = pod(only)
     assert ["one:1", "two:1"] == [each["image"] for each in spec["containers"]]
@@ -83,8 +83,8 @@ def test_each_image_is_a_container_that_sleeps() -> None:
     assert "nodeSelector" not in spec
 
 
-def test_nodes_pull_what_they_may_run() -> None:
-    """Functions with other constraints have a DaemonSet of their own, with their logins."""
+def test_constraints_have_separate_daemonsets() -> None:
+    """Functions with other constraints have their own DaemonSet, with their registry logins."""
     plain, gpu = sets(
         stored("a", "one:1"),
         stored("b", "two:1", constraints=["kind=gpu"], secrets=["login", "key"]),
@@ -97,13 +97,13 @@ def test_nodes_pull_what_they_may_run() -> None:
     assert plain["spec"]["selector"] != gpu["spec"]["selector"]
 
 
-def test_without_functions_there_is_none() -> None:
-    """Nothing is pulled without a function."""
+def test_no_daemonset_without_functions() -> None:
+    """Without functions there is no DaemonSet."""
     assert [] == sets()
 
 
-def test_they_follow_the_functions(tmp_path: Path) -> None:
-    """Made with the first function, changed with the next, removed after the last."""
+def test_daemonset_follows_functions(tmp_path: Path) -> None:
+    """A DaemonSet is created, changed and removed with the functions."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()
@@ -124,10 +124,10 @@ def test_they_follow_the_functions(tmp_path: Path) -> None:
     uvloop.run(scene())
 
 
-def test_what_is_refused_is_said_and_functions_go_on(
+def test_missing_permission_is_logged_and_functions_are_deployed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where the chart's account was not given the right."""
+    """A missing permission to pull images is logged, and functions are still deployed."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()
@@ -145,7 +145,7 @@ def test_what_is_refused_is_said_and_functions_go_on(
 async def pulling(
     cluster: ScriptedCluster, folder: Path, believed_s: float = 300.0
 ) -> AsyncIterator[tuple[ImagePulls, Namespaces]]:
-    """What pulls the images of ``openfaas-fn`` and ``team``, at each look alone."""
+    """Open image pulls for ``openfaas-fn`` and ``team`` that only act when ``look`` is called."""
     cluster.put(
         "/api/v1/namespaces/team", {"metadata": {"name": "team", "labels": {"openfaas": "1"}}}
     )
@@ -156,8 +156,11 @@ async def pulling(
         await namespaces.close()
 
 
-def test_a_namespace_that_is_not_known_yet_is_left_alone(tmp_path: Path) -> None:
-    """It has functions, perhaps, whose images nodes would have to pull again."""
+def test_daemonsets_of_unlisted_namespace_are_kept(tmp_path: Path) -> None:
+    """The DaemonSets of a namespace that is not listed yet are kept.
+
+    It may have functions, whose images nodes would have to pull again.
+    """
 
     async def scene() -> None:
         cluster = ScriptedCluster()
@@ -176,8 +179,8 @@ def test_a_namespace_that_is_not_known_yet_is_left_alone(tmp_path: Path) -> None
     uvloop.run(scene())
 
 
-def test_a_namespace_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
-    """What was refused there is no trouble any more."""
+def test_refusal_in_removed_namespace_is_not_a_failure(tmp_path: Path) -> None:
+    """A refusal in a removed namespace is no longer reported as a failure."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()
@@ -196,10 +199,10 @@ def test_a_namespace_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
     uvloop.run(scene())
 
 
-def test_what_is_not_understood_is_said_and_tried_again(
+def test_unexpected_response_is_logged_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ends nothing: other namespaces' images are pulled."""
+    """An unexpected response is logged and retried, and does not affect other namespaces."""
 
     def odd(exchange: Exchange) -> bool:
         answer(exchange, {})
@@ -218,8 +221,8 @@ def test_what_is_not_understood_is_said_and_tried_again(
     uvloop.run(scene())
 
 
-def test_two_providers_remove_the_same(tmp_path: Path) -> None:
-    """The second does not mind that it is gone."""
+def test_daemonset_removed_by_another_provider_is_no_failure(tmp_path: Path) -> None:
+    """A DaemonSet that another provider has already removed is no failure."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()
@@ -233,8 +236,8 @@ def test_two_providers_remove_the_same(tmp_path: Path) -> None:
     uvloop.run(scene())
 
 
-def test_what_someone_else_removed_comes_back(tmp_path: Path) -> None:
-    """It is not believed for ever that what was applied is there."""
+def test_daemonset_removed_by_others_is_created_again(tmp_path: Path) -> None:
+    """A DaemonSet that was removed by another client is created again."""
 
     async def scene() -> None:
         cluster = ScriptedCluster()

@@ -1,4 +1,4 @@
-"""``carpool provider kubernetes``: its options, and clusters that cannot be reached."""
+"""Tests of the options of ``carpool provider kubernetes`` and of unreachable clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool import __main__ as command
-from faas_stack.provider.app import Options
+from faas_stack.provider.app import ProviderOptions
 from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.kubernetes_command import DRAIN_S, main
@@ -26,23 +26,21 @@ current-context: c
 
 
 def told(capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """What a command that cannot start says."""
+    """Return the error output of a command that cannot start."""
     assert command.main(["provider", "kubernetes", "--port", "0", *options]) in (1, 2)
     return capsys.readouterr().err
 
 
-def test_options_that_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
-    """All are named, each with what was expected."""
+def test_invalid_options_are_reported_together(capsys: pytest.CaptureFixture[str]) -> None:
+    """All invalid options are reported together."""
     options = ("--user", "0", "--gpu-resource", "gpu=many", "--scaler", "scaler:8091")
     said = told(capsys, *options)
     for part in ("--user = '0'", "--gpu-resource = 'gpu=many'", "--scaler-token-file = ''"):
         assert part in said, part
 
 
-def test_a_cluster_that_is_named_nowhere(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """A file that is not there, is no kubeconfig, or has no such context."""
+def test_unusable_kubeconfig_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A kubeconfig that is missing, invalid or without the named context is refused."""
     assert "--kubeconfig" in told(capsys, "--kubeconfig", str(tmp_path / "none"))
     (tmp_path / "config").write_text("clusters: []\n")
     assert "--kubeconfig" in told(capsys, "--kubeconfig", str(tmp_path / "config"))
@@ -51,23 +49,23 @@ def test_a_cluster_that_is_named_nowhere(
     assert "'other' not found" in other
 
 
-def test_a_cluster_that_cannot_be_reached(
+def test_unreachable_api_server_prevents_start(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """It is said, and the provider does not start."""
+    """The provider does not start without its API server and says why."""
     (tmp_path / "config").write_text(CONFIG)
     said = told(capsys, "--kubeconfig", str(tmp_path / "config"))
     assert "the API server cannot be reached" in said
 
 
-def test_the_extra_is_named() -> None:
-    """Without lightkube the error says what to install."""
+def test_missing_extra_is_named() -> None:
+    """Without lightkube, the error names the extras to install."""
     assert "stack,scaler,kubernetes" == command.extras("faas_stack.stack.up:main", "lightkube")
     with pytest.raises(SystemExit):
         main(["--help"])
 
 
-def test_the_provider_ends_when_its_calls_have() -> None:
-    """It waits longer than a call takes by default, and ends before its pod is killed."""
+def test_provider_drains_calls_before_its_pod_is_killed() -> None:
+    """The provider drains longer than a default call takes and ends before its pod is killed."""
     function = Deployment.from_json(b'{"service": "fn", "image": "img"}')
-    assert Options().grace_s < call_limit_s(function) < DRAIN_S < 120
+    assert ProviderOptions().grace_s < call_limit_s(function) < DRAIN_S < 120

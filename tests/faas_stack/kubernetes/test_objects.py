@@ -1,4 +1,4 @@
-"""A deployment as objects of Kubernetes, and these as a function again."""
+"""Tests of the conversion of deployments to Kubernetes objects and back."""
 
 from __future__ import annotations
 
@@ -24,42 +24,45 @@ SCALER = ClusterScaler("scaler.carpool:8091", b"t0ken")
 
 
 def deployment(**fields: Any) -> Deployment:
-    """One of a function ``fn``, of a JSON document as clients send it."""
+    """Return the deployment of a function ``fn``, parsed from a client's JSON document."""
     document = {"service": "fn", "image": "img:1", **fields}
     return Deployment.from_json(json.dumps(document).encode())
 
 
 def made(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, Any]:
-    """The Deployment of a function."""
+    """Return the Deployment of a function."""
     return manifest(deployment(**fields), 2, "1d", options or KubernetesOptions())
 
 
 def pod(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, Any]:
-    """The pod that runs it."""
+    """Return the pod spec of a function."""
     spec: dict[str, Any] = made(options, **fields)["spec"]["template"]["spec"]
     return spec
 
 
 def container(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, Any]:
-    """The container in that."""
+    """Return the only container of the pod spec."""
     (only,) = pod(options, **fields)["containers"]
     assert isinstance(only, dict)
     return only
 
 
 def environment(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, str]:
-    """Its variables."""
+    """Return the environment variables of the container."""
     return {each["name"]: each["value"] for each in container(options, **fields)["env"]}
 
 
 def stored(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """A Deployment as the API server keeps it."""
+    """Return a Deployment as the API server stores it."""
     given = {"uid": "u1", "resourceVersion": "7", "creationTimestamp": "2026-01-02T03:04:05Z"}
     return {**document, "metadata": {**document["metadata"], **given, **metadata}}
 
 
-def test_a_plain_function_is_a_restricted_pod() -> None:
-    """It passes the Pod Security Standard ``restricted``, and knows nothing of the cluster."""
+def test_plain_function_passes_restricted_standard() -> None:
+    """A plain function's pod passes the Pod Security Standard ``restricted``.
+
+    It gets no service account token and no variables of the cluster's services.
+    """
     spec = pod()
     assert (False, False) == (spec["automountServiceAccountToken"], spec["enableServiceLinks"])
     security = spec["securityContext"]
@@ -78,8 +81,8 @@ def test_a_plain_function_is_a_restricted_pod() -> None:
     assert "imagePullPolicy" not in only
 
 
-def test_nothing_is_lost_when_pods_go() -> None:
-    """A new pod is ready before an old one goes, and gets no new calls before it is told to end."""
+def test_new_pod_is_ready_before_old_one_drains() -> None:
+    """A new pod is ready before an old one ends, and an old one drains before it is stopped."""
     document = made()["spec"]
     assert {"maxSurge": 1, "maxUnavailable": 0} == document["strategy"]["rollingUpdate"]
     assert {"preStop": {"sleep": {"seconds": 3}}} == container()["lifecycle"]
@@ -88,8 +91,8 @@ def test_nothing_is_lost_when_pods_go() -> None:
     assert 3 + 300 == pod(envVars={"exec_timeout": "0"})["terminationGracePeriodSeconds"]
 
 
-def test_environment() -> None:
-    """As in any container; Kubernetes replaces nothing in a value."""
+def test_environment_values_are_escaped() -> None:
+    """Environment values reach the container unchanged, with Kubernetes's substitutions escaped."""
     env = environment(
         envProcess="python x",
         envVars={"own": "a $(HOME) $$ b"},
@@ -104,7 +107,7 @@ def test_environment() -> None:
 
 
 def test_limits_and_requests() -> None:
-    """Labels go before limits; what Carpool does not read is passed on."""
+    """Labels override limits, and resources that Carpool does not know are passed on."""
     given = container(
         labels={"com.carpool.cpu": "0.5"},
         limits={"cpu": "2", "memory": "128Mi", "example.com/fpga": "1"},
@@ -119,7 +122,7 @@ def test_limits_and_requests() -> None:
 
 
 def test_pinned_cores_are_guaranteed() -> None:
-    """Whole cores, and no request beside the limit, which it then equals."""
+    """Pinned cores are whole, and no request is set, so that it equals the limit."""
     given = container(
         constraints=["cpu=pinned"],
         labels={"com.carpool.cpu": "1.6"},
@@ -140,8 +143,10 @@ def test_pinned_cores_are_guaranteed() -> None:
         ({"labels": {"com.carpool.gpu": "30"}}, 10, "3", ""),
     ],
 )
-def test_gpus(fields: dict[str, Any], slots: int, expected: str, remark: str) -> None:
-    """Shares are rounded up to those that nodes offer, and that is said."""
+def test_gpu_shares_are_rounded_up(
+    fields: dict[str, Any], slots: int, expected: str, remark: str
+) -> None:
+    """Shares of GPUs are rounded up to what nodes offer, with a remark."""
     options = KubernetesOptions(gpu_resource="nvidia.com/gpu.shared", gpu_slots=slots)
     rounded = read_function(stored(made(options, **fields))).rounded
     assert remark in rounded if remark else not rounded
@@ -151,7 +156,7 @@ def test_gpus(fields: dict[str, Any], slots: int, expected: str, remark: str) ->
 
 
 def test_constraints_choose_nodes() -> None:
-    """Both of OpenFaaS's ways to write them; what Kubernetes cannot do is refused."""
+    """Both constraint syntaxes of OpenFaaS select nodes; unsupported constraints are refused."""
     constraints = ["zone=a", "node.kubernetes.io/type == gpu", "cpu=pinned"]
     expected = {"zone": "a", "node.kubernetes.io/type": "gpu"}
     assert expected == pod(constraints=constraints)["nodeSelector"]
@@ -162,13 +167,13 @@ def test_constraints_choose_nodes() -> None:
     assert wrong == [each.value for each in caught.value.problems[1:]]
 
 
-def test_another_scheduler_may_place_pods() -> None:
-    """One that packs them, for one."""
+def test_pods_can_use_another_scheduler() -> None:
+    """Pods can be placed by another scheduler, such as one that packs them."""
     assert "packing" == pod(KubernetesOptions(scheduler="packing"))["schedulerName"]
 
 
 def test_secrets_are_files_in_one_folder() -> None:
-    """Of all the secrets that it names; a read-only root leaves a scratch folder."""
+    """All secrets are files in one folder, and a read-only root comes with a scratch folder."""
     spec = pod(secrets=["key", "cert"], readOnlyRootFilesystem=True)
     secrets, scratch = spec["volumes"]
     sources = [{"secret": {"name": "key"}}, {"secret": {"name": "cert"}}]
@@ -179,8 +184,8 @@ def test_secrets_are_files_in_one_folder() -> None:
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
 
 
-def test_probes_may_be_elsewhere() -> None:
-    """By OpenFaaS's annotations, for images without a sidecar."""
+def test_annotations_change_probe_paths() -> None:
+    """OpenFaaS's annotations change the probe paths, for images without a sidecar."""
     annotations = {"com.openfaas.ready.http.path": "/up", "com.openfaas.health.http.path": "/hi"}
     only = container(annotations=annotations)
     paths = [only[each]["httpGet"]["path"] for each in ("readinessProbe", "livenessProbe")]
@@ -188,8 +193,8 @@ def test_probes_may_be_elsewhere() -> None:
     assert "/_/ready" == container()["readinessProbe"]["httpGet"]["path"]
 
 
-def test_labels_that_kubernetes_takes_are_the_pods() -> None:
-    """All are in the document; ours, and what is no label of Kubernetes, are not taken over."""
+def test_pods_get_valid_labels() -> None:
+    """Pods get the labels that are valid and not reserved; the document keeps all of them."""
     labels = {
         "topic": "cats",
         "com.carpool.slo": "200ms",
@@ -213,8 +218,8 @@ def test_labels_that_kubernetes_takes_are_the_pods() -> None:
     assert labels == read_function(stored(document)).deployment.labels
 
 
-def test_kubernetes_is_the_journal() -> None:
-    """What was deployed comes back from the stored Deployment, whatever its namespace's name."""
+def test_deployment_is_read_back_from_kubernetes() -> None:
+    """A deployment can be read back from its stored Deployment, in any namespace."""
     fields = {
         "namespace": "team",
         "envProcess": "x",
@@ -243,8 +248,8 @@ def test_kubernetes_is_the_journal() -> None:
     assert message == read_function(document).refusal
 
 
-def test_a_document_is_read_once() -> None:
-    """Deployments are told of again whenever a pod becomes ready; what was deployed is the same."""
+def test_unchanged_document_is_parsed_once() -> None:
+    """An unchanged document is parsed once, though each ready pod causes a watch event."""
     first, second = (read_function(stored(made(), resourceVersion=each)) for each in "78")
     assert first.deployment is second.deployment
     assert (7, 8) == (first.version, second.version)
@@ -253,8 +258,8 @@ def test_a_document_is_read_once() -> None:
     assert ("img:2", "team") == (other.deployment.image, elsewhere.deployment.namespace)
 
 
-def test_other_shares_of_a_canary_replace_no_pod() -> None:
-    """Its pods know nothing of them, and an update of them alone keeps their revision."""
+def test_changed_canary_shares_keep_revision() -> None:
+    """An update of canary shares alone keeps the revision, as pods do not know the shares."""
     label = "com.carpool.canary"
     first = manifest(deployment(annotations={label: "new=10%"}), 2, "1d", KubernetesOptions())
     for fields in ({"annotations": {label: "new=20%"}}, {"labels": {label: "new=20%"}}, {}):
@@ -266,8 +271,8 @@ def test_other_shares_of_a_canary_replace_no_pod() -> None:
     assert other.uid != read_function(stored(first)).revision
 
 
-def test_two_updates_of_the_same_document_differ() -> None:
-    """So that Kubernetes replaces the pods, as every update does."""
+def test_repeated_update_replaces_pods() -> None:
+    """Two updates with the same document differ, so that each makes Kubernetes replace the pods."""
     one, two = (made()["spec"]["template"]["metadata"]["annotations"] for _ in range(2))
     assert one["com.carpool/revision"] != two["com.carpool/revision"]
 
@@ -283,8 +288,8 @@ def test_two_updates_of_the_same_document_differ() -> None:
         ("a" * 53 + "-" + "b" * 20, "a" * 53 + "-"),
     ],
 )
-def test_names_of_objects(service: str, expected: str) -> None:
-    """A Service takes them; those that had to be changed end in a hash of the whole."""
+def test_object_names_are_valid(service: str, expected: str) -> None:
+    """Object names are valid names of a Service; changed ones end with a hash of the full name."""
     name = object_name(service)
     assert name.startswith(expected)
     assert len(name) <= 63
@@ -297,13 +302,13 @@ def test_names_of_objects(service: str, expected: str) -> None:
 
 
 def owner() -> dict[str, Any]:
-    """The metadata of a stored Deployment."""
+    """Return the metadata of a stored Deployment."""
     metadata: dict[str, Any] = stored(made())["metadata"]
     return metadata
 
 
 def test_a_function_has_a_headless_service() -> None:
-    """It finds the function's pods, and is removed with the Deployment."""
+    """A headless service selects the function's pods and is removed with the Deployment."""
     service, _ = dependents(deployment(), owner(), KubernetesOptions())
     assert ("fn", "None") == (service["metadata"]["name"], service["spec"]["clusterIP"])
     assert made()["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
@@ -324,10 +329,8 @@ def test_a_function_has_a_headless_service() -> None:
         ),
     ],
 )
-def test_a_function_that_serves_grpc_has_a_port_for_it(
-    env: dict[str, str], ports: list[tuple[str, int]]
-) -> None:
-    """By the sidecar's own setting, so that both name the same; an instance serves none."""
+def test_service_has_grpc_port(env: dict[str, str], ports: list[tuple[str, int]]) -> None:
+    """The service has the gRPC port of the sidecar's setting; an instance of a class has none."""
     served = deployment(envVars=env)
     service, *_ = dependents(served, owner(), KubernetesOptions())
     assert ports == [(each["name"], each["port"]) for each in service["spec"]["ports"]]
@@ -335,7 +338,7 @@ def test_a_function_that_serves_grpc_has_a_port_for_it(
 
 
 def test_a_function_has_a_disruption_budget() -> None:
-    """Evictions take one pod after the other, the only one too; instances of classes have none."""
+    """Evictions take one pod at a time, even the only one; instances of classes have no budget."""
     _, budget = dependents(deployment(), owner(), KubernetesOptions())
     assert ("PodDisruptionBudget", "fn") == (budget["kind"], budget["metadata"]["name"])
     assert 1 == budget["spec"]["maxUnavailable"]
@@ -346,8 +349,11 @@ def test_a_function_has_a_disruption_budget() -> None:
     assert ["Service"] == kinds
 
 
-def test_a_scaled_function_has_a_token_of_its_own() -> None:
-    """Its sidecar knows the scaler; what was deployed shows nothing of it."""
+def test_scaled_function_has_its_own_token() -> None:
+    """A scaled function's sidecar gets the scaler's address and a token of its own.
+
+    The stored deployment shows neither.
+    """
     options = KubernetesOptions(scaler=SCALER)
     front = {"labels": {"com.carpool.scale.policy": "infless"}}
     env = environment(options, **front)
@@ -361,16 +367,16 @@ def test_a_scaled_function_has_a_token_of_its_own() -> None:
     assert {} == read_function(stored(made(options, **front))).deployment.env_vars
 
 
-def test_a_front_requests_its_own_part() -> None:
-    """Its labels and limits are its instances'; without a request it would starve beside them."""
+def test_front_has_small_resource_request() -> None:
+    """A front gets a small request instead of its instances' limits, so that it does not starve."""
     options = KubernetesOptions(scaler=SCALER)
     labels = {"com.carpool.scale.policy": "infless", "com.carpool.cpu": "2"}
     found = container(options, labels=labels, limits={"memory": "8Gi"})["resources"]
     assert {"requests": {"cpu": "100m", "memory": "128Mi"}} == found
 
 
-def test_an_instance_of_a_class_speaks_for_its_front() -> None:
-    """Its token is that of the function the user calls."""
+def test_class_instance_has_token_of_its_front() -> None:
+    """An instance of a class has the token of the function that users call."""
     options = KubernetesOptions(scaler=SCALER)
     env = {"sidecar_class": "c1", "sidecar_function": "front"}
     _, secret = dependents(deployment(envVars=env), owner(), options)
@@ -379,7 +385,7 @@ def test_an_instance_of_a_class_speaks_for_its_front() -> None:
 
 
 def test_a_function_that_is_not_scaled_gets_no_token() -> None:
-    """Nor one that names a scaler itself."""
+    """A function that is not scaled, or that names a scaler itself, gets no token."""
     options = KubernetesOptions(scaler=SCALER)
     kinds = [each["kind"] for each in dependents(deployment(), owner(), options)]
     assert "Secret" not in kinds
@@ -390,8 +396,11 @@ def test_a_function_that_is_not_scaled_gets_no_token() -> None:
     assert "sidecar_scaler" not in environment(options)
 
 
-def test_logins_to_registries_pull_the_image_and_are_no_files() -> None:
-    """As OpenFaaS does it with secrets of the type ``kubernetes.io/dockerconfigjson``."""
+def test_registry_logins_pull_images_and_are_not_mounted() -> None:
+    """Registry logins are used to pull the image and are not mounted as files.
+
+    OpenFaaS does the same with secrets of the type ``kubernetes.io/dockerconfigjson``.
+    """
     function = deployment(secrets=["key", "registry"])
     spec = manifest(function, 1, "1d", KubernetesOptions(), {"registry"})["spec"]["template"][
         "spec"

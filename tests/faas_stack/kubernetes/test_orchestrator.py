@@ -1,4 +1,4 @@
-"""Changes of functions by several providers at once: over HTTP, against a scripted cluster."""
+"""Tests of concurrent changes by several providers, over HTTP with a scripted cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.faas_stack.kubernetes.scripted_cluster import (
     orchestrated,
     refuse,
 )
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,24 +41,24 @@ BUDGETS = "/apis/policy/v1/namespaces/openfaas-fn/poddisruptionbudgets"
 
 
 def deployment(**fields: Any) -> Deployment:
-    """Of a function ``fn``."""
+    """Return the deployment of a function ``fn``."""
     return Deployment.from_json(json.dumps({"service": "fn", "image": "img", **fields}).encode())
 
 
 def pod(name: str) -> dict[str, Any]:
-    """A ready one whose address nothing listens at."""
+    """Return a ready pod with an address on which nothing listens."""
     return {
         "metadata": {"name": name, "namespace": "openfaas-fn", "labels": {ID: "1d", **MANAGED}},
         "status": {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 
-def play(folder: Path, scene: Scene) -> None:
+def play(folder: Path, scene: Scene, patience_s: float = 0.05) -> None:
     """Run a scene with a function that a second provider may change, too."""
 
     async def run() -> None:
         cluster = ScriptedCluster()
-        options = KubernetesOptions(patience_s=0.05)
+        options = KubernetesOptions(patience_s=patience_s)
         async with orchestrated(cluster, folder, options) as orchestrator:
             await orchestrator.deploy(deployment())
             await scene(cluster, orchestrator)
@@ -67,32 +67,32 @@ def play(folder: Path, scene: Scene) -> None:
 
 
 def scaled(cluster: ScriptedCluster, replicas: int) -> dict[str, Any]:
-    """The function, as another provider scales it."""
+    """Store the function as scaled by another provider."""
     stored = cluster.objects[FN]
     return cluster.put(FN, {**stored, "spec": {**stored["spec"], "replicas": replicas}})
 
 
 def unseen(cluster: ScriptedCluster, replicas: int) -> None:
-    """Another provider scales the function; the watch has not told it yet."""
+    """Scale the function as another provider would, without an event for the watch."""
     watchers, cluster.watchers = cluster.watchers, {}
     scaled(cluster, replicas)
     cluster.watchers = watchers
 
 
 def costs(cluster: ScriptedCluster) -> dict[str, str]:
-    """What the pods' deletion costs are."""
+    """Return the deletion costs of the pods that have one."""
     found = {name: cluster.objects[f"{PODS}/{name}"]["metadata"] for name in "abc"}
     known = {name: each.get("annotations", {}).get(DELETION_COST) for name, each in found.items()}
     return {name: cost for name, cost in known.items() if cost}
 
 
 def marks(cluster: ScriptedCluster) -> int:
-    """How many pods were marked."""
+    """Return how often a pod was marked."""
     return sum(cluster.requests("PATCH", f"{PODS}/{name}") for name in "abc")
 
 
-def test_a_start_from_zero_takes_nothing_away(tmp_path: Path) -> None:
-    """Another provider has scaled further up meanwhile: its number stays."""
+def test_start_from_zero_keeps_replica_count_set_meanwhile(tmp_path: Path) -> None:
+    """A start from zero keeps the replica count that another provider has set in the meantime."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = orchestrator.find("fn", "openfaas-fn")
@@ -105,8 +105,8 @@ def test_a_start_from_zero_takes_nothing_away(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_start_from_zero_of_an_old_view(tmp_path: Path) -> None:
-    """What has changed meanwhile left it at zero: it is started all the same."""
+def test_start_from_zero_succeeds_with_outdated_state(tmp_path: Path) -> None:
+    """A start from zero succeeds even if the function has changed in the meantime."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = orchestrator.find("fn", "openfaas-fn")
@@ -119,8 +119,30 @@ def test_a_start_from_zero_of_an_old_view(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_start_that_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Anyone may call: what the API server says of it is in the log alone."""
+def test_waiting_call_starts_function_again_if_it_is_scaled_to_zero(tmp_path: Path) -> None:
+    """A scale to zero before a pod is ready does not leave the waiting calls without one."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        function = orchestrator.find("fn", "openfaas-fn")
+        await wait_until_async(lambda: PODS in cluster.watchers, what="the watch of the pods")
+        await wait_until_async(lambda: DEPLOYMENTS in cluster.watchers, what="the other watch")
+        call = asyncio.ensure_future(orchestrator.acquire(function))
+        await asyncio.sleep(0)  # it waits for a pod
+        scaled(cluster, 0)
+        await wait_until_async(lambda: bool(cluster.requests("PATCH", SCALE)), what="the start")
+        started = pod("a")
+        started["metadata"]["labels"][ID] = function.stored.id
+        cluster.put(f"{PODS}/a", started)
+        assert "a" == (await call).instance.name
+        assert (1, 1) == (cluster.objects[FN]["spec"]["replicas"], function.replicas)
+
+    play(tmp_path, scene, patience_s=HANG_S)
+
+
+def test_refused_start_is_logged_and_not_shown_to_caller(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The API server's reason for refusing a start is logged and not sent to the caller."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = orchestrator.find("fn", "openfaas-fn")
@@ -134,8 +156,8 @@ def test_a_start_that_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     play(tmp_path, scene)
 
 
-def test_an_older_reading_than_the_watchs(tmp_path: Path) -> None:
-    """The answer to a change comes after the watch has told of the next: that one is right."""
+def test_late_response_does_not_replace_newer_state(tmp_path: Path) -> None:
+    """A late response to a change does not replace a newer state that the watch has reported."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = orchestrator.find("fn", "openfaas-fn")
@@ -154,8 +176,8 @@ def test_an_older_reading_than_the_watchs(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_what_a_create_is_refused_for(tmp_path: Path) -> None:
-    """A quota that changes at the same time is tried again; the others are told apart."""
+def test_deployment_is_retried_after_quota_conflict(tmp_path: Path) -> None:
+    """A deployment is retried after a conflicting quota change; other conflicts are told apart."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         with pytest.raises(Conflict, match=r"'fn' exists .* update it with PUT"):
@@ -170,10 +192,13 @@ def test_what_a_create_is_refused_for(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_role_that_knows_no_disruption_budgets(
+def test_functions_are_deployed_without_right_to_budgets(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As those bound by hand for an earlier version: functions run without, and the log says so."""
+    """Without the right to set disruption budgets, functions are deployed and a warning is logged.
+
+    Roles that were bound by hand for an earlier version lack that right.
+    """
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         refusal = [lambda exchange: refuse(exchange, 403, "Forbidden")]
@@ -192,8 +217,8 @@ def test_a_role_that_knows_no_disruption_budgets(
     play(tmp_path, scene)
 
 
-def test_an_update_that_others_overtake(tmp_path: Path) -> None:
-    """It is tried again; what goes with the function is stored once."""
+def test_conflicting_update_is_retried(tmp_path: Path) -> None:
+    """A conflicting update is retried, and the function's other objects are stored only once."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         service = f"{NAMESPACE}/services/fn"
@@ -206,8 +231,8 @@ def test_an_update_that_others_overtake(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_reload_is_a_rollout_of_what_is_there(tmp_path: Path) -> None:
-    """Pods are of another revision, whatever others change meanwhile; nothing else is."""
+def test_reload_changes_only_revision(tmp_path: Path) -> None:
+    """A reload changes only the revision, even if it conflicts with another change."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         await orchestrator.scale("fn", "openfaas-fn", 3)
@@ -226,8 +251,8 @@ def test_a_reload_is_a_rollout_of_what_is_there(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_pods_are_marked_if_it_makes_a_difference(tmp_path: Path) -> None:
-    """Where all are to go, or none has more calls than another, no mark says anything."""
+def test_pods_are_marked_only_if_their_calls_differ(tmp_path: Path) -> None:
+    """Pods are marked only if some stay and some have more calls than others."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         function = orchestrator.find("fn", "openfaas-fn")
@@ -249,8 +274,8 @@ def test_pods_are_marked_if_it_makes_a_difference(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_secret_that_is_a_functions_token(tmp_path: Path) -> None:
-    """No function can have it, and the API of secrets neither changes nor removes it."""
+def test_secrets_api_excludes_function_tokens(tmp_path: Path) -> None:
+    """A function's token is no secret for functions, and the secrets API does not change it."""
 
     async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
         path = f"{NAMESPACE}/secrets/fn.scaler-token"

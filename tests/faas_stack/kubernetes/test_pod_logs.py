@@ -1,4 +1,4 @@
-"""Logs of pods: as much as memory allows, and pods that end again and again asked ever later."""
+"""Tests of pod logs: limited memory, and longer waits for pods whose logs keep ending."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def printed(number: int, text: str = "") -> bytes:
-    """A line as a kubelet gives it."""
+    """Return a log line as a kubelet sends it."""
     time = (BEGAN + timedelta(seconds=number)).isoformat()
     return f"{time} {text or f'line {number}'}\n".encode()
 
 
 def at(name: str) -> tuple[str, str]:
-    """The request for a pod's log."""
+    """Return the method and path of the request for a pod's log."""
     return "GET", f"{NAMESPACE}/pods/{name}/log"
 
 
 def test_the_newest_lines_are_kept() -> None:
-    """By number and by size, in whatever order they come; the last one in any case."""
+    """The newest lines are kept, limited by number and size, in any order; the last one always."""
     lines = [LogLine("a", BEGAN + timedelta(seconds=n), "x" * 10) for n in (3, 1, 5, 2, 4)]
     by_number, by_size = NewestLines(2, 1000), NewestLines(100, 35)
     for line in lines:
@@ -49,8 +49,8 @@ def test_the_newest_lines_are_kept() -> None:
     assert ["x" * 100] == [each.text for each in by_size.sorted()]
 
 
-def test_what_is_asked_of_many_pods(tmp_path: Path) -> None:
-    """As many lines as are wanted, a few pods at a time; a line has a longest."""
+def test_each_pod_is_asked_for_wanted_lines_only(tmp_path: Path) -> None:
+    """Each of many pods is asked for no more lines than wanted, and long lines are cut."""
     cluster = ScriptedCluster()
     names = [f"p{n}" for n in range(40)]
 
@@ -78,8 +78,10 @@ def test_what_is_asked_of_many_pods(tmp_path: Path) -> None:
     assert all(int(query["limitBytes"]) > 0 for query in queries)
 
 
-def test_a_log_that_ends_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pod is asked again after a wait, however much the others print."""
+def test_ended_log_is_requested_again_after_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod whose log ends is asked again after a wait, however much the others print."""
     waits: list[float] = []
 
     class Never:

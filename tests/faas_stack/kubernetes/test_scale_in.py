@@ -1,22 +1,25 @@
-"""Which pods are told to go first: those with the fewest calls, by as few requests as possible."""
+"""Tests of the pods to remove first: those with the fewest calls, marked with few requests."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faas_stack.provider.kubernetes.scale_in import Candidate, deletion_costs
+from faas_stack.provider.kubernetes.scale_in import ScaleInCandidate, deletion_costs
 
 PODS = st.lists(
     st.tuples(st.integers(0, 3), st.sampled_from(("", "-1", "0", "1", "7"))),
     min_size=1,
     max_size=8,
-).map(lambda found: [Candidate(f"p{n}", *each) for n, each in enumerate(found)])
+).map(lambda found: [ScaleInCandidate(f"p{n}", *each) for n, each in enumerate(found)])
 
 
 @given(PODS, st.integers(0, 8))
-def test_no_busier_pod_goes_while_a_less_busy_one_stays(pods: list[Candidate], left: int) -> None:
-    """Kubernetes removes the lowest costs first, and among equal ones any."""
+def test_less_busy_pods_are_removed_first(pods: list[ScaleInCandidate], left: int) -> None:
+    """No busier pod is removed while a less busy one stays.
+
+    Kubernetes removes pods with the lowest costs first, in any order among equal costs.
+    """
     written = deletion_costs(pods, left)
     if not 0 < left < len(pods) or len({pod.calls for pod in pods}) == 1:
         assert {} == written
@@ -29,8 +32,8 @@ def test_no_busier_pod_goes_while_a_less_busy_one_stays(pods: list[Candidate], l
 
 
 @given(PODS, st.integers(0, 8))
-def test_no_more_is_written_than_half_of_the_pods(pods: list[Candidate], left: int) -> None:
-    """Of pods without a cost; what was written once is not written again."""
+def test_at_most_half_of_pods_get_a_cost(pods: list[ScaleInCandidate], left: int) -> None:
+    """At most half of the pods without a cost get one, and no cost is written twice."""
     fresh = [pod._replace(cost="") for pod in pods]
     written = deletion_costs(fresh, left)
     assert 2 * len(written) <= len(pods)

@@ -1,4 +1,4 @@
-"""Following a collection, whatever becomes of watches: over HTTP, from a scripted API server."""
+"""Tests of following a collection across failing watches, over HTTP with a scripted API server."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ current-context: c
 
 
 class Scripted:
-    """Keeps objects as the API server does, and ends every watch after a few events.
+    """Stores objects as the API server does, and ends every watch after a few events.
 
     Attributes:
         objects: version by name.
-        lists, watches: how often each was asked for.
-        events: of one watch; it ends at the last with status 200, and without an error.
-        oldest: a watch that goes on from before is told that it is forgotten.
+        lists, watches: number of requests for each.
+        events: number of events after which a watch ends, with status 200 and without an error.
+        oldest: watches that resume from an earlier version get an error that it has expired.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Scripted:
         self.unwell = 0
 
     def change(self, name: str, *, gone: bool = False) -> None:
-        """An object is made, changed or deleted."""
+        """Create, change or delete an object."""
         self.version += 1
         kind = "DELETED" if gone else "MODIFIED" if name in self.objects else "ADDED"
         self.history.append((kind, name, self.version))
@@ -79,7 +79,7 @@ class Scripted:
             self.list(exchange, int(query.get("continue", "0")))
 
     def list(self, exchange: Exchange, start: int) -> None:
-        """Two objects at a time."""
+        """Respond with a page of two objects."""
         self.lists += 1
         names = sorted(self.objects)
         metadata: dict[str, str] = {"resourceVersion": str(self.version)}
@@ -89,7 +89,7 @@ class Scripted:
         exchange.reply(200, json.dumps({"metadata": metadata, "items": items}).encode())
 
     def watch(self, exchange: Exchange, since: int) -> None:
-        """What has happened since, as far as one watch tells."""
+        """Send the next events since a version, as many as one watch may have."""
         self.watches += 1
         exchange.start(200, [("content-type", "application/json")])
         if since < self.oldest:
@@ -103,37 +103,37 @@ class Scripted:
         exchange.end()
 
     def object(self, name: str, version: int) -> dict[str, Any]:
-        """One as it is sent."""
+        """Return an object as it is sent."""
         return {"metadata": {"name": name, "resourceVersion": str(version)}}
 
 
 class Known:
-    """What a reader of the watch knows."""
+    """Objects known to a reader of the watch."""
 
     def __init__(self) -> None:
         self.objects: dict[str, int] = {}
 
     def listed(self, found: list[tuple[str, int]]) -> None:
-        """All there is."""
+        """Replace all objects."""
         self.objects = dict(found)
 
     def changed(self, found: tuple[str, int]) -> None:
-        """One is new or another."""
+        """Add or replace an object."""
         self.objects[found[0]] = found[1]
 
     def gone(self, found: tuple[str, int]) -> None:
-        """One is no more."""
+        """Remove an object."""
         self.objects.pop(found[0], None)
 
 
 def read(found: dict[str, Any]) -> tuple[str, int]:
-    """Name and version."""
+    """Return the name and version of an object."""
     return found["metadata"]["name"], int(found["metadata"]["resourceVersion"])
 
 
 @asynccontextmanager
 async def followed(folder: Path) -> AsyncIterator[tuple[Scripted, Known, Watch[tuple[str, int]]]]:
-    """A scripted API server, and one that follows it."""
+    """Open a scripted API server and a watch that follows it."""
     scripted, known = Scripted(), Known()
     server = await serve(scripted, listen="127.0.0.1:0", limits=Limits())
     config = folder / "config"
@@ -164,8 +164,8 @@ def play(folder: Path, scene: Callable[..., Awaitable[None]]) -> None:
     uvloop.run(run())
 
 
-def test_a_watch_may_end_at_any_event(tmp_path: Path) -> None:
-    """It is begun again from there: nothing is missed, and nothing is listed again."""
+def test_watch_resumes_at_last_event(tmp_path: Path) -> None:
+    """A watch that ends resumes at its last event, without missing one or listing again."""
 
     async def scene(scripted: Scripted, known: Known, watch: Watch[Any]) -> None:
         assert scripted.objects == known.objects
@@ -181,8 +181,8 @@ def test_a_watch_may_end_at_any_event(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_version_that_was_forgotten(tmp_path: Path) -> None:
-    """All is listed again, once; what has gone meanwhile is known to be gone."""
+def test_expired_version_causes_new_list(tmp_path: Path) -> None:
+    """After an expired version, objects are listed again once, so that deletions are noticed."""
 
     async def scene(scripted: Scripted, known: Known, watch: Watch[Any]) -> None:
         scripted.change("a", gone=True)
@@ -197,8 +197,8 @@ def test_a_version_that_was_forgotten(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_an_api_server_that_is_unwell(tmp_path: Path) -> None:
-    """What is known stays known, and is brought up to date as soon as it answers again."""
+def test_objects_stay_known_while_api_server_fails(tmp_path: Path) -> None:
+    """Objects stay known while the API server fails, and are updated when it responds again."""
 
     async def scene(scripted: Scripted, known: Known, watch: Watch[Any]) -> None:
         scripted.unwell = 3
@@ -212,8 +212,8 @@ def test_an_api_server_that_is_unwell(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_refusals_have_the_api_servers_words() -> None:
-    """And statuses that clients of OpenFaaS know."""
+def test_refusals_have_api_server_message() -> None:
+    """Refusals have the API server's message and statuses that OpenFaaS clients know."""
     body = json.dumps({"message": 'pods "fn" is forbidden: exceeded quota'}).encode()
     kinds = {
         400: BadRequest,
@@ -237,8 +237,8 @@ def test_refusals_have_the_api_servers_words() -> None:
     assert [403, 400, 503] == [refusal(each, body).status for each in (403, 422, 500)]
 
 
-def test_paths_hold_what_they_are_given() -> None:
-    """A name cannot lead elsewhere."""
+def test_names_are_escaped_in_paths() -> None:
+    """Names are escaped in paths, so that they cannot lead elsewhere."""
     assert "/api/v1/namespaces/team/pods/p" == collection("v1/pods", "team", "p")
     assert "/apis/apps/v1/namespaces/n/deployments" == collection("apps/v1/deployments", "n")
     assert "/api/v1/namespaces/..%2Fup/secrets/a%2Fb" == collection("v1/secrets", "../up", "a/b")

@@ -1,4 +1,4 @@
-"""The ledger: what is promised, what is placed where, and that it never exceeds the total."""
+"""Tests of the ledger: promises and assignments, which never exceed the total."""
 
 from __future__ import annotations
 
@@ -24,37 +24,38 @@ MACHINE = Capacity((0, 1, 2, 3), 4.0, 8 * GIB, ("g0", "g1"))
 
 
 def cores(count: float, *, pinned: bool = False, memory_gib: int = 0) -> Resources:
-    """A size."""
+    """Return a size of cores and memory."""
     memory_bytes = memory_gib * GIB or None
     return Resources(cpu=count, pinned=pinned, memory_bytes=memory_bytes)
 
 
 def gpu(percent: float, count: int = 1) -> Resources:
-    """A share of one GPU, or of several."""
+    """Return a share of one or more GPUs."""
     return Resources(gpus=count, gpu_percent=percent)
 
 
 # -- promises -----------------------------------------------------------------------------------
 
 
-def test_promises_add_up_to_what_there_is_and_not_beyond() -> None:
-    """The refusal says what was asked for, what would fit, and what has the rest."""
+def test_promises_do_not_exceed_capacity() -> None:
+    """Promises do not exceed the total; a refusal says what was requested, would fit, is used."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", cores(1), 2)
     ledger.promise("b", cores(0.5, memory_gib=1), 2)
     with pytest.raises(NoCapacity) as caught:
         ledger.promise("c", cores(0.5), 3)
     assert (
-        "no room for 3 instances of 'c' with 0.5 core each: 2 would fit; of 4 cores and 8 GiB and "
-        "2 GPUs, part is reserved by a (2 x 1 core), b (2 x 0.5 core and 1 GiB); "
+        "no capacity for 3 instances of 'c' with 0.5 core each: 2 would fit; "
+        "of 4 cores and 8 GiB and 2 GPUs, part is reserved by a (2 x 1 core), "
+        "b (2 x 0.5 core and 1 GiB); "
         "for smaller ones, set com.carpool.cpu"
     ) == str(caught.value)
     assert (503, True) == (caught.value.status, caught.value.retryable)
     ledger.promise("c", cores(0.5), 2)
 
 
-def test_a_promise_takes_the_place_of_the_one_before() -> None:
-    """An owner's own promise is no obstacle to its next; it is told, to be put back if need be."""
+def test_promise_replaces_previous_one() -> None:
+    """A promise replaces the owner's previous one, which is returned so that it can be restored."""
     ledger = Allocation(MACHINE)
     assert ledger.promise("a", cores(1), 4) is None
     before = ledger.promise("a", cores(2), 2)
@@ -66,8 +67,8 @@ def test_a_promise_takes_the_place_of_the_one_before() -> None:
     ledger.promise("b", cores(4), 1)
 
 
-def test_less_is_granted_even_where_there_is_too_little() -> None:
-    """After a restart on a smaller machine functions can still be scaled down, and not up."""
+def test_scale_down_is_granted_on_too_small_machine() -> None:
+    """On a machine that has become too small, functions can be scaled down and not up."""
     ledger = Allocation(MACHINE)
     ledger.record("a", Promise(cores(2), 5))
     ledger.promise("a", cores(2), 4)
@@ -86,15 +87,15 @@ def test_less_is_granted_even_where_there_is_too_little() -> None:
         (gpu(50, 3), "com.carpool.gpu = '3': expected at most 2 GPUs"),
     ],
 )
-def test_what_could_never_fit_is_another_error(each: Resources, expected: str) -> None:
-    """It is the size that is at fault, whatever else runs."""
+def test_size_that_never_fits_is_a_configuration_error(each: Resources, expected: str) -> None:
+    """A size that could never fit is a configuration error, whatever else runs."""
     with pytest.raises(ConfigError) as caught:
         Allocation(MACHINE).promise("a", each, 0)
     assert expected in str(caught.value)
 
 
-def test_an_instance_without_a_size_is_not_counted() -> None:
-    """Functions without limits use what is left, as many as a machine can have of any."""
+def test_instances_without_limits_are_not_counted() -> None:
+    """Instances without limits use no part of the total; only their number is limited."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", cores(4, memory_gib=8), 1)
     ledger.promise("b", Resources(), 100)
@@ -102,8 +103,8 @@ def test_an_instance_without_a_size_is_not_counted() -> None:
     assert Assignment(Resources()) == ledger.take("b-1", Resources())
 
 
-def test_a_machine_has_so_many_instances() -> None:
-    """By its cores and its memory, whatever the size; what was promised stays."""
+def test_machine_limits_number_of_instances() -> None:
+    """A machine's cores and memory limit the number of instances; earlier promises are kept."""
     assert 128 == max_instances(MACHINE)
     assert 32 == max_instances(Capacity((0,), 0.5, GIB))
     assert 4 == max_instances(Capacity((0, 1), 2.0, GIB / 8))
@@ -129,7 +130,7 @@ def test_a_machine_has_so_many_instances() -> None:
 
 
 def test_promises_are_summed() -> None:
-    """For metrics, as the machine fills up."""
+    """Promises are summed for metrics."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", cores(0.5, memory_gib=1), 3)
     ledger.promise("b", cores(1), 1)
@@ -139,8 +140,8 @@ def test_promises_are_summed() -> None:
     assert {} == Capacity().to_dict()
 
 
-def test_memory_alone_is_counted_alone() -> None:
-    """A function that limits its memory and no cores takes no cores from others."""
+def test_memory_limit_takes_no_cores() -> None:
+    """A function that limits its memory but no cores takes no cores from others."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", Resources(memory_bytes=4 * GIB), 2)
     ledger.promise("b", cores(4), 1)
@@ -148,8 +149,8 @@ def test_memory_alone_is_counted_alone() -> None:
         ledger.promise("c", Resources(memory_bytes=1), 1)
 
 
-def test_shares_of_gpus_are_laid_out() -> None:
-    """Percentages of one GPU do not add up over two."""
+def test_gpu_share_has_to_fit_on_one_gpu() -> None:
+    """A share of a GPU has to fit on one GPU."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", gpu(60), 2)
     with pytest.raises(NoCapacity):
@@ -160,8 +161,8 @@ def test_shares_of_gpus_are_laid_out() -> None:
 # -- seats --------------------------------------------------------------------------------------
 
 
-def test_whole_cores_are_of_one_instance_alone() -> None:
-    """The others keep to the rest, which is less for as long."""
+def test_pinned_cores_belong_to_one_instance() -> None:
+    """Pinned cores belong to one instance, and the others share the rest for that time."""
     ledger = Allocation(MACHINE)
     assert (3,) == ledger.take("a", cores(1, pinned=True)).cores
     assert () == ledger.take("b", cores(0.5)).cores
@@ -171,8 +172,8 @@ def test_whole_cores_are_of_one_instance_alone() -> None:
     assert (0, 3) == ledger.pool_cores()
 
 
-def test_a_seat_is_free_when_it_was_left() -> None:
-    """A start that comes earlier waits, and is told for what."""
+def test_instance_that_starts_before_there_is_room_is_refused() -> None:
+    """An instance that starts before there is room is refused, with what it waits for."""
     ledger = Allocation(MACHINE)
     ledger.take("a", cores(3))
     assert not ledger.fits(cores(2))
@@ -183,8 +184,8 @@ def test_a_seat_is_free_when_it_was_left() -> None:
     assert ledger.assignment("b") == ledger.take("b", cores(2))  # a restart
 
 
-def test_the_fullest_gpu_is_taken_that_has_room() -> None:
-    """What is left whole can be given to a function that needs it whole."""
+def test_fullest_gpu_with_room_is_used() -> None:
+    """The fullest GPU with room is used, which leaves whole GPUs to functions that need them."""
     ledger = Allocation(MACHINE)
     assert ("g0",) == ledger.take("a", gpu(30)).gpus
     assert ("g0",) == ledger.take("b", gpu(60)).gpus
@@ -193,8 +194,8 @@ def test_the_fullest_gpu_is_taken_that_has_room() -> None:
     assert ("g0",) == ledger.take("d", gpu(10)).gpus
 
 
-def test_seats_of_an_earlier_provider_are_taken() -> None:
-    """What an instance is found to hold is held."""
+def test_restored_assignments_are_counted() -> None:
+    """Assignments restored from an earlier provider are counted."""
     ledger = Allocation(MACHINE)
     ledger.restore("a", Assignment(cores(2, pinned=True), (0, 3), ("g1",)))
     assert (1, 2) == ledger.pool_cores()
@@ -202,8 +203,8 @@ def test_seats_of_an_earlier_provider_are_taken() -> None:
     assert not ledger.fits(cores(0.1))
 
 
-def test_without_a_machine_nothing_is_refused() -> None:
-    """Where nothing is held to anything, nothing is counted."""
+def test_without_capacity_nothing_is_refused() -> None:
+    """Without a capacity, nothing is counted or refused."""
     ledger = Allocation(Capacity())
     ledger.promise("a", cores(1000, memory_gib=1000), 200)
     assert () == ledger.take("a", cores(1000, pinned=True)).cores
@@ -212,8 +213,8 @@ def test_without_a_machine_nothing_is_refused() -> None:
     assert () == ledger.take("b", gpu(100, count=2)).gpus
 
 
-def test_a_machine_without_gpus_has_none_to_share() -> None:
-    """Cores are counted there, and so are GPUs."""
+def test_machine_without_gpus_refuses_gpu_shares() -> None:
+    """A machine with cores and without GPUs refuses shares of GPUs."""
     with pytest.raises(ConfigError, match="at most 0 GPUs"):
         Allocation(Capacity((0, 1), 2.0)).check(gpu(40))
 
@@ -230,8 +231,8 @@ SIZES = st.builds(
 
 @settings(max_examples=scaled(200))
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9), SIZES), max_size=40))
-def test_never_more_than_there_is(steps: list[tuple[bool, int, Resources]]) -> None:
-    """Sums always stay below the total, and no core has two instances."""
+def test_sums_never_exceed_capacity(steps: list[tuple[bool, int, Resources]]) -> None:
+    """Sums never exceed the total, and no core belongs to two instances."""
     ledger = Allocation(MACHINE)
     held: dict[str, Assignment] = {}
     for comes, number, each in steps:
@@ -263,13 +264,13 @@ def test_never_more_than_there_is(steps: list[tuple[bool, int, Resources]]) -> N
     ("numbers", "text"),
     [((), ""), ((3,), "3"), ((0, 1, 2), "0-2"), ((5, 0, 2, 3), "0,2-3,5")],
 )
-def test_lists_of_cores_as_the_kernel_writes_them(numbers: tuple[int, ...], text: str) -> None:
-    """Runs become ranges."""
+def test_consecutive_cores_are_written_as_ranges(numbers: tuple[int, ...], text: str) -> None:
+    """Consecutive cores are written as ranges."""
     assert text == amounts.core_list(numbers)
 
 
-def test_sizes_in_words() -> None:
-    """As an operator says them."""
+def test_sizes_are_written_with_units() -> None:
+    """Sizes are written in units that operators use."""
     each = Resources(cpu=0.5, memory_bytes=256 * 2**20, gpus=1, gpu_percent=40)
     assert "0.5 core and 256 MiB and 40 % of one GPU" == amounts.resources(each)
     assert "no limit" == amounts.resources(Resources())

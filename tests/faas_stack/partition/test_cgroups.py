@@ -1,4 +1,4 @@
-"""Control groups: where we are, what is written where, and that a real group holds and goes."""
+"""Tests of control groups: finding the own ones, writing limits, and using real ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from carpool.own_cgroup import Group, Place, own_place
 from carpool.process import leftovers
 from faas_stack.partition import enter, machine
-from faas_stack.partition.cgroup_limits import Limits, Unusable
+from faas_stack.partition.cgroup_limits import CgroupLimits, Unusable
 from faas_stack.partition.cgroup_v1 import TreesV1
 from faas_stack.partition.cgroup_v2 import TreeV2
 from tests.waiting import HANG_S
@@ -22,7 +22,7 @@ SLEEPER = (sys.executable, "-S", "-c", "import signal; print(flush=True); signal
 
 
 def groups_v1() -> dict[str, Group]:
-    """The writable groups of version 1 on this machine."""
+    """Return the writable groups of version 1 on this machine."""
     found = own_place().v1
     return {name: group for name, group in found.items() if os.access(group.folder, os.W_OK)}
 
@@ -33,7 +33,7 @@ needs_v1 = pytest.mark.skipif(
 
 
 def files(folder: Path) -> dict[str, str]:
-    """What is in a folder's files."""
+    """Return the texts of a folder's files by name."""
     return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
 
 
@@ -41,7 +41,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def proc(folder: Path, mounts: list[str], own: str) -> Path:
-    """A ``/proc/self`` with these two files."""
+    """Write these two files to ``folder`` as in ``/proc/self``, and return it."""
     lines = [f"{n} 1 0:{n} {line}" for n, line in enumerate(mounts)]
     (folder / "mountinfo").write_text("\n".join(lines) + "\n")
     (folder / "cgroup").write_text(own)
@@ -49,7 +49,7 @@ def proc(folder: Path, mounts: list[str], own: str) -> Path:
 
 
 def test_own_groups_of_both_versions(tmp_path: Path) -> None:
-    """A tree for each controller, possibly shared, and the one of version 2 beside them."""
+    """The own groups are found in the trees of version 1, which may be shared, and of version 2."""
     for name in ("cpu,cpuacct/svc", "memory/svc/a", "unified/svc"):
         (tmp_path / name).mkdir(parents=True)
     mounts = [
@@ -67,8 +67,8 @@ def test_own_groups_of_both_versions(tmp_path: Path) -> None:
     assert Group(tmp_path / "unified/svc", tmp_path / "unified") == place.v2
 
 
-def test_own_group_in_a_container(tmp_path: Path) -> None:
-    """Where only a part of the tree is mounted, the path is that below it."""
+def test_own_group_is_found_in_container(tmp_path: Path) -> None:
+    """If only a part of the tree is mounted, the group's path is relative to that part."""
     (tmp_path / "memory").mkdir()
     (tmp_path / "cpu").mkdir()
     mounts = [
@@ -80,8 +80,8 @@ def test_own_group_in_a_container(tmp_path: Path) -> None:
     assert Place() == own_place(tmp_path / "nowhere")
 
 
-def test_limits_that_hold_for_us_hold_for_the_ledger(tmp_path: Path) -> None:
-    """The smallest quota and memory limit on the way up is what there is for functions."""
+def test_smallest_limit_of_parent_groups_is_capacity(tmp_path: Path) -> None:
+    """The smallest quota and memory limit on the way up is the capacity for functions."""
     leaf = tmp_path / "a" / "b"
     leaf.mkdir(parents=True)
     group = Group(leaf, tmp_path)
@@ -103,8 +103,8 @@ def test_limits_that_hold_for_us_hold_for_the_ledger(tmp_path: Path) -> None:
     )
 
 
-def test_the_kernel_s_count_of_kills_for_memory(tmp_path: Path) -> None:
-    """Of either version; older kernels have none, which is no kill."""
+def test_out_of_memory_kills_are_read(tmp_path: Path) -> None:
+    """Out-of-memory kills are read in both versions, and are 0 if the kernel counts none."""
     for name in ("v1", "v2", "old"):
         (tmp_path / name).mkdir()
     v1, v2, old = (Group(tmp_path / name, tmp_path) for name in ("v1", "v2", "old"))
@@ -123,8 +123,8 @@ def test_the_kernel_s_count_of_kills_for_memory(tmp_path: Path) -> None:
 # -- what is written ----------------------------------------------------------------------------
 
 
-def test_files_of_version_1(tmp_path: Path) -> None:
-    """Quota and period, cores and memory nodes, memory with swap: in the tree of each."""
+def test_version_1_limits_each_resource_in_its_tree(tmp_path: Path) -> None:
+    """In version 1, CPU, cores and memory are limited in a tree each."""
     for name in ("cpu", "cpuset", "memory"):
         (tmp_path / name).mkdir()
     (tmp_path / "cpuset" / "cpuset.cpus").write_text("0-7\n")
@@ -133,7 +133,7 @@ def test_files_of_version_1(tmp_path: Path) -> None:
     trees = TreesV1(place, "ours")
     (tmp_path / "memory" / "ours" / "i").mkdir()
     (tmp_path / "memory" / "ours" / "i" / "memory.memsw.limit_in_bytes").touch()
-    entries = trees.make("i", Limits(0.5, (1, 2, 5), 2**20))
+    entries = trees.make("i", CgroupLimits(0.5, (1, 2, 5), 2**20))
     assert [tmp_path / n / "ours/i/cgroup.procs" for n in ("cpu", "cpuset", "memory")] == entries
     written = {n: files(tmp_path / n / "ours/i") for n in ("cpu", "cpuset", "memory")}
     assert {
@@ -144,7 +144,7 @@ def test_files_of_version_1(tmp_path: Path) -> None:
             "memory.memsw.limit_in_bytes": str(2**20),
         },
     } == written
-    trees.make("free", Limits())
+    trees.make("free", CgroupLimits())
     assert "-1" == files(tmp_path / "cpu/ours/free")["cpu.cfs_quota_us"]
     assert "0-7\n" == files(tmp_path / "cpuset/ours/free")["cpuset.cpus"]
     assert {} == files(tmp_path / "memory/ours/free")
@@ -162,23 +162,23 @@ def test_files_of_version_1(tmp_path: Path) -> None:
     ],
 )
 def test_periods_are_short(cpu: float | None, quota_us: int | None, period_us: int) -> None:
-    """What has used its quota waits for milliseconds; the kernel takes no quota below one."""
-    limits = Limits(cpu)
+    """Periods are short, to throttle for milliseconds, but allow the kernel's minimum quota."""
+    limits = CgroupLimits(cpu)
     assert (quota_us, period_us) == (limits.quota_us, limits.period_us)
 
 
-def test_files_of_version_2(tmp_path: Path) -> None:
-    """One folder for an instance, with the controllers handed down twice."""
+def test_version_2_has_one_folder_per_instance(tmp_path: Path) -> None:
+    """In version 2, an instance has one folder, and controllers are enabled on two levels."""
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     (tmp_path / "cgroup.subtree_control").write_text("cpu cpuset memory\n")
     handed_down = tmp_path / "ours" / "cgroup.subtree_control"
     tree = TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
     assert "+cpu +cpuset +memory" == handed_down.read_text()
-    (entry,) = tree.make("i", Limits(1.5, (0, 1), 2**30))
+    (entry,) = tree.make("i", CgroupLimits(1.5, (0, 1), 2**30))
     assert tmp_path / "ours/i/cgroup.procs" == entry
     expected = {"cpu.max": "15000 10000", "cpuset.cpus": "0-1", "memory.max": str(2**30)}
     assert expected == files(tmp_path / "ours/i")
-    tree.make("free", Limits())
+    tree.make("free", CgroupLimits())
     expected = {"cpu.max": "max 10000", "cpuset.cpus": "\n"}
     assert expected == files(tmp_path / "ours/free")
 
@@ -186,8 +186,10 @@ def test_files_of_version_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("controllers", "why"), [("", "has none of the controllers"), ("io pids", "has none of")]
 )
-def test_version_2_without_controllers(tmp_path: Path, controllers: str, why: str) -> None:
-    """Where they are all with version 1, or not delegated, it says so."""
+def test_version_2_without_controllers_is_refused(
+    tmp_path: Path, controllers: str, why: str
+) -> None:
+    """Version 2 without usable controllers is refused with the reason."""
     (tmp_path / "cgroup.controllers").write_text(controllers)
     with pytest.raises(Unusable, match=why):
         TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
@@ -196,8 +198,11 @@ def test_version_2_without_controllers(tmp_path: Path, controllers: str, why: st
         TreeV2(Place(), "ours")
 
 
-def test_the_provider_moves_only_itself_out_of_the_way(tmp_path: Path) -> None:
-    """Beside another program's processes it says what to do instead; at its end it goes back."""
+def test_provider_moves_only_itself_out_of_its_group(tmp_path: Path) -> None:
+    """The provider moves only itself out of its group, and moves back at its end.
+
+    If the group has other processes, the error says what to do instead.
+    """
     (tmp_path / "cgroup.controllers").write_text("cpu cpuset memory\n")
     tree = TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
     (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
@@ -214,12 +219,12 @@ def test_the_provider_moves_only_itself_out_of_the_way(tmp_path: Path) -> None:
 
 
 @needs_v1
-def test_a_real_group_holds_what_it_is_told_and_ends_what_is_in_it() -> None:
-    """A process that enters is in all trees with its limits; removal ends it and its children."""
+def test_real_group_limits_and_kills_its_processes() -> None:
+    """A process that enters a group has its limits in all trees and is killed with the group."""
     trees = TreesV1(Place(groups_v1()), f"test-carpool-{os.getpid()}")
     try:
         core = max(os.sched_getaffinity(0))
-        entries = trees.make("i", Limits(0.5, (core,), 64 * 2**20))
+        entries = trees.make("i", CgroupLimits(0.5, (core,), 64 * 2**20))
         process = subprocess.Popen(enter.command(SLEEPER, entries), stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
@@ -228,7 +233,7 @@ def test_a_real_group_holds_what_it_is_told_and_ends_what_is_in_it() -> None:
         assert {core} == os.sched_getaffinity(process.pid)
         folder = trees.folders["memory"] / "i"
         assert str(64 * 2**20) == (folder / "memory.limit_in_bytes").read_text().strip()
-        assert trees.make("i", Limits(0.5, (core,), 64 * 2**20)) == entries  # the next life
+        assert trees.make("i", CgroupLimits(0.5, (core,), 64 * 2**20)) == entries  # the next life
         trees.kill("i")
         assert -9 == process.wait()
         assert trees.remove("i")
@@ -240,7 +245,7 @@ def test_a_real_group_holds_what_it_is_told_and_ends_what_is_in_it() -> None:
 
 
 def writable_v2() -> Path | None:
-    """Our group of version 2, if groups can be made in it."""
+    """Return the own group of version 2, or None if no groups can be made in it."""
     group = own_place().v2
     return group.folder if group and os.access(group.folder, os.W_OK) else None
 
@@ -249,8 +254,8 @@ needs_v2 = pytest.mark.skipif(writable_v2() is None, reason="no writable cgroups
 
 
 @needs_v2
-def test_a_keeper_leaves_the_group_it_is_in(tmp_path: Path) -> None:
-    """It may be in one below the provider's own, as that is; the next provider removes it."""
+def test_keeper_does_not_remove_its_own_group(tmp_path: Path) -> None:
+    """A keeper keeps the group it runs in, which the next provider removes."""
     group = (writable_v2() or tmp_path) / f"test-carpool-{os.getpid()}"
     for name in ("provider", "fn-1"):
         (group / name).mkdir(parents=True)
@@ -265,8 +270,8 @@ def test_a_keeper_leaves_the_group_it_is_in(tmp_path: Path) -> None:
 
 
 @needs_v2
-def test_a_real_group_of_version_2_is_entered_and_cleared() -> None:
-    """Entering, killing and removing need no controller, so they are the same as on any machine."""
+def test_real_version_2_group_is_entered_and_removed() -> None:
+    """A group of version 2 is entered, killed and removed even without controllers."""
     group = (writable_v2() or Path()) / f"test-carpool-{os.getpid()}"
     group.mkdir()
     command = enter.command(SLEEPER, [group / "cgroup.procs"])
@@ -281,8 +286,8 @@ def test_a_real_group_of_version_2_is_entered_and_cleared() -> None:
     assert not group.exists()
 
 
-def test_what_cannot_be_entered_is_not_started(tmp_path: Path) -> None:
-    """A process that cannot be limited does not run at all, and says why."""
+def test_process_that_cannot_enter_group_is_not_started(tmp_path: Path) -> None:
+    """A process that cannot enter its group is not started and says why."""
     command = enter.command(["true"], [tmp_path / "gone" / "cgroup.procs"])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert 125 == done.returncode

@@ -1,4 +1,4 @@
-"""GPUs, as far as that can be seen without one: environments, the daemon's words, refusals."""
+"""Tests of GPUs that need none: environments, responses of the MPS daemon, refusals."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ needs_no_daemon = pytest.mark.skipif(
 )
 
 
-def test_a_client_s_environment() -> None:
-    """Pipe, percentage, and the same share of each GPU's memory, by its number there."""
+def test_client_environment_has_pipe_and_share() -> None:
+    """The environment has the pipe, the percentage, and the same share of each GPU's memory."""
     assert {
         "CUDA_MPS_PIPE_DIRECTORY": "/run/mps",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "12.5",
@@ -37,20 +37,20 @@ def test_a_client_s_environment() -> None:
 
 
 @pytest.mark.parametrize(("answer", "pids"), [("", []), ("\n", []), ("812\n", [812])])
-def test_the_daemon_s_list_of_servers(answer: str, pids: list[int]) -> None:
-    """One process id a line; none before the first client."""
+def test_daemon_server_list_is_parsed(answer: str, pids: list[int]) -> None:
+    """The daemon lists one process id per line, and none before the first client."""
     assert pids == mps.server_pids(answer)
 
 
-def test_the_daemon_says_something_else() -> None:
-    """It is passed on, as it is."""
+def test_unexpected_daemon_response_is_quoted() -> None:
+    """An unexpected response of the daemon is quoted in the error."""
     with pytest.raises(Unusable, match="'Cannot find MPS control daemon process'"):
         mps.server_pids("Cannot find MPS control daemon process\n")
 
 
 @needs_no_daemon
-def test_no_daemon_to_start(tmp_path: Path) -> None:
-    """The program that is missing is named; an instance then takes turns, and that is said."""
+def test_missing_mps_program_is_named(tmp_path: Path) -> None:
+    """A missing MPS program is named, and a note says that functions take turns on the GPU."""
     daemon = Mps(tmp_path, ["GPU-1"], tmp_path / "theirs")
     assert not daemon.runs
     with pytest.raises(Unusable, match=f"{CONTROL} is not on the PATH; it is part of NVIDIA's"):
@@ -63,8 +63,8 @@ def test_no_daemon_to_start(tmp_path: Path) -> None:
     assert {"CUDA_VISIBLE_DEVICES": "GPU-1"} == gpus.environment(Assignment(HALF, (), ("GPU-1",)))
 
 
-def test_the_machine_s_daemon_is_used(tmp_path: Path) -> None:
-    """One that runs, ours by its user, is not started again, nor ended."""
+def test_running_daemon_is_used(tmp_path: Path) -> None:
+    """A daemon of the same user that runs already is neither started again nor stopped."""
     (tmp_path / f"{CONTROL}.pid").write_text(f"{os.getpid()}\n")
     daemon = Mps(tmp_path / "own", ["GPU-1"], tmp_path)
     daemon.ensure()
@@ -74,8 +74,8 @@ def test_the_machine_s_daemon_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_another_user_s_daemon_is_refused(tmp_path: Path) -> None:
-    """It serves its own user alone, so instances would not get what they are promised."""
+def test_daemon_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Another user's daemon is refused, as it would not serve our instances."""
     process = subprocess.Popen(["/bin/sleep", "60"], user=65534, group=65534, extra_groups=[])
     (tmp_path / f"{CONTROL}.pid").write_text(f"{process.pid}\n")
     with pytest.raises(
@@ -86,14 +86,14 @@ def test_another_user_s_daemon_is_refused(tmp_path: Path) -> None:
     process.wait()
 
 
-def test_a_daemon_that_is_gone_is_not_one(tmp_path: Path) -> None:
-    """Its file may outlive it."""
+def test_stale_pid_file_is_not_a_daemon(tmp_path: Path) -> None:
+    """A process id file without its process does not count as a daemon."""
     (tmp_path / f"{CONTROL}.pid").write_text(f"{2**22 + 1}\n")
     assert not Mps(tmp_path / "own", [], tmp_path).runs
 
 
-def test_mig_instances_are_used_as_they_are(tmp_path: Path) -> None:
-    """By their own UUID, and without MPS."""
+def test_mig_instances_are_used_without_mps(tmp_path: Path) -> None:
+    """MIG instances are used by their UUID and without MPS."""
     gpus = Gpus([MIG], tmp_path)
     assert ("MIG-1",) == gpus.names
     assert {"CUDA_VISIBLE_DEVICES": "MIG-1"} == gpus.environment(Assignment(HALF, (), ("MIG-1",)))
@@ -101,8 +101,8 @@ def test_mig_instances_are_used_as_they_are(tmp_path: Path) -> None:
     assert {} == gpus.environment(Assignment(Resources(cpu=1.0)))
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    """Without module, driver or GPU there is none, and the reason is kept for functions."""
+def test_missing_module_driver_or_gpu_is_named(tmp_path: Path) -> None:
+    """Without module, driver or GPU, none is found, and the reason is kept for refusals."""
     gpus = Gpus.find(tmp_path)
     if gpus.names:
         pytest.skip("there is a GPU")

@@ -1,4 +1,4 @@
-"""Partitions over real processes: cores that move, threads, and what is said of what holds."""
+"""Tests of partitions with real processes: cores that change, threads, and notes on limits."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Running:
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """Where the kernel lets it run."""
+        """Cores on which the kernel lets the process run."""
         return tuple(sorted(os.sched_getaffinity(self.process.pid)))
 
     def end(self) -> None:
-        """As a life ends."""
+        """Kill the process and leave the partition."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout is not None
@@ -66,7 +66,7 @@ class Running:
 
 @pytest.fixture(params=["cgroups", "affinity"])
 def partitions(request: pytest.FixtureRequest) -> Iterator[Partitions]:
-    """Those of a provider of this process, with control groups and without."""
+    """Partitions of a provider in this process, with control groups and without."""
     place = own_place() if request.param == "cgroups" else Place()
     made = Partitions.open(named("test"), MACHINE, place=place)
     if request.param == "cgroups" and not made.has("cpuset"):
@@ -78,8 +78,8 @@ def partitions(request: pytest.FixtureRequest) -> Iterator[Partitions]:
 
 
 @needs_two_cores
-def test_whole_cores_are_left_to_their_instance(partitions: Partitions) -> None:
-    """A running instance moves off a core that another gets alone, and back when it is free."""
+def test_other_instances_leave_pinned_core(partitions: Partitions) -> None:
+    """Running instances move off a core that another one pins, and back when it is free again."""
     free = Running(partitions, "free", Resources())
     half = Running(partitions, "half", HALF)
     assert [CORES, CORES] == [free.cores, half.cores]
@@ -96,8 +96,8 @@ def test_whole_cores_are_left_to_their_instance(partitions: Partitions) -> None:
 
 
 @needs_two_cores
-def test_uncounted_instances_run_anywhere_if_no_core_is_left(partitions: Partitions) -> None:
-    """A function without limits is not starved by those with."""
+def test_instance_without_limits_uses_all_cores_if_all_are_pinned(partitions: Partitions) -> None:
+    """An instance without limits may use all cores if all of them are pinned."""
     pair = [Running(partitions, f"i{number}", WHOLE) for number in range(2)]
     free = Running(partitions, "free", Resources())
     assert {CORES[:1], CORES[1:]} == {one.cores for one in pair}
@@ -111,8 +111,8 @@ def shape(text: str) -> str:
     return re.sub(r"[\d.]+(-\d+| cores?| [GM]iB)?", "N", text.strip())
 
 
-def test_what_holds_is_said(partitions: Partitions) -> None:
-    """In the note at the start, and for each instance."""
+def test_note_says_which_limits_are_enforced(partitions: Partitions) -> None:
+    """The note at the start and each instance's partition say which limits are enforced."""
     half = Running(partitions, "half", HALF)
     many = f"on {CORES[0]}-{CORES[1]}" if len(CORES) > 1 else f"on {CORES[0]}"
     if partitions.tree:
@@ -131,11 +131,11 @@ def test_what_holds_is_said(partitions: Partitions) -> None:
     half.end()
 
 
-def test_off_is_nothing_but_threads() -> None:
-    """No instance is refused or moved, and it says so."""
+def test_partitions_off_refuses_and_moves_nothing() -> None:
+    """With partitions off, no instance is refused or moved, and the note says so."""
     off = Partitions.off()
     assert (SLEEPER, {}) == off.of("i", Resources(cpu=64.0), list).enter(SLEEPER)
-    assert (0, "off: limits apply only to thread counts") == (len(off.groups), off.note)
+    assert (0, "off: only thread counts are limited") == (len(off.groups), off.note)
 
 
 AS_NOBODY = """
@@ -148,8 +148,8 @@ print(Partitions.open("carpool-nobody", measured()).note)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_an_ordinary_user_is_told_what_holds() -> None:
-    """Without leave to make groups the provider starts all the same, and says what is missing."""
+def test_unprivileged_user_is_told_what_is_not_enforced() -> None:
+    """Without permission to make groups, the provider starts and says what is not enforced."""
     python = shutil.which("python3", path="/usr/bin:/bin")
     if python is None:
         pytest.skip("no system Python, which an ordinary user may run")
@@ -166,8 +166,8 @@ def test_an_ordinary_user_is_told_what_holds() -> None:
 
 
 @needs_v1
-def test_groups_without_a_lock_are_removed_at_the_next_start() -> None:
-    """With what still runs in them; those of a living provider are left alone."""
+def test_next_provider_removes_unlocked_groups() -> None:
+    """The next provider removes a dead provider's groups with their processes, and no others."""
     living, dead = (Partitions.open(named(kind), MACHINE) for kind in ("live", "dead"))
     not_ours = Path(living.groups[0]).with_name(f"{named('live')}.slice")
     not_ours.mkdir()
@@ -197,12 +197,12 @@ def test_groups_without_a_lock_are_removed_at_the_next_start() -> None:
 
 
 def start() -> None:
-    """What the next provider does first."""
+    """Open and close partitions, as the next provider does first."""
     Partitions.open(named("next"), MACHINE).close()
 
 
 def named(kind: str) -> str:
-    """A name as that of a provider's temporary folder, of this process's own."""
+    """Return a name like that of a provider's temporary folder, unique to this process."""
     return f"carpool-{kind}{os.getpid() % 10**4:04}"
 
 
@@ -221,14 +221,14 @@ def named(kind: str) -> str:
     ],
 )
 def test_threads_match_the_cores(each: Resources, expected: tuple[str, str] | None) -> None:
-    """A fraction of a core is one thread, and no pool has a thread more than whole cores."""
+    """Thread pools have as many threads as whole cores, and at least one."""
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     env = {**dict.fromkeys(pools, expected[0]), "carpool_cpu": expected[1]} if expected else {}
     assert env == threads.environment(each)
 
 
 def test_every_thread_is_confined() -> None:
-    """Also those that run already; a process that is gone does not matter."""
+    """All threads of a running process are confined, and missing processes are ignored."""
     code = (
         "import threading, signal; threading.Thread(target=signal.pause, daemon=True).start();"
         "print(flush=True); signal.pause()"

@@ -1,4 +1,4 @@
-"""What the dead have left in control groups: what is removed, and what is not touched.
+"""Tests of control groups that dead providers have left: which are removed and which are kept.
 
 The trees are plain folders, which are removed as groups are.
 """
@@ -22,7 +22,7 @@ DEAD, LIVING = "carpool-dead0000", "carpool-live0000"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Two trees, in which this process is in groups of different names."""
+    """Two trees in which this process is in groups of different names."""
     own = {"cpu": tmp_path / "cpu" / "here", "memory": tmp_path / "memory" / "there" / "in"}
     for folder in own.values():
         folder.mkdir(parents=True)
@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def make(place: Place, name: str) -> list[Path]:
-    """A provider's folders with an instance's in each."""
+    """Make a provider's folders with an instance's folder in each, and return them."""
     folders = [group.folder / name for group in place.v1.values()]
     for folder in folders:
         (folder / "1").mkdir(parents=True)
@@ -38,7 +38,7 @@ def make(place: Place, name: str) -> list[Path]:
 
 
 def test_only_our_own_groups_are_swept(place: Place, tmp_path: Path) -> None:
-    """What others have in the tree stays, whatever its name; so does what is no provider's."""
+    """Only groups of dead providers below the own groups are removed, whatever their names."""
     dead = make(place, DEAD)
     others = [tmp_path / "cpu" / "other" / DEAD, tmp_path / "cpu" / DEAD]
     others.append(tmp_path / "cpu" / "here" / "carpool-prod.slice")
@@ -50,8 +50,8 @@ def test_only_our_own_groups_are_swept(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tree", [0, 1])
-def test_a_lock_in_one_tree_is_enough(place: Place, tree: int) -> None:
-    """Whichever of a living provider's folders the next one can see."""
+def test_lock_in_any_tree_keeps_all_folders(place: Place, tree: int) -> None:
+    """A lock in any tree keeps all of a provider's folders."""
     folders = make(place, LIVING)
     lock = provider_groups._lock(folders[tree])
     provider_groups._sweep(place)
@@ -62,7 +62,7 @@ def test_a_lock_in_one_tree_is_enough(place: Place, tree: int) -> None:
 
 
 def test_a_provider_locks_all_its_folders(place: Place) -> None:
-    """So that each of them tells that it lives."""
+    """A provider locks its folders in all trees."""
     tree, locks = provider_groups.open_tree(place, LIVING)
     assert [True, True] == [provider_groups._is_locked(root) for root in tree.roots]
     for lock in locks:
@@ -71,7 +71,7 @@ def test_a_provider_locks_all_its_folders(place: Place) -> None:
 
 
 def test_groups_may_vanish(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our own, and what was seen a moment ago: nothing is swept then, and no start fails."""
+    """Groups that vanish during the sweep do no harm."""
     dead = make(place, DEAD)
     seen = provider_groups._below
 

@@ -1,4 +1,4 @@
-"""Limits through the provider: what instances get, keep and leave, and what is refused."""
+"""Tests of limits through the provider: what instances get, keep and leave, and refusals."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ needs_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
 
 
 def limit(name: str, instance: str, file: str) -> str:
-    """What the kernel has for an instance of the provider in ``name``."""
+    """Return the kernel's limit for an instance of the provider with the folder ``name``."""
     controller = file.partition(".")[0]
     return (groups_v1()[controller].folder / name / instance / file).read_text().strip()
 
 
 def limits(rig: Rig, instance: str) -> tuple[int, int]:
-    """Quota in microseconds of 10 ms, and memory in bytes."""
+    """Return the quota in microseconds per 10 ms, and the memory in bytes."""
     name = rig.backend.run_dir.name
     quota_us = limit(name, instance, "cpu.cfs_quota_us")
     return int(quota_us), int(limit(name, instance, "memory.limit_in_bytes"))
 
 
 def groups_of(pid: object) -> str:
-    """Where a process is."""
+    """Return the control groups of a process."""
     return Path(f"/proc/{pid}/cgroup").read_text()
 
 
 def left(name: str) -> list[Path]:
-    """Groups that are left of a provider."""
+    """Return the remaining groups of a provider."""
     found = (group.folder / name for group in groups_v1().values())
     return [folder for folder in found if folder.exists()]
 
 
 async def refusal(rig: Rig, method: str, path: str, document: object) -> tuple[int, str]:
-    """The status and the message of a call that is refused."""
+    """Return the status and message of a refused call."""
     answer = await rig.call(method, path, document)
     return answer.status, json.loads(answer.body)["error"]
 
@@ -70,14 +70,14 @@ async def refusal(rig: Rig, method: str, path: str, document: object) -> tuple[i
 
 
 async def children(rig: Rig) -> list[int]:
-    """The process ids of what instances of ``fn`` have started, the newest last."""
+    """Return the process ids that instances of ``fn`` have started, newest last."""
     return [int(line.split()[1]) for line in await rig.logs("fn") if line.startswith("child ")]
 
 
 @needs_v1
 @story(STAGE, capacity=TWO)
-async def test_limits_are_the_kernel_s(rig: Rig) -> None:
-    """Quota and memory of a deployment are those of the group that all of the instance is in."""
+async def test_deployment_limits_apply_to_group(rig: Rig) -> None:
+    """A deployment's quota and memory limit the group with all processes of the instance."""
     await rig.deploy("fn", limits=LIMITS, envVars={"spawn": "1"})
     (instance,) = rig.instances("fn")
     assert (5000, 128 * MIB) == limits(rig, instance.name)
@@ -92,8 +92,8 @@ async def test_limits_are_the_kernel_s(rig: Rig) -> None:
 
 
 @story(STAGE, capacity=TWO)
-async def test_a_function_s_own_threads_win(rig: Rig) -> None:
-    """What its environment says of threads is not touched."""
+async def test_thread_counts_in_environment_are_kept(rig: Rig) -> None:
+    """Thread counts in a function's environment are kept."""
     own = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "2"}
     await rig.deploy("fn", limits={"cpu": "1"}, envVars=own)
     env = (await environment(rig))["env"]
@@ -103,8 +103,11 @@ async def test_a_function_s_own_threads_win(rig: Rig) -> None:
 
 @needs_v1
 @story(STAGE, capacity=TWO)
-async def test_an_instance_that_takes_more_memory_is_killed_alone(rig: Rig) -> None:
-    """Why is said; it is started again, under its limit; its neighbour has noticed nothing."""
+async def test_instance_over_memory_limit_is_killed_alone(rig: Rig) -> None:
+    """An instance that exceeds its memory limit is killed and restarted under the same limit.
+
+    Its log gives the reason, and other instances are not affected.
+    """
     await rig.deploy("fn", limits={"memory": "96Mi"})
     await rig.deploy("other", limits={"memory": "96Mi"})
     before = pid_of(rig.instances("other")[0])
@@ -126,7 +129,7 @@ async def test_an_instance_that_takes_more_memory_is_killed_alone(rig: Rig) -> N
 @needs_v1
 @story(STAGE, capacity=TWO)
 async def test_limits_survive_a_restart_of_the_function(rig: Rig) -> None:
-    """After SIGKILL the next run has the same limits, and the last one's children are gone."""
+    """After SIGKILL, the next run has the same limits, and the children of the last are gone."""
     await rig.deploy("fn", limits=LIMITS, envVars={"spawn": "1"})
     (instance,) = rig.instances("fn")
     first, (child,) = pid_of(instance), await children(rig)
@@ -140,8 +143,8 @@ async def test_limits_survive_a_restart_of_the_function(rig: Rig) -> None:
 
 @needs_v1
 @story(STAGE, capacity=TWO)
-async def test_groups_go_with_their_instance(rig: Rig) -> None:
-    """Scaled down or removed, an instance leaves no group."""
+async def test_scale_down_removes_group(rig: Rig) -> None:
+    """An instance that is scaled down leaves no group."""
     await rig.deploy("fn", limits=LIMITS)
     (instance,) = rig.instances("fn")
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
@@ -178,7 +181,7 @@ asyncio.run(main(Path(sys.argv[1])))
 
 
 def start_provider(folder: Path) -> tuple[subprocess.Popen[bytes], str, int]:
-    """A provider with one instance; the name of its groups and the process id of its keeper."""
+    """Start a provider with one instance; return it, its groups' name and its keeper's pid."""
     provider = subprocess.Popen(
         [sys.executable, "-c", PROVIDER, str(folder), *INSTANCE],
         stdout=subprocess.PIPE,
@@ -192,7 +195,7 @@ def start_provider(folder: Path) -> tuple[subprocess.Popen[bytes], str, int]:
 
 @needs_v1
 def test_groups_of_a_killed_provider_are_removed(tmp_path: Path) -> None:
-    """SIGKILL to the provider: what ran is ended, and no group is left."""
+    """After SIGKILL to the provider, its instances are ended and no group remains."""
     provider, name, _ = start_provider(tmp_path)
     assert 3 == len(left(name))
     provider.kill()
@@ -202,8 +205,8 @@ def test_groups_of_a_killed_provider_are_removed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @needs_v1
-def test_groups_of_a_provider_killed_with_its_keeper_go_at_the_next_start(tmp_path: Path) -> None:
-    """Even then nothing is left for good: the next provider ends and removes it."""
+def test_next_provider_removes_groups_if_keeper_was_killed(tmp_path: Path) -> None:
+    """If the keeper is killed, too, the next provider ends and removes what remains."""
     provider, name, keeper = start_provider(tmp_path)
     inside = [int(p) for p in (left(name)[0] / "fn-1" / "cgroup.procs").read_text().split()]
     assert 2 == len(inside)
@@ -222,8 +225,8 @@ def test_groups_of_a_provider_killed_with_its_keeper_go_at_the_next_start(tmp_pa
 
 @pytest.mark.slow
 @story(STAGE, capacity=TWO)
-async def test_more_than_there_is_is_refused(rig: Rig) -> None:
-    """By deploy, scale and update alike: a status, what would fit, and nothing is changed."""
+async def test_requests_over_capacity_are_refused(rig: Rig) -> None:
+    """Deploy, scale and update refuse more than fits, with a message, and change nothing."""
     await rig.deploy("a", limits={"cpu": "1", "memory": "256Mi"})
     await rig.deploy("free")
     document: dict[str, Any] = {"service": "b", "image": IMAGE, "limits": {"cpu": "1500m"}}
@@ -245,21 +248,21 @@ async def test_more_than_there_is_is_refused(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(STAGE, capacity=TWO)
-async def test_a_function_asleep_holds_nothing(rig: Rig) -> None:
-    """Scaled to zero its share is free; a call is refused with the reason until it fits."""
+async def test_function_at_zero_holds_no_share(rig: Rig) -> None:
+    """A function at zero replicas holds no share, and its calls are refused until it fits again."""
     await rig.deploy("a", limits={"cpu": "1"})
     await rig.call("POST", "/system/scale-function/a", {"replicas": 0})
     await rig.deploy("b", limits={"cpu": "2"})
     answer = await rig.call("GET", "/function/a")
-    assert (503, True) == (answer.status, b"no room for 1 instance of 'a'" in answer.body)
+    assert (503, True) == (answer.status, b"no capacity for 1 instance of 'a'" in answer.body)
     await rig.call("DELETE", "/system/functions", {"functionName": "b"})
     assert 200 == (await rig.call("GET", "/function/a")).status
 
 
 @pytest.mark.slow
 @story(STAGE, capacity=TWO)
-async def test_a_new_instance_waits_for_the_end_of_an_old_one(rig: Rig) -> None:
-    """A share that is promised already is not used before it is free."""
+async def test_new_instance_waits_for_share_of_ending_one(rig: Rig) -> None:
+    """A new instance waits until an ending one has left the share that it was promised."""
     await rig.deploy("a", limits={"cpu": "2"}, envVars={"deaf": "1"})
     (going,) = rig.instances("a")
     pid = pid_of(going)
@@ -274,8 +277,8 @@ async def test_a_new_instance_waits_for_the_end_of_an_old_one(rig: Rig) -> None:
 
 @pytest.mark.slow
 @story(STAGE, capacity=TWO)
-async def test_an_update_without_room_beside_it_takes_the_place(rig: Rig) -> None:
-    """The old replica goes first, requests wait for the new one, and none is refused."""
+async def test_update_without_room_ends_old_replica_first(rig: Rig) -> None:
+    """Without room for both, the old replica ends first, and requests wait for the new one."""
     await rig.deploy("fn", limits={"cpu": "2"}, envVars={"version": "1"})
     changed = {"service": "fn", "image": IMAGE, "limits": {"cpu": "2"}, "envVars": {"version": "2"}}
     assert 202 == (await rig.call("PUT", "/system/functions", changed)).status
@@ -288,8 +291,8 @@ async def test_an_update_without_room_beside_it_takes_the_place(rig: Rig) -> Non
 
 @needs_two_cores
 @story(STAGE, capacity=TWO)
-async def test_pinned_replicas_have_a_core_each(rig: Rig) -> None:
-    """A whole number of cores is a set of its own, of every replica another."""
+async def test_pinned_replicas_have_different_cores(rig: Rig) -> None:
+    """Replicas with a whole number of cores are pinned to different cores."""
     await rig.deploy("fn", limits={"cpu": "1"})
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
@@ -303,8 +306,8 @@ async def test_pinned_replicas_have_a_core_each(rig: Rig) -> None:
 
 
 @story(STAGE, capacity=TWO)
-async def test_a_gpu_that_is_not_there_is_refused(rig: Rig) -> None:
-    """With what is missing: the module, the driver or the GPU."""
+async def test_missing_gpu_is_refused_with_reason(rig: Rig) -> None:
+    """A function that needs a GPU is refused with what is missing: the module, driver or GPU."""
     if rig.backend._partitions.gpus.names:
         pytest.skip("there is a GPU")
     document = {"service": "fn", "image": IMAGE, "labels": {"com.carpool.gpu": "40"}}
@@ -317,9 +320,9 @@ async def test_a_gpu_that_is_not_there_is_refused(rig: Rig) -> None:
 
 
 @story(STAGE, capacity=Capacity())
-async def test_partition_off_is_said_and_refuses_nothing(rig: Rig) -> None:
-    """For trying out, on a laptop, what is meant for a larger machine."""
-    note = "partitions: off: limits apply only to thread counts"
+async def test_partitions_off_is_noted_and_refuses_nothing(rig: Rig) -> None:
+    """With partitions off, a note says so, and functions for a larger machine can be tried out."""
+    note = "partitions: off: only thread counts are limited"
     assert note in rig.backend.notes  # beside one on of-watchdog, where that is installed
     await rig.deploy("fn", limits={"cpu": "64"})
     assert "64" == (await environment(rig))["env"]["OMP_NUM_THREADS"]
@@ -330,7 +333,7 @@ async def test_partition_off_is_said_and_refuses_nothing(rig: Rig) -> None:
 
 @story(STAGE, capacity=TWO)
 async def test_the_front_of_a_scaled_function_is_not_counted(rig: Rig) -> None:
-    """Its labels are those of its instances, which are elsewhere; it is a sidecar alone."""
+    """The front of a scaled function is not counted, as its labels are those of its instances."""
     size = {"com.carpool.cpu": "2"}
     await rig.deploy("fn", labels=size, envVars={"sidecar_scaler": "127.0.0.1:1"})
     env = {"sidecar_scaler": "127.0.0.1:1", "sidecar_class": "b8-c2"}

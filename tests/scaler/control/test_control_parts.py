@@ -43,7 +43,7 @@ LARGE = InstanceClass("large", cpu=4, batch_size=8, replicas=1, rate_high=80.0)
 
 
 def plan(*kinds: InstanceClass, version: int = 1) -> Plan:
-    """A plan that spreads evenly."""
+    """Return a plan that divides requests evenly among the classes."""
     weights = {kind.name: 1 / len(kinds) for kind in kinds}
     return Plan("f", version, "p", kinds, (Route("*", weights, 0.01),))
 
@@ -51,16 +51,16 @@ def plan(*kinds: InstanceClass, version: int = 1) -> Plan:
 # -- senders and pace --------------------------------------------------------------------------
 
 
-def test_a_message_is_taken_once() -> None:
-    """Only higher numbers of a sender are new; senders do not disturb each other."""
+def test_message_is_accepted_once() -> None:
+    """Messages count only with increasing numbers per sender, independently of other senders."""
     senders = MessageOrder()
     taken = [senders.admits("a", n, 0.0) for n in (1, 2, 2, 1, 5, 4)]
     assert [True, True, False, False, True, False] == taken
     assert senders.admits("b", 1, 0.0)
 
 
-def test_what_was_taken_is_known_after_a_restart() -> None:
-    """Only what has changed is to be kept; what was kept refuses what was taken before."""
+def test_message_numbers_are_restored_after_restart() -> None:
+    """Only changed numbers need saving, and saved ones refuse old messages after a restart."""
     before, after = MessageOrder(), MessageOrder()
     before.admits("a", 7, 0.0)
     kept = before.changed()
@@ -71,7 +71,7 @@ def test_what_was_taken_is_known_after_a_restart() -> None:
 
 
 def test_silent_senders_are_forgotten() -> None:
-    """An hour after its last word a sender takes no memory."""
+    """A sender is forgotten an hour after its last message."""
     senders = MessageOrder()
     senders.admits("a", 1, 0.0)
     senders.admits("b", 1, 3000.0)
@@ -79,8 +79,8 @@ def test_silent_senders_are_forgotten() -> None:
     assert 1 == len(senders)
 
 
-def test_the_interval_grows_with_what_messages_cost() -> None:
-    """Few sidecars speak often; many, or costly ones, as seldom as half a core allows."""
+def test_interval_grows_with_message_cost() -> None:
+    """The interval grows with the number and cost of messages to use at most half a core."""
     pace = Pace(0.5)
     assert 0.5 == pace.interval_s(10)
     assert 2.0 < pace.interval_s(10_000) < 6.0
@@ -93,8 +93,8 @@ def test_the_interval_grows_with_what_messages_cost() -> None:
 # -- orders ------------------------------------------------------------------------------------
 
 
-def test_versions_grow_with_what_fronts_have_to_do_only() -> None:
-    """Another explanation is no change; addresses change the revision; routes the version."""
+def test_version_changes_only_with_routes_and_addresses() -> None:
+    """Routes change the version and addresses the revision; explanations change neither."""
     config = SidecarConfig(7)
     config.give(plan(SMALL), (), {"small": ("a",)})
     first = (config.version, config.revision)
@@ -110,8 +110,8 @@ def test_versions_grow_with_what_fronts_have_to_do_only() -> None:
     assert first[0] + 1 == config.version
 
 
-def test_fronts_take_the_plan_of_a_later_start_for_newer() -> None:
-    """Its term is higher, whatever the versions are."""
+def test_plan_with_higher_term_is_newer() -> None:
+    """A plan of a later start is newer by its higher term, whatever the versions are."""
     before, after = SidecarConfig(7, version=57), SidecarConfig(8)
     for config in (before, after):
         config.give(plan(SMALL), (), {})
@@ -123,8 +123,8 @@ def test_fronts_take_the_plan_of_a_later_start_for_newer() -> None:
     assert after.revision != before.revision
 
 
-def test_instances_of_an_old_class_stand_in() -> None:
-    """While new ones load, the old are in the plan with the share of what they can take."""
+def test_old_instances_stay_in_plan_while_new_ones_load() -> None:
+    """While new instances load, old ones stay in the plan with a weight by their capacity."""
     config = SidecarConfig(7)
     config.give(plan(LARGE), [SMALL, SMALL], {"small": ("a", "b"), "other": ("c",)})
     assert config.plan is not None
@@ -136,17 +136,17 @@ def test_instances_of_an_old_class_stand_in() -> None:
 
 
 def report(sender: str = "a" * 8, **fields: Any) -> FrontReport:
-    """A front's report."""
+    """Return a front's report."""
     return FrontReport("f", sender, 1, period_s=1.0, **fields)
 
 
 def said(address: str, state: Any = "ready", sender: str = "i" * 8) -> Announcement:
-    """An instance's announcement."""
+    """Return an instance's announcement."""
     return Announcement("f", sender, 1, "small", address, state, 1.5)
 
 
-def test_an_instance_counts_while_it_or_a_front_says_so() -> None:
-    """Silence ends it, unless a front still reaches it; leaving ends it at once."""
+def test_silent_instance_is_ready_while_front_reaches_it() -> None:
+    """A silent instance is ready only while a front reaches it; one that leaves is gone at once."""
     reports = SidecarReports(Rates())
     reports.announced(said("a"), 0.0)
     reports.announced(said("b", "loading", "j" * 8), 0.0)
@@ -159,16 +159,16 @@ def test_an_instance_counts_while_it_or_a_front_says_so() -> None:
     assert {} == reports.ready(22.0)
 
 
-def test_who_does_not_announce_himself_loads() -> None:
-    """What the gateway has and the sidecars do not say is on its way."""
+def test_unannounced_replicas_count_as_loading() -> None:
+    """Replicas that the gateway lists but that have not announced themselves count as loading."""
     reports = SidecarReports(Rates())
     reports.announced(said("a"), 0.0)
     found = reports.present(2.0, {"small": 3, "new": 1})
     assert {"small": ClassInstances((2.0,), 2), "new": ClassInstances((), 1)} == found
 
 
-def test_idle_times_are_those_of_the_busiest_front() -> None:
-    """An instance, or the function, is idle only if it is so for every front."""
+def test_idle_time_is_minimum_over_fronts() -> None:
+    """An instance or function is idle only if it is idle for every front."""
     reports = SidecarReports(Rates())
     reports.announced(said("a"), 0.0)
     idle = InstanceReport("a", "small", up=True, in_flight=0, idle_s=60.0, item_count=0)
@@ -182,8 +182,8 @@ def test_idle_times_are_those_of_the_busiest_front() -> None:
     assert (2, 2) == (reports.queued(101.0), reports.fronts(101.0))
 
 
-def test_how_long_instances_load_is_known_when_they_have_gone() -> None:
-    """A prewarm begins so much before its time, when there has been no instance for long."""
+def test_loading_time_stays_known_after_last_instance() -> None:
+    """The loading time stays known after the last instance is forgotten, for prewarming."""
     reports = SidecarReports(Rates())
     reports.announced(Announcement("f", "i" * 8, 1, "a", "a:1", "ready", 3.0), 0.0)
     assert 3.0 == reports.load_s()
@@ -193,7 +193,7 @@ def test_how_long_instances_load_is_known_when_they_have_gone() -> None:
 
 
 def test_starts_and_waits_are_counted_once() -> None:
-    """An instance starts when it first says that it is ready; a wait lasts until it is over."""
+    """A start counts at an instance's first ready message, and a wait once until it has ended."""
     reports = SidecarReports(Rates())
     reports.absorb({"ready": {"kept": "small"}}, 0.0)
     reports.announced(said("kept"), 1.0)  # it was ready before this scaler was
@@ -208,8 +208,8 @@ def test_starts_and_waits_are_counted_once() -> None:
     assert (2, {40: 8}) == (reports.waits, dict(reports.latency))
 
 
-def test_counts_and_lines_add_up() -> None:
-    """Arrivals, ends and execution times of all fronts."""
+def test_counts_of_all_fronts_add_up() -> None:
+    """Arrivals and outcomes of all fronts add up, and execution times are kept per class."""
     reports = SidecarReports(Rates())
     lines = (ClassReport("small", 3, 6, 0.3, 0.02, 0.01),)
     for sender in ("a" * 8, "b" * 8):
@@ -222,8 +222,8 @@ def test_counts_and_lines_add_up() -> None:
     assert {"small": (0.02, 0.01)} == reports.lines
 
 
-def test_a_restart_takes_instances_for_ready_until_they_speak() -> None:
-    """No sidecar is cut off because the scaler was away."""
+def test_ready_instances_stay_ready_after_restart_until_reported() -> None:
+    """After a restart, instances that were ready stay ready until they report another state."""
     before, after = SidecarReports(Rates()), SidecarReports(Rates())
     before.announced(said("a"), 0.0)
     after.absorb(before.to_dict(), 100.0)
@@ -235,8 +235,8 @@ def test_a_restart_takes_instances_for_ready_until_they_speak() -> None:
 # -- models, documents, shadows ----------------------------------------------------------------
 
 
-def test_a_learned_model_is_the_same_object_until_it_moves() -> None:
-    """Planners remember sizes by the model, so noise must not make a new one."""
+def test_learned_model_object_is_kept_for_small_changes() -> None:
+    """Small changes keep the same model object, as planners cache sizes by it."""
     learned = MeasuredModel(2.0)
     assert learned.model({}, {}, 1.0) is None
     first = learned.model({"a": (0.02, 0.002)}, {"a": 9}, 1.0)
@@ -266,8 +266,8 @@ BASE = Status.of(
 )
 
 
-def test_shares_of_a_canary_are_not_of_its_classes() -> None:
-    """Calls are divided before they reach a front, and other shares make no other instances."""
+def test_canary_shares_do_not_affect_classes() -> None:
+    """Canary shares do not affect classes, as calls are divided before they reach a front."""
     label = {"com.carpool.canary": "g=10%"}
     for kind in ("labels", "annotations"):
         text = {**BASE.document[kind], **label}
@@ -275,8 +275,8 @@ def test_shares_of_a_canary_are_not_of_its_classes() -> None:
         assert class_function(BASE, LARGE) == class_function(divided, LARGE)
 
 
-def test_a_class_is_the_users_function_in_another_size() -> None:
-    """What the user said stays, but for size and scaling; the settings can be read again."""
+def test_class_keeps_function_settings_except_size_and_scaling() -> None:
+    """A class keeps the user's settings except size and scaling, and can be read back."""
     document = class_function(BASE, LARGE)
     assert "f--large" == document["service"]
     assert ["s"] == document["secrets"]
@@ -293,16 +293,16 @@ def test_a_class_is_the_users_function_in_another_size() -> None:
     assert replace(LARGE, replicas=0, rate_high=None) == class_of(listed)
 
 
-def test_an_instance_knows_its_variant() -> None:
-    """A class of a variant names it in its instances' environment, and is told by that again."""
+def test_variant_is_passed_in_instance_environment() -> None:
+    """A class of a variant names it in its instances' environment and is read back with it."""
     kind = InstanceClass("tiny-b4", cpu=1, batch_size=4, replicas=0, variant="tiny")
     document = class_function(BASE, kind)
     assert "tiny" == document["envVars"]["model_variant"]
     assert kind == class_of(Status.of({**document, "name": "f--tiny-b4"}))
 
 
-def test_memory_that_was_measured_of_a_variant_is_no_limit() -> None:
-    """It is placed by that; the limit is the user's: larger requests take more."""
+def test_measured_memory_of_variant_is_not_its_limit() -> None:
+    """A variant's measured memory leaves the user's limit, as larger requests need more."""
     label = "com.carpool.memory"
     kind = InstanceClass("tiny-b4", cpu=1, batch_size=4, replicas=0, memory_mb=68, variant="tiny")
     assert label not in class_function(BASE, kind)["labels"]
@@ -319,8 +319,8 @@ def test_memory_that_was_measured_of_a_variant_is_no_limit() -> None:
     assert ("68MB", "68M") == (sized["labels"][label], sized["limits"]["memory"])
 
 
-def test_what_a_class_was_made_from_tells_changes() -> None:
-    """Another image, another size: another mark; how many there are makes none."""
+def test_class_mark_changes_with_image_and_size() -> None:
+    """A class's mark changes with image and size, but not with the number of replicas."""
 
     def mark(base: Status, kind: InstanceClass) -> str:
         return str(class_function(base, kind)["labels"][MADE_FROM_LABEL])
@@ -331,28 +331,28 @@ def test_what_a_class_was_made_from_tells_changes() -> None:
     assert 3 == len({same, mark(newer, LARGE), mark(BASE, replace(LARGE, cpu=5))})
 
 
-def test_why_a_function_is_not_ready_is_no_part_of_what_classes_are_made_from() -> None:
-    """A provider says it among the annotations, and for a while: no instance is replaced for it."""
+def test_not_ready_annotation_does_not_change_class_mark() -> None:
+    """An annotation that says why a function is not ready replaces no instance."""
     said = {**BASE.document, "annotations": {**BASE.annotations, REASON: "fn-1: Unschedulable"}}
     assert class_function(BASE, LARGE) == class_function(Status.of(said), LARGE)
 
 
-def test_names_are_what_openfaas_admits() -> None:
-    """A name that would be too long says so."""
+def test_too_long_names_are_refused() -> None:
+    """A name of more than 63 characters is refused with an error that says so."""
     assert 63 == len(name_of("f" * 50, "k" * 11))
     with pytest.raises(ConfigError, match="at most 63"):
         name_of("f" * 50, "k" * 12)
 
 
 class _Twice:
-    """Wants two of what there is a plan for, whatever is shown."""
+    """A policy that always plans two instances of two cores for each function."""
 
     def plan(self, seen: Snapshot) -> PlanningResult:
         return PlanningResult({v.name: plan(replace(SMALL, cpu=2.0)) for v in seen.functions})
 
 
-def test_a_shadow_is_counted_beside_what_is_real() -> None:
-    """It sees its own plans carried out at once, and both are added up over time."""
+def test_shadow_usage_is_counted_separately() -> None:
+    """A shadow sees its plans in effect at once; its usage and the real one add up over time."""
     shadow = Shadow("twice", _Twice())
     there = {"large": Instances(ready=1)}
     live = load(20.0, name="f", plan=plan(LARGE), there=there)
@@ -363,8 +363,8 @@ def test_a_shadow_is_counted_beside_what_is_real() -> None:
     assert (80.0, 0.0) == (shadow.own["f"].cost, shadow.own["f"].short_s)
 
 
-def test_a_trouble_that_changes_its_numbers_is_told_once() -> None:
-    """What goes on is in the notes; the decisions say when it began, and when it came back."""
+def test_note_with_changing_numbers_is_logged_once() -> None:
+    """A note whose numbers change is one decision, with another one when it returns."""
     decisions = Decisions()
     for second in range(5):
         decisions.note([f"batches take 0.6{second} times what was foretold"], float(second))

@@ -1,10 +1,11 @@
-"""One function under the scaler: loads for policies, plans into actions and orders."""
+"""The controller of one function: loads for policies, and actions and settings from plans."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -30,24 +31,24 @@ MODEL = Linear(0.02, 0.002, cpu=2.0)
 
 
 def base(**labels: str) -> Status:
-    """The user's function."""
+    """Return the status of the user's function."""
     return Status.of({"name": "f", "image": "x", "replicas": 1, "labels": {**LABELS, **labels}})
 
 
 def report(**fields: Any) -> FrontReport:
-    """A front's report of a second."""
+    """Return a front's report of one second."""
     return FrontReport("f", "a" * 8, 1, period_s=1.0, **fields)
 
 
 def deployed(controller: Controller, kind: str, replicas: int) -> dict[str, Status]:
-    """What a gateway lists after the actions that a control asks for first."""
+    """Return what a gateway lists after the controller's first action for the class ``kind``."""
     (action,) = [a for a in controller.step(0.0, 0.0) if a.class_name == kind]
     document = {**action.document, "name": action.name, "replicas": replicas}
     return {kind: Status.of({**document, "availableReplicas": replicas})}
 
 
 def test_a_function_without_a_model_is_measured_first() -> None:
-    """One size, as it says of itself, until batches have been seen; then there is a load."""
+    """Without a model there is one class as labelled and no load until batches were measured."""
     controller = Controller(base(**{"com.carpool.scale.min": "1"}), Dependencies())
     assert controller.load(0.0) is None
     first = controller.first_plan()
@@ -63,8 +64,8 @@ def test_a_function_without_a_model_is_measured_first() -> None:
     assert MODEL == seen.model
 
 
-def test_what_was_learned_stays_while_the_labels_do() -> None:
-    """Calls are counted in what the gateway lists; that makes no other function of it."""
+def test_learned_state_is_kept_while_labels_are_unchanged() -> None:
+    """A changed invocation count in the gateway's list does not reset what was learned."""
     controller = Controller(base(), Dependencies())
     controller.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
     before = controller.load(1.0)
@@ -75,8 +76,8 @@ def test_what_was_learned_stays_while_the_labels_do() -> None:
     assert before.model is after.model
 
 
-def test_an_instance_is_as_large_as_labels_limits_or_defaults_say() -> None:
-    """Cores by the label, else by the platform's limit, else one; a limit that is none is not."""
+def test_instance_size_is_from_labels_limits_or_defaults() -> None:
+    """Cores are those of the label, else of a valid platform limit, else one."""
     for cores, labels, limits in (
         (2.0, {"com.carpool.cpu": "2"}, {"cpu": "500m"}),
         (0.5, {}, {"cpu": "500m"}),
@@ -92,7 +93,7 @@ def test_an_instance_is_as_large_as_labels_limits_or_defaults_say() -> None:
 
 
 def test_a_load_has_rates_and_bounds() -> None:
-    """Rates by application, requests without one apart, instances of the plan in force."""
+    """A load has the rates of each application and of requests without one, and the bounds."""
     labels = {"com.carpool.scale.min": "1", "com.carpool.scale.max": "9"}
     status = base(**labels)
     annotations = {"com.carpool.apps": '[{"name": "web", "slo": "90ms"}]'}
@@ -108,8 +109,21 @@ def test_a_load_has_rates_and_bounds() -> None:
     assert (4, 1, 9, 8) == (seen.queued, seen.min_instances, seen.max_instances, seen.max_batch)
 
 
-def test_a_plan_becomes_actions_and_then_orders() -> None:
-    """Deployed, scaled, announced: then the fronts are told, and all is quiet."""
+def test_unknown_application_counts_with_requests_that_name_none() -> None:
+    """Load that a front of an earlier version reports under an unknown name is planned for."""
+    annotations = {"com.carpool.apps": '[{"name": "web", "slo": "90ms"}]'}
+    status = Status.of({**base().document, "annotations": annotations})
+    controller = Controller(status, Dependencies(models={"f": MODEL}))
+    apps = (AppReport("web", 30), AppReport("made-up", 7), AppReport("*", 10))
+    controller.reported(report(apps=apps), 1.0, 1.0)
+    seen = controller.load(1.0)
+    assert seen is not None
+    rates = {app.name: app.rate_rps for app in seen.apps}
+    assert pytest.approx({"web": 30.0, "(no application)": 17.0}) == rates
+
+
+def test_plan_is_deployed_and_sent_to_fronts() -> None:
+    """A plan is deployed and scaled, and fronts get the addresses of announced instances."""
     controller = Controller(
         base(**{"com.carpool.scale.min": "1"}), Dependencies(models={"f": MODEL})
     )
@@ -128,8 +142,8 @@ def test_a_plan_becomes_actions_and_then_orders() -> None:
     assert not controller.changing
 
 
-def test_what_runs_already_is_found_and_not_replaced() -> None:
-    """A scaler without a memory goes on with the instances that there are."""
+def test_running_instances_are_found_and_not_replaced() -> None:
+    """A scaler without saved state continues with the existing instances."""
     controller = Controller(base(), Dependencies())
     controller.follow(controller.first_plan(), 0.0)
     controller.reported(report(starving=True, queued=1), 0.0, 0.0)
@@ -137,13 +151,17 @@ def test_what_runs_already_is_found_and_not_replaced() -> None:
     other = Controller(base(), Dependencies())
     other.observe(base(), listed)
     found = other.first_plan()
-    assert ("found", 3, 8) == (found.policy, found.classes[0].replicas, found.classes[0].batch_size)
+    assert ("deployed", 3, 8) == (
+        found.policy,
+        found.classes[0].replicas,
+        found.classes[0].batch_size,
+    )
     other.follow(found, 0.0)
     assert [] == other.step(0.0, 0.0)
 
 
-def test_a_function_that_may_have_none_follows_its_windows() -> None:
-    """A prewarm policy says when the last instance goes; a request then wakes one."""
+def test_scale_to_zero_follows_prewarm_windows() -> None:
+    """The last instance ends with the prewarm policy's window, and a request starts one again."""
     keep = FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=30))
     controller = Controller(base(), Dependencies(models={"f": MODEL}, prewarm=lambda: keep))
     seen = controller.to_plan(0.0, 0.0)
@@ -161,8 +179,8 @@ def test_a_function_that_may_have_none_follows_its_windows() -> None:
     assert 1 == sum(controller.wanted.values())
 
 
-def test_windows_hold_before_there_is_a_latency_model() -> None:
-    """There is no plan yet; the first plan has them, and another version when they change."""
+def test_windows_apply_before_latency_model_exists() -> None:
+    """The first plan has the windows, and gets a new version when they change."""
     policies = [FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=each)) for each in (30, None)]
     controller = Controller(base(), Dependencies(5, prewarm=lambda: _Changing(policies)))
     assert controller.to_plan(0.0, 0.0) is None
@@ -173,23 +191,57 @@ def test_windows_hold_before_there_is_a_latency_model() -> None:
     assert (5, 2) == controller.plan.full_version
     assert (None, True) == (controller.plan.keep_alive_s, controller.plan.last_only)
     told = [decision.text for decision in controller.decisions]
-    assert ["The last idle instance stays for good instead of 30 s."] == told[1:]
+    assert ["The last idle instance stays permanently instead of 30 s."] == told[1:]
 
 
 class _Changing(FixedKeepAlive):
-    """A prewarm policy that says what one after the other of these says."""
+    """A prewarm policy that returns the windows of each of the given policies in turn."""
 
     def __init__(self, policies: list[FixedKeepAlive]) -> None:
         super().__init__(FixedKeepAlive.Params())
         self._policies = iter(policies)
 
     def windows(self, now_s: float) -> Windows:
-        """As `PrewarmPolicy.windows`."""
+        """See `PrewarmPolicy.windows`."""
         return next(self._policies).windows(now_s)
 
 
-def test_the_gateway_and_the_sidecars_may_disagree_for_a_while_only() -> None:
-    """What is available and does not announce itself is said after a quarter of a minute."""
+class _Failing(FixedKeepAlive):
+    """A prewarm policy that fails to observe, and then learns what JSON does not have."""
+
+    is_failing = True
+
+    def observe(self, idle_s: float, now_s: float) -> None:
+        """See `PrewarmPolicy.observe`."""
+        if self.is_failing:
+            raise LookupError(idle_s, now_s)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See `PrewarmPolicy.to_dict`."""
+        return {"seen": np.int64(3)}
+
+
+def test_failure_of_prewarm_policy_is_reported_and_loses_no_report() -> None:
+    """A report is processed although the prewarm policy fails, which is in the function's notes."""
+    policy = _Failing(FixedKeepAlive.Params())
+    known = Dependencies(models={"f": MODEL}, prewarm=lambda: policy)
+    controller = Controller(base(), known)
+    controller.follow(controller.first_plan(), 0.0)
+    controller.reported(report(apps=(AppReport("*", 7),), idle={bin_of(60.0): 1}), 9.0, 9.0)
+    controller.step(9.0, 9.0)
+    assert {"*": 7} == controller.reports.arrivals
+    assert "the prewarm policy has failed: LookupError" in controller.notes[0]
+    policy.is_failing = False
+    controller.reported(report(idle={bin_of(60.0): 1}), 10.0, 10.0)
+    controller.step(10.0, 10.0)
+    assert [] == controller.notes
+    assert controller.prewarm_dict() is None
+    controller.step(11.0, 11.0)
+    assert "int64 is not JSON serializable" in controller.notes[0]
+
+
+def test_unannounced_replicas_are_reported_after_a_while() -> None:
+    """Available replicas without announcements are reported after a quarter of a minute."""
     controller = Controller(base(), Dependencies(models={"f": MODEL}))
     controller.follow(controller.first_plan(), 0.0)
     controller.reported(report(starving=True, queued=1), 0.0, 0.0)
@@ -202,8 +254,8 @@ def test_the_gateway_and_the_sidecars_may_disagree_for_a_while_only() -> None:
     assert controller.notes[0] in [decision.text for decision in controller.decisions]
 
 
-def test_what_was_kept_goes_on() -> None:
-    """Plan, version and what the prewarm policy has learned come back."""
+def test_saved_state_is_restored() -> None:
+    """Plan and version are restored from the saved state."""
 
     def made() -> Controller:
         return Controller(base(), Dependencies(models={"f": MODEL}, prewarm=_fixed))
@@ -215,10 +267,13 @@ def test_what_was_kept_goes_on() -> None:
     after.absorb(before.to_dict(), before.prewarm_dict(), 100.0)
     assert before.plan == after.plan
     assert before.sidecar_config.version == after.sidecar_config.version
+    ready = {"10.0.0.1:8080": "first"}
+    after.absorb({"roll": {"ready": ready}}, None, 100.0)  # its name in 0.1
+    assert ready == after.to_dict()["reports"]["ready"]
 
 
-def test_a_scaler_whose_fronts_follow_a_later_one_changes_nothing() -> None:
-    """Two scalers at once do not fight: the one that was started last goes on alone."""
+def test_scaler_does_not_act_if_fronts_follow_later_scaler() -> None:
+    """Of two scalers at the same time, only the one that was started last acts."""
     status = base(**{"com.carpool.scale.min": "1"})
     old, new = (Controller(status, Dependencies(term, models={"f": MODEL})) for term in (4, 5))
     for controller in (old, new):
@@ -239,27 +294,27 @@ def _fixed() -> FixedKeepAlive:
     return FixedKeepAlive(FixedKeepAlive.Params())
 
 
-def test_labels_that_cannot_be_used_are_said() -> None:
-    """A function whose settings are wrong does not end the scaler."""
+def test_invalid_labels_are_reported() -> None:
+    """A function with invalid settings gets a note and does not stop the scaler."""
     controller = Controller(base(**{"com.carpool.slo": "soon"}), Dependencies(models={"f": MODEL}))
     assert "com.carpool.slo" in controller.notes[0]
 
 
 class _Listener(FixedKeepAlive):
-    """A prewarm policy that writes down what it is told."""
+    """A prewarm policy that records the idle times that it observes."""
 
     def __init__(self, seen: list[float]) -> None:
         super().__init__(FixedKeepAlive.Params())
         self._seen = seen
 
     def observe(self, idle_s: float, now_s: float) -> None:
-        """As `PrewarmPolicy.observe`."""
+        """See `PrewarmPolicy.observe`."""
         del now_s
         self._seen.append(idle_s)
 
 
 def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
-    """Of two fronts' silences only what they have in common is one of the function."""
+    """Only the time during which all fronts are idle is idle time of the function."""
     seen: list[float] = []
     controller = Controller(
         base(), Dependencies(models={"f": MODEL}, prewarm=lambda: _Listener(seen))
@@ -279,8 +334,8 @@ def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
     assert 10.0 == seen[-1]  # the other one had only just fallen idle
 
 
-def test_a_second_count_that_differs_is_said() -> None:
-    """What the gateway counts is in its list."""
+def test_differing_invocation_count_is_reported() -> None:
+    """A difference between the gateway's invocation count and the sidecars' count is reported."""
     controller = Controller(base(), Dependencies(models={"f": MODEL}))
     controller.follow(controller.first_plan(), 0.0)
     for second in range(90):
@@ -291,8 +346,8 @@ def test_a_second_count_that_differs_is_said() -> None:
     assert any("the gateway counts 30/s where" in note for note in controller.notes)
 
 
-def test_a_gateways_count_tells_nothing_of_divided_calls() -> None:
-    """It counts by the name that was called; what reaches each function, its sidecars count."""
+def test_gateway_count_is_ignored_for_canaries() -> None:
+    """Canary shares give no count warning, as the gateway counts by the name that was called."""
     functions = Functions(Dependencies(models={"f": MODEL, "g": MODEL}))
     seconds = 0.0
     functions.now = lambda: seconds

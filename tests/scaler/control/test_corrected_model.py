@@ -1,4 +1,4 @@
-"""Latency models corrected by measured batches: bounded, robust, told when they drift."""
+"""Latency models corrected by measured batches: bounds, robustness and drift alarms."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
+from carpool.sizing import Objective
 from carpool.sync import ClassReport, FrontReport
 from scaler.control.calibration.corrected_model import (
     MOST_BASE_S,
@@ -23,7 +24,6 @@ from scaler.control.calibration.corrected_model import (
 from scaler.control.class_function import Status
 from scaler.control.controller import Controller
 from scaler.control.dependencies import Dependencies
-from scaler.planning.sizing import Objective
 from tests.scaler.loads import load
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ SIZE = (1.0, 0.0)
 def seen(
     took_s: Callable[[int], float], sizes: Iterable[int], *, per_report: int = 4
 ) -> Correction:
-    """A correction after one report for each of ``sizes``, of batches that took so long."""
+    """Return a correction after one report per size, with batches of ``took_s(size)`` seconds."""
     correction = Correction()
     for size in sizes:
         correction.observe(MODEL, SIZE, per_report, per_report * size, per_report * took_s(size))
@@ -45,29 +45,29 @@ def seen(
 
 
 def plain_s(batch: int) -> float:
-    """What the model says."""
+    """Return the prediction of the model."""
     predicted_s = MODEL.predict(batch, *SIZE)
     assert predicted_s is not None
     return predicted_s
 
 
 def corrected_s(correction: Correction, batch: int) -> float:
-    """What the corrected model says."""
+    """Return the prediction of the corrected model."""
     predicted_s = correction.of(MODEL).predict(batch, *SIZE)
     assert predicted_s is not None
     return predicted_s
 
 
-def test_a_model_that_is_right_stays_as_it_is() -> None:
-    """The very same object: planners remember what they know by it."""
+def test_accurate_model_is_not_corrected() -> None:
+    """An accurate model stays the same object, as planners cache results by it."""
     correction = seen(plain_s, [1, 4, 8] * 10)
     assert MODEL is correction.of(MODEL)
     assert ("", "") == (correction.alarm(), correction.news())
     assert 0.02 == correction.error
 
 
-def test_little_is_known_of_few_reports() -> None:
-    """Seven slow reports neither correct nor tell an error."""
+def test_few_reports_give_no_correction() -> None:
+    """Seven slow reports give neither a correction nor an error."""
     correction = seen(lambda size: 2 * plain_s(size), [4] * 7)
     assert MODEL is correction.of(MODEL)
     assert correction.error is None
@@ -75,7 +75,7 @@ def test_little_is_known_of_few_reports() -> None:
 
 @pytest.mark.parametrize(("factor", "base_s"), [(1.3, 0.0), (0.6, 0.0), (1.0, 0.004), (1.2, 0.01)])
 def test_factor_and_base_are_found(factor: float, base_s: float) -> None:
-    """A slower machine, and a way between sidecar and handler, at sizes seen and others."""
+    """A slower machine and a constant overhead are corrected at measured and other batch sizes."""
     correction = seen(lambda size: factor * plain_s(size) + base_s, [1, 2, 8, 16] * 15)
     for batch in (1, 4, 16, 32):
         expected_s = factor * plain_s(batch) + base_s
@@ -92,10 +92,10 @@ def test_factor_and_base_are_found(factor: float, base_s: float) -> None:
         max_size=80,
     )
 )
-def test_corrections_are_bounded_whatever_is_reported(
+def test_corrections_are_bounded_for_any_reports(
     took: list[tuple[int, int, float]],
 ) -> None:
-    """Factor and base stay within their bounds, and predictions numbers that grow with batches."""
+    """Factor and base stay within their bounds, and predictions grow with the batch."""
     correction = Correction()
     for batches, item_count, exec_s in took:
         correction.observe(MODEL, SIZE, batches, item_count, exec_s)
@@ -110,8 +110,8 @@ def test_corrections_are_bounded_whatever_is_reported(
 
 
 @given(seed=st.integers(0, 10_000), slow=st.floats(3, 100))
-def test_some_slow_reports_move_little(seed: int, slow: float) -> None:
-    """One in ten that is far too slow, as after a pause, shifts predictions by 10 % at most."""
+def test_slow_outliers_have_little_effect(seed: int, slow: float) -> None:
+    """One far too slow report in ten, as after a pause, changes predictions by 10 % at most."""
     draw = random.Random(seed)
     sizes = [draw.choice([1, 2, 4, 8]) for _ in range(60)]
     late = set(draw.sample(range(60), 6))
@@ -122,15 +122,15 @@ def test_some_slow_reports_move_little(seed: int, slow: float) -> None:
 
 @pytest.mark.parametrize("noise", [0.01, 0.06, 0.25])
 def test_the_error_follows_the_noise(noise: float) -> None:
-    """A step that holds 95 of 100 batches, higher where batches differ more."""
+    """The error is a step that covers 95 of 100 batches, and is larger for noisier batches."""
     draw = random.Random(7)
     correction = seen(lambda size: plain_s(size) * draw.uniform(1 - noise, 1 + noise), [4] * 64)
     assert correction.error is not None
     assert noise * 0.8 <= correction.error <= 2 * noise + 0.01
 
 
-def test_the_error_does_not_flutter() -> None:
-    """It rises at once, and falls once a step lower would hold with room to spare."""
+def test_error_falls_with_hysteresis() -> None:
+    """The error rises at once, and falls only if the next lower step suffices with a margin."""
     correction = seen(plain_s, [4] * 64)
     correction.observe(MODEL, SIZE, 16, 64, 16 * plain_s(4) * 1.09)
     found = []
@@ -142,8 +142,8 @@ def test_the_error_does_not_flutter() -> None:
     assert 0.02 == found[-1]
 
 
-def test_drift_is_told_until_it_is_gone() -> None:
-    """At 1.5 times what was foretold an alarm begins; small noise around it does not end it."""
+def test_drift_alarm_lasts_until_drift_ends() -> None:
+    """An alarm begins at 1.5 times the prediction, and small changes around it do not end it."""
     correction = seen(lambda size: 1.6 * plain_s(size), [1, 2, 4, 8] * 16)
     assert "measure its latency model again" in correction.alarm()
     for _ in range(64):
@@ -156,8 +156,8 @@ def test_drift_is_told_until_it_is_gone() -> None:
     assert not correction.alarm()
 
 
-def test_an_alarm_is_one_sentence_while_little_changes() -> None:
-    """Small changes are not reported: the same words until they are a quarter off."""
+def test_alarm_text_is_stable_for_small_changes() -> None:
+    """The text of an alarm stays the same until its numbers are off by a quarter."""
     draw = random.Random(5)
     correction = seen(lambda size: 1.8 * plain_s(size), [1, 2, 4, 8] * 16)
     said, news = {correction.alarm()}, [correction.news()]
@@ -172,15 +172,21 @@ def test_an_alarm_is_one_sentence_while_little_changes() -> None:
     assert 1 == len(list(filter(None, news)))
 
 
-def test_who_is_quicker_than_foretold_raises_no_alarm() -> None:
-    """As with part of a core whose quota little load never uses up; plans follow all the same."""
+def test_faster_batches_raise_no_alarm() -> None:
+    """Batches faster than predicted correct the model without an alarm.
+
+    As with a share of a core whose quota a low load never uses up.
+    """
     correction = seen(lambda size: 0.5 * plain_s(size), [1, 2, 4, 8] * 16)
     assert not correction.alarm()
     assert pytest.approx(0.5 * plain_s(8), rel=0.05) == corrected_s(correction, 8)
 
 
-def test_part_of_a_core_is_never_taken_for_a_quicker_one() -> None:
-    """Its quota lasts while there is little to do, and not under the load that is planned for."""
+def test_fractional_core_is_not_corrected_to_be_faster() -> None:
+    """A share of a core is never corrected to be faster than its model.
+
+    Its quota lasts at low load, but not under the load that is planned for.
+    """
     correction = Correction()
     for _ in range(40):
         correction.observe(MODEL, (0.25, 0.0), 4, 16, 4 * 0.65 * plain_s(4))
@@ -190,15 +196,15 @@ def test_part_of_a_core_is_never_taken_for_a_quicker_one() -> None:
     assert pytest.approx(1.4 * plain_s(4), rel=0.05) == corrected_s(correction, 4)
 
 
-def test_what_cannot_be_corrected_is_told() -> None:
-    """Ten times as slow is another model: corrected as far as bounds go, and the alarm says so."""
+def test_alarm_reports_correction_beyond_bounds() -> None:
+    """Tenfold execution times are corrected up to the bounds, and the alarm says so."""
     correction = seen(lambda size: 10 * plain_s(size), [1, 4, 8, 16] * 16)
     assert "more than can be corrected" in correction.alarm()
     assert 1.0 == correction.error
 
 
-def test_the_object_stays_while_the_correction_hardly_moves() -> None:
-    """Planners keep tables by the model's identity; 1 % more or less makes no new ones."""
+def test_model_object_is_kept_for_small_corrections() -> None:
+    """Changes of 1 % keep the same object, as planners cache tables by the model's identity."""
     draw = random.Random(3)
     correction = seen(lambda size: 1.3 * plain_s(size), [1, 4, 8] * 20)
     before = correction.of(MODEL)
@@ -212,8 +218,8 @@ def test_the_object_stays_while_the_correction_hardly_moves() -> None:
     assert not correction.news()
 
 
-def test_a_corrected_model_is_like_its_own_otherwise() -> None:
-    """Sizes, loading and what it does not know are the model's."""
+def test_corrected_model_keeps_other_properties() -> None:
+    """Sizes, resources, loading time and unknown predictions are those of the model."""
     own = Linear(0.01, 0.002, cpu=2.0, load_s=3.0, memory_mb=100.0)
     corrected = CorrectedModel(own, 2.0, 0.001)
     assert list(own.configurations(4)) == list(corrected.configurations(4))
@@ -222,8 +228,8 @@ def test_a_corrected_model_is_like_its_own_otherwise() -> None:
     assert corrected.predict(0, 1, 0) is None
 
 
-def test_another_model_begins_anew() -> None:
-    """What was known of one says nothing of the next."""
+def test_new_model_starts_without_correction() -> None:
+    """Another model starts without a correction, error or alarm."""
     correction = seen(lambda size: 2 * plain_s(size), [1, 4, 8] * 20)
     other = Linear(0.05, 0.0)
     assert other is correction.of(other)
@@ -232,7 +238,7 @@ def test_another_model_begins_anew() -> None:
 
 
 def test_a_correction_survives_a_restart() -> None:
-    """Factor and base go on at once, and give way to what is measured afterwards."""
+    """Factor and base apply at once after a restart, and later measurements replace them."""
     before = seen(lambda size: 1.4 * plain_s(size), [1, 4, 8] * 20)
     after = Correction()
     after.absorb(before.to_dict())
@@ -242,16 +248,16 @@ def test_a_correction_survives_a_restart() -> None:
     assert pytest.approx(plain_s(4), rel=0.05) == corrected_s(after, 4)
 
 
-def test_a_wrong_form_is_bounded_too() -> None:
-    """What a store gives back is no reason to plan with anything."""
+def test_restored_correction_is_bounded() -> None:
+    """A correction restored from a store is limited to the bounds."""
     correction = Correction()
     correction.absorb([1e9, -1.0])
     assert (MOST_FACTOR, 0.0) == (correction.factor, correction.base_s)
     assert math.isfinite(corrected_s(correction, 1))
 
 
-def test_the_offset_of_a_plan_is_the_known_error() -> None:
-    """Until it is known, the policy's own."""
+def test_planning_offset_is_known_error() -> None:
+    """The offset is the known error, or the policy's own while none is known."""
     unknown = load(100.0)
     assert 0.1 == Objective.of(unknown, 0.1).offset
     assert 0.02 == Objective.of(replace(unknown, error=0.02), 0.1).offset
@@ -263,7 +269,7 @@ PLAN = Plan("f", 1, "infless", (KIND,), (Route("*", {"b8-c1": 1.0}, 0.01),))
 
 
 def controller(*, named: bool = True) -> Controller:
-    """A function under a plan of one class."""
+    """Return the controller of a function with a plan of one class."""
     status = Status.of({"name": "f", "image": "x", "replicas": 1, "labels": LABELS})
     found = Controller(status, Dependencies(models={"f": MODEL} if named else None))
     found.follow(PLAN, 0.0)
@@ -271,13 +277,13 @@ def controller(*, named: bool = True) -> Controller:
 
 
 def report(factor: float, number: int, name: str = "b8-c1") -> FrontReport:
-    """Four batches of eight, ``factor`` times as slow as the model says."""
+    """Return a report of four batches of eight, ``factor`` times as slow as predicted."""
     executed = ClassReport(name, 4, 32, 4 * factor * plain_s(8), factor * 0.01, factor * 0.002)
     return FrontReport("f", "a" * 8, number, classes=(executed,))
 
 
-def test_a_function_is_planned_with_what_its_batches_take() -> None:
-    """A load has the corrected model and its error; decisions and troubles name the drift."""
+def test_function_is_planned_with_corrected_model() -> None:
+    """A load has the corrected model and its error; decisions and notes report the drift."""
     found = controller()
     for number in range(20):
         found.reported(report(1.8, number), number / 2, number / 2)
@@ -290,8 +296,8 @@ def test_a_function_is_planned_with_what_its_batches_take() -> None:
     assert any("Measured: batches take" in decision.text for decision in found.decisions)
 
 
-def test_batches_of_unknown_classes_say_nothing() -> None:
-    """What left the plan, or was never in it, has an unknown size from then on."""
+def test_batches_of_unknown_classes_are_ignored() -> None:
+    """Batches of a class that is not in the plan are ignored, as its size is unknown."""
     found = controller()
     for number in range(20):
         found.reported(report(1.8, number, "gone"), number / 2, number / 2)
@@ -302,7 +308,7 @@ def test_batches_of_unknown_classes_say_nothing() -> None:
 
 
 def test_a_learned_model_is_not_corrected_twice() -> None:
-    """It comes of the same batches; only its error is told."""
+    """A model learned from the same batches is not corrected, but its error is reported."""
     found = controller(named=False)
     for number in range(20):
         found.reported(report(1.8, number), number / 2, number / 2)
@@ -314,7 +320,7 @@ def test_a_learned_model_is_not_corrected_twice() -> None:
 
 
 def test_a_correction_is_kept_with_its_function() -> None:
-    """After a restart the first load has it."""
+    """A correction is saved with its function and applies to the first load after a restart."""
     before, after = controller(), controller()
     for number in range(20):
         before.reported(report(1.4, number), number / 2, number / 2)

@@ -1,4 +1,4 @@
-"""A second count of requests: held against the sidecars' own, with patience."""
+"""A second count of requests, compared over time with that of the sidecars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scaler.control.count_check import CountCheck
 
 
 def minutes(theirs: float, ours: float, until_s: int = 120) -> CountCheck:
-    """Two minutes at these rates."""
+    """Return a check after two minutes at these rates."""
     recount = CountCheck("the gateway")
     for now_s in range(until_s + 1):
         recount.note(10 + now_s * theirs, int(now_s * ours), float(now_s))
@@ -16,13 +16,13 @@ def minutes(theirs: float, ours: float, until_s: int = 120) -> CountCheck:
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(50, 50), (52, 50), (0.2, 0.3), (0, 0)])
-def test_what_chance_and_edges_explain_is_no_disagreement(theirs: float, ours: float) -> None:
-    """A tenth, or a few requests, more or less."""
+def test_small_differences_give_no_warning(theirs: float, ours: float) -> None:
+    """Differences of a tenth or of a few requests give no warning."""
     assert [] == minutes(theirs, ours).warnings(120.0)
 
 
-def test_more_and_fewer_are_told_apart() -> None:
-    """A count above that of the sidecars knows of some that do not report here."""
+def test_warnings_distinguish_higher_and_lower_counts() -> None:
+    """The warnings for a higher and a lower second count differ."""
     assert (
         "counts 80/s where the sidecars count 50/s: reports" in minutes(80, 50).warnings(120.0)[0]
     )
@@ -30,8 +30,8 @@ def test_more_and_fewer_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("lag_s", [5.0, 15.0])
-def test_a_source_that_is_late_is_not_wrong(lag_s: float) -> None:
-    """While a load begins or ends, Prometheus is behind by as long as it takes to ask."""
+def test_lagging_count_gives_no_warning(lag_s: float) -> None:
+    """A count that lags behind while a load begins or ends gives no warning."""
     recount = CountCheck("Prometheus")
     for now_s in range(400):
         ours, theirs = (max(0.0, min(at_s, 200.0) - 100.0) for at_s in (now_s, now_s - lag_s))
@@ -39,22 +39,22 @@ def test_a_source_that_is_late_is_not_wrong(lag_s: float) -> None:
         assert [] == recount.warnings(float(now_s)), now_s
 
 
-def test_nothing_is_said_at_once() -> None:
-    """Half a minute at the least has to have been counted."""
+def test_no_warning_before_minimum_time() -> None:
+    """There is no warning before counts of at least half a minute."""
     assert [] == minutes(80, 50, until_s=40).warnings(40.0)
     assert [] != minutes(80, 50, until_s=60).warnings(60.0)
 
 
-def test_who_starts_anew_is_not_compared_with_before() -> None:
-    """A gateway that was restarted counts from none."""
+def test_restarted_count_gives_no_warning() -> None:
+    """A count that restarts from 0, as after a restart of the gateway, gives no warning."""
     recount = minutes(50, 50)
     for second in range(40):
         recount.note(second * 50.0, 6000 + second * 50, 121.0 + second)
         assert [] == recount.warnings(121.0 + second)
 
 
-def test_who_does_not_count_a_function_is_no_source() -> None:
-    """Go leaves a count of none out."""
+def test_source_that_never_counts_function_gives_no_warning() -> None:
+    """A source that never counts a function gives no warning, as Go omits a count of 0."""
     recount = CountCheck("the gateway")
     for now_s in range(120):
         recount.note(0.0, now_s * 50, float(now_s))
@@ -63,10 +63,11 @@ def test_who_does_not_count_a_function_is_no_source() -> None:
 
 @pytest.mark.parametrize("every_s", [5, 15, 60])
 @pytest.mark.parametrize("phase_s", [0.0, 3.0, 7.0])
-def test_what_is_read_seldom_is_compared_at_the_time_it_was_read(
-    every_s: int, phase_s: float
-) -> None:
-    """Prometheus scrapes once a minute by default; loads come and go in between."""
+def test_rarely_read_counts_are_compared_at_reading_time(every_s: int, phase_s: float) -> None:
+    """Counts read as rarely as once a minute are compared as of the time of their reading.
+
+    Prometheus scrapes once a minute by default, and loads come and go in between.
+    """
     recount, asked = CountCheck("Prometheus"), range(0, 900, 5)
 
     def came(at_s: float) -> float:
@@ -84,8 +85,8 @@ def test_what_is_read_seldom_is_compared_at_the_time_it_was_read(
     assert "Prometheus counts 45/s where the sidecars count 90/s: some callers" in said[0]
 
 
-def test_a_count_that_is_gone_is_missed_if_there_is_something_to_count() -> None:
-    """The second count is not read any more, or never was; a function at rest is no reason."""
+def test_missing_count_is_reported_while_requests_arrive() -> None:
+    """A missing second count is reported, but not while the function has no requests."""
     recount = CountCheck("Prometheus")
     for now_s in range(0, 60, 5):
         recount.note(now_s * 5.0, now_s * 5, float(now_s))
@@ -101,8 +102,8 @@ def test_a_count_that_is_gone_is_missed_if_there_is_something_to_count() -> None
     assert [] == recount.warnings(205.0)
 
 
-def test_a_count_that_is_not_read_any_more_is_none() -> None:
-    """Prometheus goes on answering with its last reading; it is missed when it is stale."""
+def test_stale_reading_counts_as_missing() -> None:
+    """A stale reading counts as missing, as Prometheus keeps answering with its last one."""
     recount = CountCheck("Prometheus")
     for now_s in range(0, 500, 5):
         read_s = min(now_s, 200)
@@ -111,8 +112,8 @@ def test_a_count_that_is_not_read_any_more_is_none() -> None:
     assert "has no count" in recount.warnings(500.0)[0]
 
 
-def test_what_was_counted_long_ago_says_nothing_of_now() -> None:
-    """A source that cannot be asked any more has no disagreement; that it cannot is told apart."""
+def test_disagreement_ends_when_source_is_silent() -> None:
+    """A disagreement ends when the source is silent for long, which is reported separately."""
     recount = minutes(50, 80)
     assert [] != recount.warnings(130.0)
     assert [] == recount.warnings(500.0)

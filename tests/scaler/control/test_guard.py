@@ -1,4 +1,4 @@
-"""What the system does with what a policy proposes, and what a policy is kept from."""
+"""The guard, which makes plans from proposals and protects the system from the policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from carpool.prewarm_windows import Windows
 from carpool.scaling import Application, Instances, PerFunctionPolicy, Proposal
 from scaler.control.guard import Guard
-from scaler.control.stabilization import Limits
+from scaler.control.stabilization import StabilizationLimits
 from tests.scaler.loads import FREE, counts, load, servers, size, snapshot
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ LARGE = dataclasses.replace(size(4, 4.0, 20.0), rate_rps=45.0)
 
 
 class Wishes:
-    """A policy that wants what it is told to want."""
+    """A policy that returns the given proposals."""
 
     def __init__(self, **wishes: object) -> None:
         self.wishes: dict[str, Any] = wishes
@@ -42,14 +42,14 @@ class Wishes:
 
 
 class Failing:
-    """A policy with a bug."""
+    """A policy that always raises an error."""
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
         raise ZeroDivisionError(str(loads[0].now_s) * len(cluster.nodes or [0]))
 
 
 class Picky(PerFunctionPolicy):
-    """Looks at one function at a time, and cannot stand one of them."""
+    """A policy for one function at a time that raises an error for the function ``bad``."""
 
     def propose_one(self, load: FunctionLoad) -> Proposal:
         if load.name == "bad":
@@ -59,38 +59,41 @@ class Picky(PerFunctionPolicy):
 
 
 def wanted(small: int, *, large: int = 0) -> Proposal:
-    """So many instances on two cores, and some on a GPU."""
+    """Return a proposal of instances on two cores and on a GPU."""
     return Proposal({SMALL: small, LARGE: large})
 
 
-def made(proposal: Proposal, load: FunctionLoad, limits: Limits = FREE, **fields: Any) -> Plan:
-    """What becomes of a proposal."""
+def made(
+    proposal: Proposal, load: FunctionLoad, limits: StabilizationLimits = FREE, **fields: Any
+) -> Plan:
+    """Return the plan that the guard makes from a proposal."""
     guard = Guard(Wishes(classify=proposal), limits)
-    plans = guard.plan(snapshot(load, **fields)).plans
-    assert {} == guard.failures
-    return plans["classify"]
+    planning = guard.plan(snapshot(load, **fields))
+    assert {} == planning.failures
+    return planning.plans["classify"]
 
 
 def in_force(plan: Plan, **others: Any) -> FunctionLoad:
-    """A function with this plan and all of its instances."""
+    """Return the load of a function with this plan and all of its instances."""
     there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
     return dataclasses.replace(load(50), **{"plan": plan, "instances": there, **others})
 
 
 def test_a_proposal_becomes_a_plan() -> None:
-    """Classes are named by their sizes, large shares of GPUs first; the rest is the system's."""
+    """Classes are named by their sizes, with larger GPU shares first."""
     guard = Guard(Wishes(classify=wanted(3, large=1)), FREE)
-    plan = guard.plan(snapshot(load(50))).plans["classify"]
+    planning = guard.plan(snapshot(load(50)))
+    plan = planning.plans["classify"]
     assert ("classify", 1, "wishes") == (plan.function, plan.version, plan.policy)
     assert [("b4-c4-g20", 1, 45.0), ("b1-c2", 3, 6.0)] == [
         (kind.name, kind.replicas, kind.rate_high) for kind in plan.classes
     ]
-    assert {} == guard.notes
-    assert {} == guard.failures
+    assert {} == planning.notes
+    assert {} == planning.failures
 
 
-def test_routes_and_waits_where_the_policy_gives_none() -> None:
-    """By what instances take; as long as a batch may wait for the one before it, and be sent."""
+def test_default_routes_and_waits() -> None:
+    """By default, requests are divided by capacity, and waits leave time for two executions."""
     apps = (Application("web", 0.2, 40.0), Application("mail", 0.5, 10.0))
     plan = made(wanted(3, large=1), dataclasses.replace(load(50), apps=apps))
     others, mail = plan.routes
@@ -100,8 +103,8 @@ def test_routes_and_waits_where_the_policy_gives_none() -> None:
     assert pytest.approx(0.3) == mail.max_wait_s - others.max_wait_s
 
 
-def test_routes_and_waits_of_the_policy() -> None:
-    """An application that it names gets what it is to get."""
+def test_policy_sets_routes_and_waits() -> None:
+    """An application that the policy names gets the proposed instances and wait."""
     apps = (Application("web", 0.2, 40.0), Application("mail", 0.2, 10.0))
     proposal = dataclasses.replace(
         wanted(3, large=1),
@@ -113,8 +116,8 @@ def test_routes_and_waits_of_the_policy() -> None:
     assert ("mail", {"b4-c4-g20": 1.0}, 0.01) == (mail.app, mail.weights, mail.max_wait_s)
 
 
-def test_pools_of_one_size_are_classes_of_their_own_whose_names_stay() -> None:
-    """The second is numbered, and keeps its number when the first goes."""
+def test_pools_of_same_size_keep_their_class_names() -> None:
+    """A second pool of a size has a numbered class, whose number stays when the first pool ends."""
     second = dataclasses.replace(SMALL, pool=1)
     first = made(Proposal({SMALL: 2, second: 3}), load(20))
     assert {"b1-c2": 2, "b1-c2-2": 3} == counts(first)
@@ -124,15 +127,15 @@ def test_pools_of_one_size_are_classes_of_their_own_whose_names_stay() -> None:
     assert {SMALL: 2, second: 3} == {each: there.ready for each, there in running.items()}
 
 
-def test_versions_follow_the_plan_in_force() -> None:
-    """A change has the next version, no change the same plan."""
+def test_version_changes_only_with_plan() -> None:
+    """A changed plan has the next version, and an unchanged one stays the same object."""
     before = dataclasses.replace(made(wanted(3), load(50)), version=7)
     assert 8 == made(wanted(4), in_force(before)).version
     assert before is made(wanted(3), in_force(before))
 
 
-def test_a_plan_that_changes_has_the_term_of_who_made_it() -> None:
-    """After another scaler has taken over; a plan that stays is still the other's."""
+def test_changed_plan_has_term_of_current_leader() -> None:
+    """After a takeover, a changed plan has the new term, and an unchanged one the old term."""
     before = Guard(Wishes(classify=wanted(3)), FREE, 4).plan(snapshot(load(50))).plans["classify"]
     assert (4, 1) == before.full_version
     policy = Wishes(classify=wanted(3))
@@ -142,8 +145,8 @@ def test_a_plan_that_changes_has_the_term_of_who_made_it() -> None:
     assert (9, 2) == guard.plan(snapshot(in_force(before))).plans["classify"].full_version
 
 
-def test_how_long_instances_are_kept() -> None:
-    """As the policy wants; where it names no time, as the prewarm policy says of the last one."""
+def test_keep_alive_is_from_policy_or_windows() -> None:
+    """The policy's keep-alive time applies, or else the prewarm policy's to the last instance."""
     idle = dataclasses.replace(load(50), windows=Windows(60.0, 300.0))
     plan = made(wanted(3), idle)
     assert (60.0, 300.0, True) == (plan.prewarm_s, plan.keep_alive_s, plan.last_only)
@@ -154,8 +157,8 @@ def test_how_long_instances_are_kept() -> None:
     assert neither == dataclasses.replace(made(wanted(3), in_force(plan)), version=1)
 
 
-def test_windows_that_move_make_another_plan() -> None:
-    """Even where the policy fails, which has nothing to do with them; others make none."""
+def test_changed_windows_change_plan() -> None:
+    """Changed windows change the plan even if the policy fails; unchanged ones do not."""
     before = made(wanted(3), dataclasses.replace(load(50), windows=Windows(0.0, 300.0)))
     same = in_force(before, windows=Windows(0.0, 300.0))
     assert before is made(wanted(3), same)
@@ -167,60 +170,61 @@ def test_windows_that_move_make_another_plan() -> None:
 
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -1.0])
-def test_what_is_no_rate_keeps_the_plan(rate: float) -> None:
-    """The policy never sees the function, and the others are planned as usual."""
+def test_invalid_rate_keeps_plan(rate: float) -> None:
+    """The policy does not see a function with an invalid rate; others are planned as usual."""
     policy = Wishes(other=wanted(1))
     guard = Guard(policy, FREE)
     planning = guard.plan(snapshot(load(rate), load(1, name="other")))
     assert ["other"] == policy.seen
     assert {"other"} == set(planning.plans)
-    assert "its rates are" in guard.notes["classify"][0]
+    assert "its rates are" in planning.notes["classify"][0]
 
 
 def test_a_missing_model_or_objective_keeps_the_plan() -> None:
-    """Neither can be planned for."""
+    """A function without a latency model or objective keeps its plan and gets a note."""
     guard = Guard(Wishes(), FREE)
     nothing = dataclasses.replace(load(1), model=None)  # type: ignore[arg-type]
     late = dataclasses.replace(load(1, name="b"), apps=(Application("web", math.nan, 1.0),))
-    assert {} == guard.plan(snapshot(nothing, late)).plans
-    assert ["it has no latency model"] == guard.notes["classify"]
-    assert "its objectives are" in guard.notes["b"][0]
+    planning = guard.plan(snapshot(nothing, late))
+    assert {} == planning.plans
+    assert ["it has no latency model"] == planning.notes["classify"]
+    assert "its objectives are" in planning.notes["b"][0]
 
 
 def test_a_policy_that_raises_keeps_all_plans() -> None:
-    """With the reason."""
+    """If the policy raises an error, all plans stay and the reason is reported."""
     guard = Guard(Failing())
     planning = guard.plan(snapshot(load(1)))
     assert ({}, {}) == (planning.plans, planning.unplaced)
-    failure = guard.failures["classify"]
+    failure = planning.failures["classify"]
     assert re.fullmatch(r"ZeroDivisionError: 0\.0 \(test_guard\.py:\d+\)", failure)
 
 
-def test_what_a_policy_raises_for_one_function_costs_the_others_nothing() -> None:
-    """One that looks at one function at a time is asked for each by itself."""
+def test_policy_error_for_one_function_does_not_affect_others() -> None:
+    """If a policy for single functions fails for one function, the others are planned as usual."""
     guard = Guard(Picky(Picky.Params()), FREE)
     planning = guard.plan(snapshot(load(1, name="bad"), load(1)))
     assert {"classify"} == set(planning.plans)
-    assert guard.failures["bad"].startswith("LookupError: no such thing (test_guard.py:")
+    assert planning.failures["bad"].startswith("LookupError: no such thing (test_guard.py:")
 
 
-def test_where_no_size_meets_the_objective_the_policy_is_not_called() -> None:
-    """There is nothing to choose from; all of the rate is unplaced."""
+def test_policy_is_not_called_if_no_size_meets_objective() -> None:
+    """If no size meets the objective, the policy is not called and all of the rate is unplaced."""
     guard = Guard(Picky(Picky.Params()), FREE)
     planning = guard.plan(snapshot(load(7, name="bad", slo_s=0.001)))
-    assert ({}, {"bad": 7}, {}) == (planning.plans, planning.unplaced, guard.failures)
+    assert ({}, {"bad": 7}, {}) == (planning.plans, planning.unplaced, planning.failures)
 
 
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        ("many", "it proposes 'many', which is no Proposal"),
+        ("many", "it proposes 'many', which is not a Proposal"),
         (Proposal({SMALL: math.nan}), "it wants nan instances, expected a whole number"),  # type: ignore[dict-item]
         (Proposal({SMALL: -1}), "it wants -1 instances, expected 0 to 100000"),
         (Proposal({dataclasses.replace(SMALL, cpu=3.0): 1}), "a size that was not offered"),
         (Proposal({dataclasses.replace(SMALL, variant="x"): 1}), "a size that was not offered"),
         (Proposal({dataclasses.replace(SMALL, rate_rps=math.nan): 1}), "rate_rps = nan"),
-        (Proposal({"b1-c2": 1}), "'b1-c2', which is no Size"),  # type: ignore[dict-item]
+        (Proposal({"b1-c2": 1}), "'b1-c2', which is not a Size"),  # type: ignore[dict-item]
         (Proposal({SMALL: 1}, wait_s=math.nan), "routes[0].max_wait_s = 'NaN'"),
         (Proposal({SMALL: 1}, shares={"*": {LARGE: 1.0}}), "not among its instances"),
         (Proposal({SMALL: 1}, shares={"*": {SMALL: math.nan}}), "the shares of * are [nan]"),
@@ -228,30 +232,30 @@ def test_where_no_size_meets_the_objective_the_policy_is_not_called() -> None:
         (Proposal({SMALL: 1}, unserved_rps=math.nan), "unserved_rps is nan"),
     ],
 )
-def test_what_cannot_be_a_plan_keeps_the_one_in_force(wish: object, said: str) -> None:
-    """The reason is shown, and other functions are planned as usual."""
+def test_invalid_proposal_keeps_plan(wish: object, said: str) -> None:
+    """An invalid proposal is reported and keeps the plan; other functions are planned as usual."""
     guard = Guard(Wishes(classify=wish, other=wanted(1)), FREE)
     planning = guard.plan(snapshot(load(1), load(1, name="other")))
     assert {"other"} == set(planning.plans)
-    assert {"classify"} == set(guard.failures)
-    assert said in guard.failures["classify"]
+    assert {"classify"} == set(planning.failures)
+    assert said in planning.failures["classify"]
     assert {} == planning.unplaced
 
 
 def test_bounds() -> None:
-    """The least efficient go first where there are too many; the first class fills up."""
+    """Above the maximum the least efficient go first; below the minimum the first class grows."""
     many = dataclasses.replace(load(50), max_instances=3)
     few = dataclasses.replace(load(50), min_instances=5)
     assert {"b4-c4-g20": 2, "b1-c2": 1} == counts(made(wanted(9, large=2), many))
     assert {"b4-c4-g20": 4, "b1-c2": 1} == counts(made(wanted(1), few))
     guard = Guard(Wishes(classify=wanted(1)), FREE)
-    guard.plan(snapshot(few))
+    planning = guard.plan(snapshot(few))
     said = "the policy wants 1 instance of the function, and its minimum is 5"
-    assert [said] == guard.notes["classify"]
+    assert [said] == planning.notes["classify"]
 
 
-def test_every_application_keeps_instances_within_the_maximum() -> None:
-    """Those of one are removed as the least efficient; its requests go to the others."""
+def test_maximum_keeps_instances_for_every_application() -> None:
+    """An application whose instances exceed the maximum is served by the remaining ones."""
     shares = {"web": {SMALL: 1.0}, "batch": {LARGE: 1.0}}
     apps = (Application("web", 5.0, 0.2), Application("batch", 45.0, 0.2))
     there = dataclasses.replace(load(50), apps=apps, max_instances=1)
@@ -260,24 +264,24 @@ def test_every_application_keeps_instances_within_the_maximum() -> None:
     assert [{"b4-c4-g20": 1.0}] * len(plan.routes) == [route.weights for route in plan.routes]
 
 
-def test_what_instances_cannot_take_is_unplaced() -> None:
-    """Whatever the policy says of it."""
+def test_rate_above_capacity_is_unplaced() -> None:
+    """The rate above the capacity of the instances is unplaced, whatever the policy reports."""
     planning = Guard(Wishes(classify=wanted(2)), FREE).plan(snapshot(load(50)))
     assert pytest.approx(38) == planning.unplaced["classify"]
 
 
-def test_what_has_no_room_is_taken_off() -> None:
-    """Eight cores hold four small instances; the rest of the rate is unplaced."""
+def test_instances_without_room_are_removed_from_plan() -> None:
+    """Eight cores hold four small instances, and the rest of the rate is unplaced."""
     guard = Guard(Wishes(classify=wanted(10)), FREE)
     planning = guard.plan(snapshot(load(60), cluster=servers(1, 8, 0)))
     assert {"b1-c2": 4} == counts(planning.plans["classify"])
     assert pytest.approx(36) == planning.unplaced["classify"]
-    assert "no capacity for" in guard.notes["classify"][0]
+    assert "no capacity for" in planning.notes["classify"][0]
     assert "There is no capacity for 6 more." in planning.plans["classify"].explain
 
 
-def test_an_application_without_room_for_its_instances_gets_the_others() -> None:
-    """No server has a GPU, so the requests of both go to instances on cores."""
+def test_application_without_room_uses_other_instances() -> None:
+    """Without a GPU server, the requests of both applications go to instances on cores."""
     shares = {"web": {SMALL: 1.0}, "batch": {LARGE: 1.0}}
     apps = (Application("web", 5.0, 0.2), Application("batch", 45.0, 0.2))
     there = dataclasses.replace(load(50), apps=apps)
@@ -289,8 +293,8 @@ def test_an_application_without_room_for_its_instances_gets_the_others() -> None
     assert [{"b1-c2": 1.0}, {"b4-c4-g20": 1.0}] == [route.weights for route in roomy.routes]
 
 
-def test_what_is_there_needs_no_room() -> None:
-    """Only new instances are placed: a full server keeps what it has."""
+def test_existing_instances_need_no_room() -> None:
+    """Only new instances are placed, so a full server keeps its instances."""
     cluster = servers(1, 8, 0)
     for _ in range(4):
         cluster.place(load(1).model.resources(1, 2.0, 0.0), 0)
@@ -298,9 +302,9 @@ def test_what_is_there_needs_no_room() -> None:
     assert {"b1-c2": 4} == counts(plan)
 
 
-def test_what_begins_goes_in_no_steps() -> None:
-    """Where nothing runs yet, and what is planned is there at once."""
-    limits = Limits(growth_least=2)
+def test_first_plan_has_no_growth_limit() -> None:
+    """A plan at the beginning, when nothing runs yet, is not limited in its growth."""
+    limits = StabilizationLimits(growth_least=2)
     assert 2 == counts(made(wanted(9), load(50), limits)).total()
     began = dataclasses.replace(snapshot(load(50)), beginning=True)
     planning = Guard(Wishes(classify=wanted(9)), limits).plan(began)
@@ -312,11 +316,14 @@ def test_what_begins_goes_in_no_steps() -> None:
     most=st.integers(1, 20),
     shrink=st.floats(0.1, 1.0),
 )
-def test_whatever_is_wanted_is_within_the_limits(
+def test_plans_are_within_limits_for_any_proposals(
     wishes: list[tuple[int, int]], most: int, shrink: float
 ) -> None:
-    """Bounds, steps and versions hold over any history."""
-    policy, limits = Wishes(), Limits(window_s=15, growth=1.0, growth_least=4, shrink=shrink)
+    """Bounds, growth limits and version numbers hold for any sequence of proposals."""
+    policy, limits = (
+        Wishes(),
+        StabilizationLimits(window_s=15, growth=1.0, growth_least=4, shrink=shrink),
+    )
     guard = Guard(policy, limits)
     there = dataclasses.replace(load(50), max_instances=most)
     for number, (small, large) in enumerate(wishes):

@@ -1,4 +1,4 @@
-"""How instances of variants are, from what fronts report, and what is done about it."""
+"""Overloaded and interfered instances of variants: detection from reports, and the reactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OFFERS = (
 
 
 def report(**seen: tuple[int, int, float]) -> FrontReport:
-    """A front that has got these batches, item_count and seconds of each instance."""
+    """Return a front's report with batches, items and seconds of each instance."""
     instances = tuple(
         InstanceReport(
             address, "small-b8", up=True, in_flight=0, idle_s=0.0, batches=b, item_count=0
@@ -33,7 +33,7 @@ def report(**seen: tuple[int, int, float]) -> FrontReport:
 
 
 class Watch:
-    """A function with instances, second by second."""
+    """A function with instances, observed second by second."""
 
     def __init__(self, *addresses: str) -> None:
         self.interference = InterferenceMonitor()
@@ -41,7 +41,7 @@ class Watch:
         self.now_s = 0.0
 
     def second(self, **seen: tuple[int, int, float]) -> list[str]:
-        """A second later, after two fronts have reported the same."""
+        """Advance by a second in which two fronts report the same, and return what is said."""
         self.now_s += 1.0
         for _ in range(2):
             self.interference.reported(report(**seen))
@@ -51,8 +51,19 @@ class Watch:
         )
 
 
-def test_two_seconds_at_its_saturation_make_an_instance_overloaded() -> None:
-    """Of all fronts together, and with hysteresis on the way back."""
+def test_load_is_measured_over_whole_reports() -> None:
+    """Where reports are 5 s apart, an instance is overloaded at saturation, and not at half."""
+    model, monitor = VariantSet((SMALL, LARGE)), InterferenceMonitor()
+    baseline = Baseline(model, {"small-b8": KIND}, {"small-b8": ("a", "b")}, {}, interval_s=5.0)
+    for second in range(60):
+        if second % 5 == 0:
+            monitor.reported(report(a=(50, 380, 4.5), b=(25, 190, 2.25)))
+        monitor.look(baseline, float(second))
+    assert {"a": "overloaded"} == monitor.conditions
+
+
+def test_instance_is_overloaded_after_two_seconds_at_saturation() -> None:
+    """Two seconds at saturation, over all fronts, make an instance overloaded, with hysteresis."""
     watch = Watch("a", "b")
     watch.second()
     assert [] == watch.second(a=(5, 38, 0.45), b=(1, 1, 0.02))
@@ -67,8 +78,8 @@ def test_two_seconds_at_its_saturation_make_an_instance_overloaded() -> None:
     assert {} == watch.interference.conditions
 
 
-def test_a_slow_instance_is_interfered_with_and_others_take_its_load() -> None:
-    """Where another of its class is well."""
+def test_other_instances_take_load_of_slow_instance() -> None:
+    """Unaffected instances of its class take the load of a slow instance."""
     watch, said = Watch("a", "b"), [""]
     for _ in range(2):
         said = watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
@@ -77,8 +88,8 @@ def test_a_slow_instance_is_interfered_with_and_others_take_its_load() -> None:
     assert {"small-b8": 2} == watch.interference.more({"small-b8": 2}, None)
 
 
-def test_without_another_that_is_well_a_place_is_asked_for() -> None:
-    """One more instance, until it has been over for a while; never more than there may be."""
+def test_one_more_instance_is_wanted_if_all_are_affected() -> None:
+    """Without an unaffected instance, one more is wanted for a while, within the maximum."""
     watch, said = Watch("a"), [""]
     for _ in range(2):
         said = watch.second(a=(2, 2, 0.09))
@@ -98,16 +109,16 @@ def test_without_another_that_is_well_a_place_is_asked_for() -> None:
     assert {"small-b8": 1} == watch.interference.more({"small-b8": 1}, None)
 
 
-def test_quick_models_are_not_called_slow_for_their_way() -> None:
-    """A few milliseconds to the handler and back are no interference."""
+def test_small_overhead_is_no_interference() -> None:
+    """An overhead of a few milliseconds between sidecar and handler is no interference."""
     watch = Watch("a")
     for _ in range(4):
         watch.second(a=(2, 2, 0.05))
     assert {} == watch.interference.conditions
 
 
-def test_an_instance_that_is_gone_is_forgotten() -> None:
-    """And a later one of the same address starts without a history."""
+def test_removed_instance_is_forgotten() -> None:
+    """The condition of an instance is forgotten when the instance is gone."""
     watch = Watch("a", "b")
     for _ in range(3):
         watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
@@ -116,8 +127,8 @@ def test_an_instance_that_is_gone_is_forgotten() -> None:
     assert {} == watch.interference.conditions
 
 
-def test_demands_are_loads_of_their_own() -> None:
-    """Which choose for themselves; other names are applications."""
+def test_demands_become_separate_loads() -> None:
+    """Names that state demands become loads of their own; other names are applications."""
     rates = {"web": 3.0, "latency=0.1,accuracy=0.75": 2.0, "variant=small": 1.0}
     loads, others = demanded(rates, 0.5)
     assert {"web": 3.0} == others
@@ -125,8 +136,8 @@ def test_demands_are_loads_of_their_own() -> None:
     assert [(0.1, 0.75, "", True), (0.5, 0.0, "small", True)] == asked
 
 
-def test_an_instance_that_stands_in_is_as_accurate_as_the_route_it_joins() -> None:
-    """In a transition no request gets less than its application asks for."""
+def test_transition_route_uses_only_accurate_instances() -> None:
+    """During a transition, a route uses only instances that are accurate enough for it."""
     large = InstanceClass("large-b1", 1, 1, 1, "large", exec_s=0.05)
     plan = Plan(
         "vision",

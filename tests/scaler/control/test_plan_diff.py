@@ -1,4 +1,4 @@
-"""What changes from plan to plan."""
+"""Differences between plans, as data and as sentences."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ BEFORE = Plan(
 
 
 def test_a_first_plan_starts_everything() -> None:
-    """Each class in a sentence an operator can read."""
+    """A first plan starts all of its classes, each explained in one sentence."""
     assert (
         "Start 3 of b1-c2: 2 cores.",
         "Start 2 of b4-c1-g10: 1 core and 10 % of a GPU, batches of up to 4.",
     ) == explained(None, BEFORE)
 
 
-def test_the_same_plan_changes_nothing() -> None:
-    """Predictions, words and versions are no change."""
+def test_predictions_and_explanations_are_no_change() -> None:
+    """Other predictions, explanations and versions are no change."""
     after = dataclasses.replace(
         BEFORE, version=2, predicted=Predicted(mean_batch=3.0), explain=("because",)
     )
@@ -31,8 +31,8 @@ def test_the_same_plan_changes_nothing() -> None:
     assert () == explained(BEFORE, after)
 
 
-def test_more_and_fewer_of_a_class() -> None:
-    """Only the difference starts or stops; what starts comes first."""
+def test_only_difference_in_replicas_starts_or_stops() -> None:
+    """Only the difference starts or stops, and starts come first."""
     after = dataclasses.replace(
         BEFORE,
         classes=(dataclasses.replace(SMALL, replicas=1), dataclasses.replace(LARGE, replicas=5)),
@@ -42,8 +42,8 @@ def test_more_and_fewer_of_a_class() -> None:
     ]
 
 
-def test_a_class_of_another_size_is_another_class() -> None:
-    """A class with the same name and another size is started again."""
+def test_class_with_changed_size_starts_again() -> None:
+    """A class with the same name and another size starts again."""
     wider = dataclasses.replace(SMALL, cpu=4.0)
     after = dataclasses.replace(BEFORE, classes=(wider, LARGE))
     assert [(4.0, 3, 0), (2.0, 0, 3)] == [
@@ -51,8 +51,8 @@ def test_a_class_of_another_size_is_another_class() -> None:
     ]
 
 
-def test_a_class_that_is_gone_stops() -> None:
-    """All of it."""
+def test_removed_class_stops() -> None:
+    """All instances of a class that left the plan stop."""
     after = dataclasses.replace(
         BEFORE, classes=(LARGE,), routes=(Route("*", {"b4-c1-g10": 1.0}, 0.05),)
     )
@@ -60,8 +60,8 @@ def test_a_class_that_is_gone_stops() -> None:
     assert ("b1-c2", 3) == (change.instance_class.name, change.stop)
 
 
-def test_routes_and_windows_are_told() -> None:
-    """Shares, waits, routes of their own, keep-alive and prewarm."""
+def test_changed_routes_and_windows_are_explained() -> None:
+    """Changed shares, waits, routes, keep-alive and prewarm times are explained."""
     after = dataclasses.replace(
         BEFORE,
         routes=(
@@ -76,6 +76,6 @@ def test_routes_and_windows_are_told() -> None:
         "b4-c1-g10 gets 80 % instead of 50 % of the requests of all other applications.",
         "Requests of all other applications wait at most 30 ms instead of 50 ms.",
         "Requests of vr get a route of their own.",
-        "Idle instances stay 300 s instead of for good.",
-        "Load again 60 s after a release instead of 0 s.",
+        "Idle instances stay 300 s instead of permanently.",
+        "An instance is loaded again 60 s after a release instead of 0 s.",
     ) == explained(BEFORE, after)

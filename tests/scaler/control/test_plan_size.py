@@ -1,4 +1,4 @@
-"""How large plans are."""
+"""The size of plans: counting and removing instances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.scaler.loads import counts
 
 
 def test_instances_of_all_classes_are_counted() -> None:
-    """How many there are, and what they take: requests per second, or at a time."""
+    """Instances are counted, and their capacity is per second, or at a time if unknown."""
     plan = wanted(3, large=2)
     assert 5 == plan_size.instances(plan)
     assert 3 * 6.0 + 2 * 45.0 == plan_size.taken(plan)
@@ -19,8 +19,8 @@ def test_instances_of_all_classes_are_counted() -> None:
     assert 3 * 1 + 2 * 4 == plan_size.taken(unsaid)
 
 
-def test_those_that_take_the_least_go_first() -> None:
-    """Of the small ones as many as there are, then of the large; never more than there are."""
+def test_instances_with_least_capacity_are_removed_first() -> None:
+    """Instances with the least capacity are removed first, and never more than exist."""
     plan = wanted(3, large=2)
     assert {"b4-c4-g20": 2, "b1-c2": 1} == counts(plan_size.without(plan, 2))
     assert {"b4-c4-g20": 1} == counts(plan_size.without(plan, 4))
@@ -28,8 +28,8 @@ def test_those_that_take_the_least_go_first() -> None:
     assert plan == plan_size.less(plan, {})
 
 
-def test_a_route_without_instances_leads_to_those_that_are_left() -> None:
-    """Nothing would answer its requests otherwise; one that keeps an instance stays as it is."""
+def test_route_that_loses_all_instances_gets_remaining_ones() -> None:
+    """A route that loses all of its instances gets the remaining ones; others do not change."""
     plan = wanted(3, large=2)
     own = Route("batch", {"b4-c4-g20": 1.0}, 0.1)
     plan = replace(plan, routes=(*plan.routes, own))
@@ -39,15 +39,15 @@ def test_a_route_without_instances_leads_to_those_that_are_left() -> None:
     assert plan.routes == plan_size.without(plan, 9).routes
 
 
-def test_a_route_that_had_no_instances_stays() -> None:
-    """A policy leads requests to none while nothing suits them: they wait for an instance."""
+def test_route_without_instances_before_is_unchanged() -> None:
+    """A route that had no instances before does not change; its requests wait for one."""
     plan = wanted(0, large=2)
     assert {"b4-c4-g20": 1} == counts(plan_size.without(plan, 1))
     assert plan.routes == plan_size.without(plan, 1).routes
 
 
-def test_a_route_leads_only_to_variants_that_are_accurate_enough() -> None:
-    """Its requests rather wait for an instance than get a worse answer."""
+def test_route_gets_only_accurate_enough_variants() -> None:
+    """Requests wait for an instance rather than get a variant that is not accurate enough."""
     plan = wanted(1, large=2)
     offer = OnOffer("b4-c4-g20", "quick", 0.6, 0.1, 1.0, 1.0)
     large, small = plan.classes

@@ -1,4 +1,4 @@
-"""Rollouts: capacity is never lost on the way, failures are retried, nothing is left behind."""
+"""Rollouts keep capacity, retry failed actions and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BASE = Status.of({"name": "f", "image": "x", "replicas": 1, "availableReplicas":
 
 
 def kind(name: str, cpu: float = 1.0) -> InstanceClass:
-    """A class."""
+    """Return an instance class of this name."""
     return InstanceClass(name, cpu=cpu, batch_size=4, replicas=0)
 
 
 class World:
-    """A gateway whose instances become ready when they are told to, and a rollout towards it."""
+    """A simulated gateway, whose instances become ready on request, and a rollout on it."""
 
     def __init__(
         self, most: int = 99, least: int = 0, functions: int = 99, places: int = 99
@@ -41,7 +41,7 @@ class World:
         self.done: list[str] = []
 
     def step(self, wanted: dict[str, int], *, settled: bool = True) -> list[Action]:
-        """One round, a second later; what it asks for is done."""
+        """Run one round, a second later, and carry out its actions."""
         self.now_s += 1
         deployed = {
             name: Status.of({**document, "name": f"f--{name}", "replicas": self.replicas[name]})
@@ -67,12 +67,12 @@ class World:
         return actions
 
     def room(self, action: Action) -> bool:
-        """Whether there is a place for each instance, with this one done."""
+        """Return whether there is room for all instances after this action."""
         others = sum(count for name, count in self.replicas.items() if name != action.class_name)
         return others + action.replicas <= self.places
 
     def carry_out(self, action: Action) -> None:
-        """As a provider would; instances that go are the ready ones first."""
+        """Carry out an action as a provider would, removing ready instances first."""
         name = action.class_name
         if action.verb in ("deploy", "update"):
             self.documents[name] = dict(action.document)
@@ -85,11 +85,11 @@ class World:
             del self.documents[name], self.replicas[name], self.ready[name]
 
     def load(self) -> None:
-        """All instances become ready."""
+        """Make all instances ready."""
         self.ready = dict(self.replicas)
 
     def until_rest(self, wanted: dict[str, int]) -> None:
-        """Rounds until nothing is asked for."""
+        """Run rounds until there are no more actions."""
         for _ in range(100):
             self.load()
             if not self.step(wanted) and not self.step(wanted):
@@ -97,16 +97,16 @@ class World:
         raise AssertionError(self.done)
 
 
-def test_a_class_is_deployed_scaled_and_gone() -> None:
-    """From nothing to two instances, and to nothing again."""
+def test_class_is_deployed_scaled_and_deleted() -> None:
+    """A class is deployed and scaled to two instances, and deleted when none is wanted."""
     world = World()
     world.until_rest({"a": 2})
     world.until_rest({})
     assert ["deploy f--a", "scale f--a to 2", "delete f--a"] == world.done
 
 
-def test_the_old_stay_until_the_new_are_ready() -> None:
-    """A change of classes takes nothing away before all that is wanted has announced itself."""
+def test_old_classes_stay_until_new_ones_are_ready() -> None:
+    """Old classes stay until all wanted instances have announced themselves."""
     world = World()
     world.until_rest({"a": 2})
     for _ in range(10):
@@ -116,8 +116,8 @@ def test_the_old_stay_until_the_new_are_ready() -> None:
     assert {"b": 1} == world.replicas
 
 
-def test_fronts_are_told_before_an_instance_goes() -> None:
-    """While a front follows an older plan nothing goes; one that is silent holds it up a while."""
+def test_fronts_are_updated_before_instance_is_removed() -> None:
+    """Instances stay while a front follows an older plan; a silent front delays for a while."""
     world = World()
     world.until_rest({"a": 3})
     waited = 0
@@ -127,8 +127,8 @@ def test_fronts_are_told_before_an_instance_goes() -> None:
     assert 10 <= waited <= 13
 
 
-def test_what_waiting_does_not_change_is_told_apart() -> None:
-    """Until the provider accepts it."""
+def test_lasting_failures_are_reported_separately() -> None:
+    """A lasting failure is reported separately until the action succeeds."""
     world = World()
     (deploy,) = world.step({"a": 1})
     for lasting in (False, True):
@@ -139,8 +139,8 @@ def test_what_waiting_does_not_change_is_told_apart() -> None:
     assert [] == world.rollout.refused
 
 
-def test_failed_calls_are_repeated_with_pauses_that_grow() -> None:
-    """A gateway that refuses is asked less and less often, and it is said."""
+def test_failed_calls_are_retried_with_backoff() -> None:
+    """A refused action is retried after growing pauses, and the reason is reported."""
     world = World()
     world.broken = "no more than 15 functions"
     tries = [bool(world.step({"a": 1})) for _ in range(60)]
@@ -152,8 +152,8 @@ def test_failed_calls_are_repeated_with_pauses_that_grow() -> None:
     assert {"a": 1} == world.ready
 
 
-def test_a_limit_of_the_gateway_is_said_and_kept_to() -> None:
-    """Asked for nine, the Community Edition sets five: this is not requested again and again."""
+def test_gateway_replica_limit_is_reported_and_respected() -> None:
+    """A count that the gateway limits to five is reported and not requested again and again."""
     world = World(most=5)
     for _ in range(40):
         world.load()
@@ -163,8 +163,38 @@ def test_a_limit_of_the_gateway_is_said_and_kept_to() -> None:
     assert "when asked for 9" in world.rollout.notes[0]
 
 
-def test_a_gateway_that_keeps_one_of_everything_still_gets_to_none() -> None:
-    """Where zero is not taken, the class's function goes instead."""
+def test_raised_gateway_limit_is_noticed() -> None:
+    """After ten minutes, a count above the gateway's limit is requested again."""
+    world = World(most=5)
+    for _ in range(40):
+        world.load()
+        world.step({"a": 9})
+    world.most = 99
+    world.now_s += 600
+    world.until_rest({"a": 9})
+    assert {"a": 9} == world.ready
+
+
+def test_count_is_not_compared_with_older_list() -> None:
+    """A list from before a request, as of an unreachable gateway, is not taken for a limit."""
+    world = World()
+    world.until_rest({"a": 2})
+    before = dict(world.replicas)
+    (scale,) = world.step({"a": 6})
+    deployed = {
+        "a": Status.of({**world.documents["a"], "name": scale.name, "replicas": before["a"]})
+    }
+    stale = ObservedState(BASE, deployed, before, listed_s=world.now_s)
+    for second in range(20):
+        world.rollout.step({"a": kind("a")}, {"a": 6}, stale, world.now_s + second)
+    world.now_s += 20
+    assert [] == world.rollout.notes
+    world.until_rest({"a": 10})
+    assert {"a": 10} == world.ready
+
+
+def test_class_is_deleted_if_gateway_does_not_scale_to_zero() -> None:
+    """If the gateway does not scale to 0, the function of the class is deleted instead."""
     world = World(least=1)
     world.until_rest({"a": 1})
     for _ in range(20):
@@ -174,8 +204,8 @@ def test_a_gateway_that_keeps_one_of_everything_still_gets_to_none() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"functions": 1}, {"places": 3}])
-def test_where_there_is_no_room_the_old_make_it(limit: dict[str, int]) -> None:
-    """As many functions or instances as are admitted: what is not planned goes, one at a time."""
+def test_old_instances_make_room_for_new_ones(limit: dict[str, int]) -> None:
+    """If there is no room for new instances, those no longer planned go, one at a time."""
     world = World(**limit)
     world.until_rest({"a": 3})
     least = 3
@@ -187,8 +217,8 @@ def test_where_there_is_no_room_the_old_make_it(limit: dict[str, int]) -> None:
     assert least >= (0 if limit.get("functions") else 2)
 
 
-def test_a_full_gateway_gives_nothing_up_for_what_it_will_not_have() -> None:
-    """Where what goes makes no room, what is wanted of it stays."""
+def test_wanted_instances_stay_if_gateway_has_no_room() -> None:
+    """Instances that are still wanted stay if the gateway has no room for another class."""
     world = World(functions=1)
     world.until_rest({"a": 2})
     for _ in range(60):
@@ -198,8 +228,8 @@ def test_a_full_gateway_gives_nothing_up_for_what_it_will_not_have() -> None:
     assert "no more functions" in world.rollout.notes[0]
 
 
-def test_who_else_changes_a_count_is_named_and_outdone() -> None:
-    """Another writer is told from our own changes; it is put right, at a pace that is no fight."""
+def test_foreign_replica_changes_are_reported_and_corrected() -> None:
+    """Replica counts set by another writer are reported and corrected at a limited pace."""
     world = World()
     world.until_rest({"a": 2})
     changed = calm = 0
@@ -214,8 +244,8 @@ def test_who_else_changes_a_count_is_named_and_outdone() -> None:
     assert 3 <= changed <= 12
 
 
-def test_instances_that_never_become_ready_are_given_up_for_a_while() -> None:
-    """They hold nothing up for good, take nothing away, and are tried again."""
+def test_instances_that_never_become_ready_are_retried_later() -> None:
+    """Instances that never become ready are removed and tried again, and the old ones stay."""
     world = World()
     world.until_rest({"a": 2})
     seen = set()
@@ -228,8 +258,8 @@ def test_instances_that_never_become_ready_are_given_up_for_a_while() -> None:
     assert "3 of 3 instances are not ready" in world.rollout.notes[0]
 
 
-def test_what_carries_our_labels_and_is_not_wanted_goes() -> None:
-    """Classes that an earlier scaler has left are cleared away, and so is all once f is gone."""
+def test_unwanted_labelled_classes_are_deleted() -> None:
+    """Classes left by an earlier scaler are deleted, and all classes when the function is gone."""
     world = World()
     world.until_rest({"a": 1, "b": 1})
     world.rollout = Reconciler("f")
@@ -241,7 +271,7 @@ def test_what_carries_our_labels_and_is_not_wanted_goes() -> None:
 
 
 def test_a_changed_function_is_rolled_out() -> None:
-    """A new image of the user's function is an update of its classes."""
+    """A new image of the user's function updates its classes."""
     world = World()
     world.until_rest({"a": 1})
     newer = Status.of({"name": "f", "image": "y"})
@@ -251,8 +281,8 @@ def test_a_changed_function_is_rolled_out() -> None:
     assert ("update", "y") == (action.verb, action.document["image"])
 
 
-def test_a_name_that_is_too_long_is_said() -> None:
-    """OpenFaaS admits 63 characters."""
+def test_too_long_name_is_reported() -> None:
+    """A name over the 63 characters that OpenFaaS permits is reported."""
     rollout = Reconciler("f" * 60)
     base = Status.of({"name": "f" * 60, "image": "x"})
     assert [] == rollout.step({"long": kind("long")}, {"long": 1}, ObservedState(base, {}, {}), 0.0)
@@ -264,8 +294,8 @@ WANTED = st.dictionaries(st.sampled_from("abc"), st.integers(0, 4), min_size=1)
 
 @settings(max_examples=scaled(150))
 @given(st.data())
-def test_capacity_never_falls_below_what_is_wanted_and_was_there(data: st.DataObject) -> None:
-    """Whatever is wanted, becomes ready, or fails: ready instances go only when they may."""
+def test_rollout_never_reduces_wanted_capacity(data: st.DataObject) -> None:
+    """Ready instances are removed only if they are not wanted and no wanted one is missing."""
     world = World()
     wanted: dict[str, int] = {"a": 1}
     for _ in range(data.draw(st.integers(1, 25))):
@@ -289,7 +319,7 @@ def test_capacity_never_falls_below_what_is_wanted_and_was_there(data: st.DataOb
 
 
 @pytest.mark.parametrize("verb", ["deploy", "update", "scale", "delete"])
-def test_an_action_says_what_it_is(verb: Any) -> None:
-    """For logs and explanations."""
+def test_action_has_text(verb: Any) -> None:
+    """An action has a text for logs and explanations."""
     expected = f"{verb} f--a" + (" to 3" if verb == "scale" else "")
     assert expected == str(Action(verb, "a", "f--a", 3))

@@ -1,4 +1,4 @@
-"""A round: what is asked of a provider, what is told, and that it waits for nothing itself."""
+"""A planning round: its calls to the provider, its messages, and that it never waits itself."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from carpool.latency.linear import Linear
+from carpool.sync import Announcement, FrontReport
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
 from scaler.control.planning_result import FunctionResult
 from scaler.control.provider_error import ProviderError
 from scaler.control.round import Driver, Round, at_once
 from scaler.functions import Functions
+from scaler.live_planner import Planner, PlannerSettings
+from scaler.planning.cost import Prices
+from scaler.policies.fixed import Fixed
 from scaler.prewarm.contract import Windows
 from scaler.prewarm.fixed import FixedKeepAlive
 from tests.simulator.load import plan
@@ -25,14 +29,15 @@ if TYPE_CHECKING:
     from scaler.control.action import Action
     from scaler.control.controller import Controller
 
-LABELS = {"com.carpool.scale.policy": "infless", "com.carpool.scale.min": "0"}
+MIN = "com.carpool.scale.min"
+LABELS = {"com.carpool.scale.policy": "infless", MIN: "0"}
 
 Item = TypeVar("Item")
 T = TypeVar("T")
 
 
 class Shelf:
-    """A provider that lists what it was given, and has room for so many replicas of a function."""
+    """A provider that lists what it was given, with room for ``room`` replicas of each function."""
 
     def __init__(self, room: int = 9) -> None:
         self.dry = self.gone = False
@@ -40,14 +45,22 @@ class Shelf:
         self.listed = {"f": Status("f", 1, 1, {"name": "f", "labels": LABELS})}
 
     def functions(self) -> Mapping[str, Status]:
-        """As `Provider.functions`."""
+        """See `Platform.functions`."""
         if self.gone:
             message = "the shelf cannot be reached"
             raise ProviderError(message)
         return dict(self.listed)
 
+    def announcements(self) -> list[Announcement]:
+        """Return an announcement of each instance, all of which are ready."""
+        return [
+            Announcement("f", f"{number:08}", 1, name[3:], f"{name}:{number}", "ready", 1.0)
+            for name, status in self.listed.items()
+            for number in range(status.replicas if "--" in name else 0)
+        ]
+
     def carry_out(self, action: Action) -> None:
-        """As `Provider.carry_out`."""
+        """See `Platform.carry_out`."""
         if action.replicas > self.room:
             message = "no room"
             raise ProviderError(message, answered=True)
@@ -60,29 +73,29 @@ class Shelf:
 
 
 class Notes(Driver):
-    """A driver that writes down what it is told."""
+    """A driver that records what it is told."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
     async def reached(self) -> None:
-        """As `Driver.reached`."""
+        """See `Driver.reached`."""
         self.said.append("reached")
 
     def came(self, controller: Controller) -> None:
-        """As `Driver.came`."""
+        """See `Driver.came`."""
         self.said.append(f"{controller.name} came")
 
     def ended(self, action: Action, error: ProviderError | None) -> None:
-        """As `Driver.ended`."""
+        """See `Driver.ended`."""
         self.said.append(f"{action}: {error or 'done'}")
 
     def troubled(self, function: str, error: Exception) -> None:
-        """As `Driver.troubled`."""
+        """See `Driver.troubled`."""
         self.said.append(f"{function}: {error}")
 
     def say(self, text: str, *, once: bool = False) -> None:
-        """As `Driver.say`."""
+        """See `Driver.say`."""
         del once
         self.said.append(text)
 
@@ -90,22 +103,40 @@ class Notes(Driver):
 def two(
     by_name: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
 ) -> dict[str, FunctionResult]:
-    """Two instances, for a function without a plan."""
+    """Plan two instances for each function without a plan."""
     del by_name, now_s
     return {
         name: FunctionResult(plan(name, 1, 2)) for name, load in loads.items() if load.plan is None
     }
 
 
+def later_rounds(shelf: Shelf, seconds_s: Iterable[float], *, fronts: bool) -> None:
+    """Run rounds of another scaler without state, whose instances and idle ``fronts`` report."""
+    functions = Functions(Dependencies(5, models={"f": Linear(0.01, 0.0)}))
+    planner = Planner(PlannerSettings(Prices(), policy="infless"))
+    found = Round(functions, shelf, planner.plan, Notes())
+    for now_s in seconds_s:
+        functions.now = functions.wall = lambda: now_s  # noqa: B023
+        functions.observe(shelf.listed)
+        (controller,) = functions
+        for said in shelf.announcements():
+            functions.announced(controller, said)
+        if fronts:
+            version = controller.sidecar_config.version
+            report = FrontReport("f", "a" * 8, 1, term=5, version=version, period_s=1.0)
+            functions.reported(controller, report)
+        at_once(found.run())
+
+
 def rounds(shelf: Shelf, notes: Driver, dependencies: Dependencies | None = None) -> Round:
-    """A scaler of one function, at a time that stands still."""
+    """Return the rounds of a scaler whose clock stands still."""
     functions = Functions(dependencies or Dependencies(models={"f": Linear(0.01, 0.0)}))
     functions.now = functions.wall = lambda: 0.0
     return Round(functions, shelf, two, notes)
 
 
-def test_what_was_deployed_gets_its_instances_in_the_same_round() -> None:
-    """And a second round has nothing left to do."""
+def test_class_is_deployed_and_scaled_in_one_round() -> None:
+    """A class is deployed and scaled in one round, and the next round has nothing to do."""
     shelf, notes = Shelf(), Notes()
     found = rounds(shelf, notes)
     assert at_once(found.run())
@@ -115,14 +146,26 @@ def test_what_was_deployed_gets_its_instances_in_the_same_round() -> None:
     assert 4 == len(notes.said)
 
 
-def test_a_prewarm_policy_that_fails_stops_no_other_function() -> None:
-    """Its function keeps what it has; what the policy did is told by name."""
+def test_scaler_without_state_keeps_instances_until_fronts_report() -> None:
+    """Instances of an earlier scaler are kept while the load is unknown, and then follow it."""
+    shelf = Shelf()
+    shelf.listed["f"] = Status("f", 1, 1, {"name": "f", "labels": {**LABELS, MIN: "1"}})
+    at_once(rounds(shelf, Notes()).run())
+    before = dict(shelf.listed)
+    later_rounds(shelf, range(0, 400, 20), fronts=False)
+    assert before == shelf.listed
+    later_rounds(shelf, range(0, 400, 20), fronts=True)
+    assert 1 == sum(status.replicas for name, status in shelf.listed.items() if "--" in name)
+
+
+def test_failing_prewarm_policy_does_not_affect_other_functions() -> None:
+    """If a prewarm policy fails, its function and others are planned for without it."""
 
     class Broken(FixedKeepAlive):
-        """Learns, and then knows nothing."""
+        """A prewarm policy whose windows raise an error."""
 
         def windows(self, now_s: float) -> Windows:
-            """As `PrewarmPolicy.windows`."""
+            """See `PrewarmPolicy.windows`."""
             return Windows(5.0, 1.0 / (now_s - now_s))
 
     shelf, notes = Shelf(), Notes()
@@ -135,21 +178,43 @@ def test_a_prewarm_policy_that_fails_stops_no_other_function() -> None:
     found = rounds(shelf, notes, known)
     at_once(found.run())
     assert "scale g--a to 2: done" in notes.said
-    assert "f--a" not in shelf.listed
+    assert "scale f--a to 2: done" in notes.said
     (said,) = [text for text in notes.said if text.startswith("f: ")]
     assert "the prewarm policy has failed: ZeroDivisionError" in said
 
 
-def test_an_unexpected_error_of_one_function_stops_no_other() -> None:
-    """It is told with the function's name, and in the next round tried again."""
+class Unusable(Fixed):
+    """A scaling policy whose other names for parameters are no list."""
+
+    knobs = 5
+
+
+def test_unusable_policy_does_not_affect_other_functions() -> None:
+    """A policy that cannot be created is reported with its function; others are planned for."""
+    name = f"{__name__}:Unusable"
+    shelf, notes = Shelf(), Notes()
+    for function, policy in (("f", name), ("g", "infless")):
+        labels = {"com.carpool.scale.policy": policy, MIN: "1"}
+        shelf.listed[function] = Status(function, 1, 1, {"name": function, "labels": labels})
+    models = {function: Linear(0.01, 0.0) for function in shelf.listed}
+    planner = Planner(PlannerSettings(Prices()))
+    found = Round(Functions(Dependencies(models=models)), shelf, planner.plan, notes)
+    at_once(found.run())
+    (said,) = [text for text in notes.said if text.startswith("f: ")]
+    assert f"its policy {name} cannot be used: TypeError" in said
+    assert ["g"] == [deployed[0] for deployed in shelf.listed if "--" in deployed]
+
+
+def test_unexpected_error_does_not_affect_other_functions() -> None:
+    """An unexpected error is reported with its function, which is tried again in the next round."""
 
     class Faulty(Shelf):
-        """A provider with a fault of its own, once."""
+        """A provider that raises an unexpected error for ``f--a`` until ``well`` is set."""
 
         well = False
 
         def carry_out(self, action: Action) -> None:
-            """As `Provider.carry_out`, or not."""
+            """See `Platform.carry_out`."""
             if action.name == "f--a" and not self.well:
                 message = "a list of nothing"
                 raise IndexError(message)
@@ -167,8 +232,8 @@ def test_an_unexpected_error_of_one_function_stops_no_other() -> None:
     assert "scale f--a to 2: done" in notes.said
 
 
-def test_what_is_refused_is_told_and_nothing_else_ends() -> None:
-    """The controller knows that it was refused, and waits before it asks again."""
+def test_refused_action_is_reported_and_not_retried_at_once() -> None:
+    """A refused action is reported and not tried again in the next round."""
     shelf, notes = Shelf(room=1), Notes()
     found = rounds(shelf, notes)
     at_once(found.run())
@@ -178,8 +243,8 @@ def test_what_is_refused_is_told_and_nothing_else_ends() -> None:
     assert 4 == len(notes.said)
 
 
-def test_a_dry_provider_is_asked_for_nothing() -> None:
-    """What would be done is said."""
+def test_dry_run_only_reports_actions() -> None:
+    """In a dry run, actions are only reported."""
     shelf, notes = Shelf(), Notes()
     shelf.dry = True
     at_once(rounds(shelf, notes).run())
@@ -187,8 +252,8 @@ def test_a_dry_provider_is_asked_for_nothing() -> None:
     assert ["f"] == list(shelf.listed)
 
 
-def test_a_provider_that_is_away_is_told_once() -> None:
-    """And once when it is back, with what has come meanwhile."""
+def test_unreachable_provider_is_reported_once() -> None:
+    """An unreachable provider is reported once, and once more when it is back."""
     shelf, notes = Shelf(), Notes()
     found = rounds(shelf, notes)
     shelf.gone = True
@@ -201,8 +266,8 @@ def test_a_provider_that_is_away_is_told_once() -> None:
     assert ["the gateway can be reached again", "reached", "f came"] == notes.said[1:4]
 
 
-def test_classes_of_a_function_that_is_gone_are_deleted() -> None:
-    """Also where a scaler before this one has left them."""
+def test_classes_of_deleted_function_are_deleted() -> None:
+    """Classes of a deleted function are deleted, even those left by an earlier scaler."""
     shelf, notes = Shelf(), Notes()
     at_once(rounds(shelf, notes).run())
     del shelf.listed["f"]
@@ -210,25 +275,40 @@ def test_classes_of_a_function_that_is_gone_are_deleted() -> None:
     assert {} == shelf.listed
 
 
-def test_a_round_that_waits_cannot_be_over_at_once() -> None:
-    """In simulated time nothing would wake it."""
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("policy", [{}, {"com.carpool.scale.policy": "fixed"}])
+def test_classes_of_function_that_is_no_longer_scaled_are_deleted(
+    policy: dict[str, str], *, restarted: bool
+) -> None:
+    """Classes of a function without a scaling policy are deleted, after a restart too."""
+    shelf, notes = Shelf(), Notes()
+    found = rounds(shelf, notes)
+    at_once(found.run())
+    shelf.listed["f"] = Status("f", 1, 1, {"name": "f", "labels": policy})
+    found = rounds(shelf, notes) if restarted else found
+    at_once(found.run())
+    assert ["f"] == list(shelf.listed)
+
+
+def test_waiting_round_raises_in_simulated_time() -> None:
+    """Running a round that waits raises an error, as nothing would wake it in simulated time."""
 
     class Slow(Driver):
-        """Has sidecars answered in between."""
+        """A driver that waits for sidecars between actions."""
 
         async def pause(self) -> None:
-            """As `Driver.pause`."""
+            """See `Driver.pause`."""
             await asyncio.sleep(0)
 
     with pytest.raises(RuntimeError, match="waits for something"):
         at_once(rounds(Shelf(), Slow()).run())
 
 
-def test_functions_are_acted_on_together() -> None:
-    """The driver is given all of them, and then those that have more to do at once."""
+def test_functions_are_processed_together() -> None:
+    """The driver gets all functions at once, and then those that have more to do."""
 
     class Crowd(Driver):
-        """Writes down how many functions it is given at a time."""
+        """A driver that records how many functions it gets at a time."""
 
         def __init__(self) -> None:
             self.given: list[int] = []
@@ -236,7 +316,7 @@ def test_functions_are_acted_on_together() -> None:
         async def each(
             self, items: Iterable[Item], work: Callable[[Item], Awaitable[T]]
         ) -> list[T]:
-            """As `Driver.each`, in the other order."""
+            """Process the items as `Driver.each` does, in reverse order."""
             found = list(items)
             self.given.append(len(found))
             return [await work(item) for item in reversed(found)][::-1]

@@ -1,4 +1,4 @@
-"""How fast plans follow what is wanted."""
+"""How fast plans follow a policy's proposals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, OnOffer, Plan, Route
 from carpool.scaling import Application
-from scaler.control.stabilization import Limits, Stabilization
+from scaler.control.stabilization import Stabilization, StabilizationLimits
 from tests.scaler.control.wishes import in_force, wanted
 from tests.scaler.loads import counts, load
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 def followed(
     restraint: Stabilization, wish: Plan, before: FunctionLoad, now_s: float = 0.0
 ) -> Plan:
-    """What becomes of a wish; why is not asked."""
+    """Return the plan made from a wish, without its notes."""
     return restraint.follow(before, wish, now_s, lambda _: None)
 
 
-def test_a_dip_stops_nothing() -> None:
-    """A reduction counts once it has been wanted for the whole window; a rise at once."""
-    restraint, plan = Stabilization(Limits(window_s=60, growth_least=100, shrink=1.0)), wanted(10)
+def test_reduction_applies_after_window_and_increase_at_once() -> None:
+    """A reduction applies after it has been wanted for the whole window, an increase at once."""
+    restraint, plan = (
+        Stabilization(StabilizationLimits(window_s=60, growth_least=100, shrink=1.0)),
+        wanted(10),
+    )
 
     def after(wish: int, now_s: float) -> int:
         nonlocal plan
@@ -40,22 +43,29 @@ def test_a_dip_stops_nothing() -> None:
     assert 1 == after(1, 130)
 
 
-def test_a_restart_stops_nothing() -> None:
-    """What is in force counts as wanted by a restraint that has just begun, which says so."""
-    restraint, notes = Stabilization(Limits(window_s=60, shrink=1.0)), list[str]()
+def test_plan_in_force_counts_as_wanted_after_restart() -> None:
+    """After a restart the plan in force counts as wanted, and the held reduction is reported."""
+    restraint, notes = Stabilization(StabilizationLimits(window_s=60, shrink=1.0)), list[str]()
     plan = restraint.follow(in_force(wanted(10)), wanted(4), 0.0, notes.append)
     assert 10 == counts(plan).total()
     assert notes == [
-        "the policy wants fewer instances, which are removed only when it has wanted so for 60 s"
+        "the policy wants fewer instances, which are removed only after it has wanted this for 60 s"
     ]
 
 
-def test_the_same_instances_are_no_reduction() -> None:
-    """They may be said to take less than before, and then requests go elsewhere at once."""
+def test_new_function_does_not_continue_history_of_its_name() -> None:
+    """A function without a plan gets the instances it wants, not those of a removed namesake."""
+    restraint = Stabilization(StabilizationLimits(window_s=60))
+    assert 9 == counts(followed(restraint, wanted(9), load(50), 0.0)).total()
+    assert 1 == counts(followed(restraint, wanted(1), load(50), 5.0)).total()
+
+
+def test_lower_capacity_of_same_instances_is_no_reduction() -> None:
+    """A lower capacity of the same instances is no reduction, and new routes apply at once."""
     before = of_variants(small=2, large=1)
     slower = tuple(replace(each, rate_high=(each.rate_high or 0) - 1) for each in before.classes)
     wish = replace(before, classes=slower, routes=(Route("*", {"large-b1": 1.0}, 0.0),))
-    restraint, notes = Stabilization(Limits(window_s=60, shrink=1.0)), list[str]()
+    restraint, notes = Stabilization(StabilizationLimits(window_s=60, shrink=1.0)), list[str]()
 
     assert wish is restraint.follow(in_force(before), wish, 0.0, notes.append)
     assert not notes
@@ -64,9 +74,9 @@ def test_the_same_instances_are_no_reduction() -> None:
     assert {"small-b1": 2, "large-b1": 1} == counts(followed(restraint, fewer, in_force(wish), 2.0))
 
 
-def test_between_two_reductions_there_is_time() -> None:
-    """The second waits for the cool-down."""
-    limits = Limits(window_s=0, cool_down_s=30, growth_least=100, shrink=1.0)
+def test_second_reduction_waits_for_cooldown() -> None:
+    """A second reduction waits for the cool-down time."""
+    limits = StabilizationLimits(window_s=0, cool_down_s=30, growth_least=100, shrink=1.0)
     restraint, plan = Stabilization(limits), wanted(10)
     totals = []
     for now_s, wish in ((0, 8), (10, 6), (29, 5), (30, 4)):
@@ -79,17 +89,17 @@ def test_between_two_reductions_there_is_time() -> None:
     assert [said] == notes
 
 
-def test_a_rise_goes_in_steps() -> None:
-    """With two there, at most as many again, and three at least."""
-    limits = Limits(window_s=0, growth=1.0, growth_least=3)
+def test_growth_is_limited_per_round() -> None:
+    """A plan grows by at most as many instances as exist, or by three if that is more."""
+    limits = StabilizationLimits(window_s=0, growth=1.0, growth_least=3)
     assert 5 == counts(followed(Stabilization(limits), wanted(100), in_force(wanted(2)))).total()
     assert 16 == counts(followed(Stabilization(limits), wanted(100), in_force(wanted(8)))).total()
     assert 3 == counts(followed(Stabilization(limits), wanted(100), load(50))).total()
 
 
-def test_a_reduction_goes_part_of_the_way() -> None:
-    """Half of each class in a round, on the sizes that there are, until it is done."""
-    restraint, plan = Stabilization(Limits(window_s=0, shrink=0.5)), wanted(8, large=4)
+def test_reduction_is_gradual() -> None:
+    """A reduction removes half of each existing class per round until it is complete."""
+    restraint, plan = Stabilization(StabilizationLimits(window_s=0, shrink=0.5)), wanted(8, large=4)
     seen = []
     for now_s in range(5):
         plan = followed(restraint, wanted(1), in_force(plan), now_s)
@@ -104,7 +114,7 @@ def test_a_reduction_goes_part_of_the_way() -> None:
 
 
 def of_variants(**counts_of: int) -> Plan:
-    """A plan of variants; the small one takes most, and the large one is the most accurate."""
+    """Return a plan of variants: the small has the most capacity, the large is most accurate."""
     rates = {"small": 50.0, "large": 10.0}
     accuracies = {"small": 0.7, "large": 0.8}
     classes = tuple(
@@ -119,7 +129,7 @@ def of_variants(**counts_of: int) -> Plan:
 
 
 def demanding(plan: Plan, *apps: Application) -> FunctionLoad:
-    """A function under this plan, with these applications besides."""
+    """Return the load of a function with this plan and additional applications."""
     before = in_force(plan)
     return replace(before, apps=(*before.apps, *apps))
 
@@ -127,53 +137,55 @@ def demanding(plan: Plan, *apps: Application) -> FunctionLoad:
 EXACT = Application("accuracy=0.75", 0.2, 1.0, accuracy=0.75, chooses=True)
 
 
-def test_a_plan_that_is_held_gets_what_it_does_not_serve() -> None:
-    """Small ones stay for the window; the large one, which a reduction brings, is there at once."""
+def test_held_plan_gets_instance_for_unserved_demand() -> None:
+    """While a reduction is held back, an instance for an unserved demand starts at once."""
     before, wish = of_variants(small=2, large=0), of_variants(small=0, large=1)
-    held = followed(Stabilization(Limits()), wish, demanding(before, EXACT))
+    held = followed(Stabilization(StabilizationLimits()), wish, demanding(before, EXACT))
 
     assert {"small-b1": 2, "large-b1": 1} == dict(counts(held))
     assert before.routes == held.routes
 
 
-def test_a_plan_that_is_held_gets_nothing_that_is_not_needed() -> None:
-    """Without requests for it, the large one waits like any other reduction."""
+def test_held_plan_gets_no_unneeded_instance() -> None:
+    """Without an unserved demand, the new instance waits with the rest of the reduction."""
     before, wish = of_variants(small=2, large=0), of_variants(small=0, large=1)
     for app in (
         replace(EXACT, rate_rps=0.0),
         replace(EXACT, accuracy=0.6),
         replace(EXACT, cost=-1),
     ):
-        held = followed(Stabilization(Limits()), wish, demanding(before, app))
+        held = followed(Stabilization(StabilizationLimits()), wish, demanding(before, app))
         assert {"small-b1": 2} == dict(counts(held))
 
 
-def test_an_application_that_is_served_anew_gets_its_route() -> None:
-    """Applications with routes use what was added for them, and all others as before."""
+def test_newly_served_application_gets_route_in_held_plan() -> None:
+    """An application with its own route uses the added instances; other requests go as before."""
     before = of_variants(small=2)
     routes = (Route("*", {"large-b1": 1.0}, 0.0), Route("exact", {"large-b1": 1.0}, 0.0, 0.75))
     wish = replace(of_variants(large=1), routes=routes)
     app = Application("exact", 0.2, 1.0, accuracy=0.75)
-    held = followed(Stabilization(Limits()), wish, demanding(before, app))
+    held = followed(Stabilization(StabilizationLimits()), wish, demanding(before, app))
 
     assert {"*": {"small-b1": 1.0}, "exact": {"large-b1": 1.0}} == {
         route.app: dict(route.weights) for route in held.routes
     }
 
 
-def test_what_makes_room_for_those_who_wait_goes_at_once() -> None:
-    """The policy removes idle instances, as there is no capacity for what requests demand."""
+def test_reduction_for_unserved_demand_applies_at_once() -> None:
+    """A reduction that frees capacity for an unserved demand applies at once."""
     before, wish = of_variants(small=2, large=0), of_variants(small=1, large=0)
     notes = list[str]()
-    plan = Stabilization(Limits()).follow(demanding(before, EXACT), wish, 0.0, notes.append)
+    plan = Stabilization(StabilizationLimits()).follow(
+        demanding(before, EXACT), wish, 0.0, notes.append
+    )
 
     assert {"small-b1": 1} == dict(counts(plan))
     assert "to free capacity" in notes[0]
 
 
-def test_what_cannot_be_had_holds_no_reduction_open() -> None:
-    """For a window reductions may make room; after that they wait like all others."""
-    restraint = Stabilization(Limits(window_s=60, shrink=1.0))
+def test_reductions_for_unserved_demand_are_limited_to_one_window() -> None:
+    """Reductions to free capacity apply at once for one window, and are held back after it."""
+    restraint = Stabilization(StabilizationLimits(window_s=60, shrink=1.0))
     before, wish = of_variants(small=2, large=0), of_variants(small=1, large=0)
     demanded, served = demanding(before, EXACT), of_variants(small=2, large=1)
 

@@ -1,4 +1,4 @@
-"""Plans that are wanted, and functions under which one is in force."""
+"""Wanted plans, and loads of functions with a plan in force."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["in_force", "wanted"]
 
 
 def wanted(replicas: int, *, large: int = 0, name: str = "classify") -> Plan:
-    """So many instances on two cores, and some on a GPU."""
+    """Return a plan of instances on two cores and on a GPU."""
     classes = (
         InstanceClass("b4-c4-g20", cpu=4.0, gpu=20.0, batch_size=4, replicas=large, rate_high=45.0),
         InstanceClass("b1-c2", cpu=2.0, batch_size=1, replicas=replicas, rate_high=6.0),
@@ -25,6 +25,6 @@ def wanted(replicas: int, *, large: int = 0, name: str = "classify") -> Plan:
 
 
 def in_force(plan: Plan, **others: object) -> FunctionLoad:
-    """A function with this plan and all of its instances."""
+    """Return the load of a function with this plan and all of its instances."""
     there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
     return dataclasses.replace(load(50), plan=plan, instances=there, **others)  # type: ignore[arg-type]

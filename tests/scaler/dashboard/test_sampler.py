@@ -1,4 +1,4 @@
-"""The page's files and data over a real socket: for which callers, and what is in them."""
+"""The dashboard's files and data over a real socket: access and content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import HANG_S
 async def fetch(
     caller: Caller, method: str, path: str, token: str = ""
 ) -> tuple[int, str, dict[str, str]]:
-    """Status, text and headers."""
+    """Send a request and return status, text and headers of the response."""
     headers = [("authorization", f"Bearer {token}")] if token else []
     answer = await caller.pool.request(method, path, headers, b"", HANG_S)
     found = {name.decode(): value.decode() for name, value in answer.headers}
@@ -27,7 +27,7 @@ async def fetch(
 
 @with_scaler
 async def test_the_page_needs_no_token_and_has_no_secret(caller: Caller) -> None:
-    """Files are the same for every client, and run only their own scripts."""
+    """The files need no token, contain none, and run only their own scripts."""
     for path in FILES:
         status, text, headers = await fetch(caller, "GET", path)
         assert 200 == status
@@ -40,27 +40,27 @@ async def test_the_page_needs_no_token_and_has_no_secret(caller: Caller) -> None
 
 
 @with_scaler
-async def test_the_page_is_all_its_own(caller: Caller) -> None:
-    """No address of another machine, no code in attributes, no markup made of data."""
+async def test_page_is_self_contained(caller: Caller) -> None:
+    """The page has no external addresses, no code in attributes and no markup made from data."""
     texts = {path: (await fetch(caller, "GET", path))[1] for path in FILES}
     outside = re.compile(r"(?:https?:)?//(?!www\.w3\.org/2000/svg)[\w.-]+\.\w+")
     assert [] == [found for text in texts.values() for found in outside.findall(text)]
     assert not re.search(r"\son\w+=|style=|javascript:", texts["/"])
-    code = texts["/drawing.js"] + texts["/page.js"]
+    code = texts["/tip.js"] + texts["/drawing.js"] + texts["/page.js"]
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|\beval\b|document\.write", code)
 
 
 @with_scaler
-async def test_the_past_is_asked_for_with_the_token(caller: Caller) -> None:
-    """It is of the API, and has the API's token."""
+async def test_history_needs_token(caller: Caller) -> None:
+    """The history is part of the API and needs its token."""
     assert 401 == (await fetch(caller, "GET", "/v1/history/echo"))[0]
     assert 401 == (await fetch(caller, "GET", "/v1/history/echo", "wrong"))[0]
     assert 200 == (await fetch(caller, "GET", "/v1/history/echo", TOKEN))[0]
 
 
 @with_scaler
-async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
-    """Each sample is told once to a reader that says what the last one was."""
+async def test_page_gets_only_later_samples(caller: Caller) -> None:
+    """A reader that names its last sample gets only later ones."""
     controller = caller.functions.find("echo")
     assert controller is not None
     controller.follow(controller.first_plan(), 0.0)
@@ -88,8 +88,8 @@ async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
 
 
 @with_scaler
-async def test_what_cannot_be_shown_is_said(caller: Caller) -> None:
-    """An unknown function is 404, a number that is none 400."""
+async def test_invalid_history_requests_are_refused(caller: Caller) -> None:
+    """An unknown function is answered with 404, an invalid number with 400."""
     assert 404 == (await caller.get("/v1/history/none"))[0]
     status, found = await caller.get("/v1/history/echo?after=yesterday")
     assert (400, True) == (status, "'yesterday'" in found["error"])
@@ -97,8 +97,8 @@ async def test_what_cannot_be_shown_is_said(caller: Caller) -> None:
 
 
 @with_scaler
-async def test_memory_is_bounded_and_the_gone_are_forgotten(caller: Caller) -> None:
-    """With many functions each has a shorter past; one that was removed has none."""
+async def test_history_memory_is_bounded_and_removed_functions_are_dropped(caller: Caller) -> None:
+    """With many functions each has a shorter history, and a removed function has none."""
     names = [f"f{number}" for number in range(30)]
     many = {
         name: Status.of({"name": name, "image": "x", "replicas": 1, "labels": LABELS})
@@ -116,3 +116,18 @@ async def test_memory_is_bounded_and_the_gone_are_forgotten(caller: Caller) -> N
     caller.functions.observe(many)
     _, found = await caller.get("/v1/history/f8")
     assert [] == found["samples"]
+
+
+@with_scaler
+async def test_rate_is_shown_between_reports_that_are_far_apart(caller: Caller) -> None:
+    """A rate is not unknown while the next report is not due, if sidecars report seldom."""
+    functions = caller.functions
+    controller = functions.find("echo")
+    assert controller is not None
+    functions.reported(controller, REPORT)
+    controller.reports.interval_s = 10.0
+    later_s = functions.now() + 8.0
+    functions.now = lambda: later_s
+    _, found = await caller.get("/v1/functions/echo")
+    assert {"*": 10.0} == found["rates_rps"]
+    assert 10.0 == found["rate_rps"]

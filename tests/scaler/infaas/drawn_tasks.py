@@ -1,4 +1,4 @@
-"""Tasks at random: up to 25 variants that trade cost for throughput, and what runs of them."""
+"""Random tasks: up to 25 variants that trade cost for throughput, and running instances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["drawn_task"]
 
 
 def drawn_task(draw: random.Random, needs_most: int = 1) -> Task:
-    """Variants of 2 to 1000 requests a second, loads of 3 to 10 000."""
+    """Return a task with variants of 2 to 1000 requests per second and loads of 3 to 10 000."""
     options, profiles = [], []
     for _ in range(draw.randrange(2, 26)):
         rate_rps = 10 ** draw.uniform(0.3, 3)

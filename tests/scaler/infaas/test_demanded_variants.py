@@ -1,4 +1,4 @@
-"""How soon a variant that a request demands is asked for, by a clock that is simulated."""
+"""The time until a demanded variant is requested, in simulated time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLD_S = 60.0
 
 
 def scene(demand: str, phase_s: float, hold_s: float = HOLD_S) -> FunctionState:
-    """One request a second for anything, and from twenty seconds on one that demands more."""
+    """Run one request per second without demands, and one with a demand after twenty seconds."""
     found = FunctionState("infaas", phase_s, model=SET, hold_s=hold_s)
     found.demands = {DEMAND_S + 0.01: demand}
     usual = [0.2 + number for number in range(int(DEMAND_S) + 10)]
@@ -26,15 +26,15 @@ def scene(demand: str, phase_s: float, hold_s: float = HOLD_S) -> FunctionState:
 
 
 def asked(found: FunctionState, variant: str) -> float | None:
-    """When an instance of a variant was first asked for."""
+    """Return when an instance of a variant was first requested; None if never."""
     times = [at_s for name, at_s in found.gateway.asked_of.items() if name.startswith(variant)]
     return min(times, default=None)
 
 
 @pytest.mark.parametrize("demand", ["variant=large", "accuracy=0.75"])
 @pytest.mark.parametrize("phase_s", [0.0, 0.1, 0.2, 0.3, 0.4])
-def test_a_demanded_variant_is_asked_for_at_once(demand: str, phase_s: float) -> None:
-    """However long reductions are held back: its plan takes less than the one before."""
+def test_demanded_variant_is_requested_at_once(demand: str, phase_s: float) -> None:
+    """A demanded variant is requested at once, although its plan has less capacity."""
     found = scene(demand, phase_s)
     at_s = asked(found, "large")
 
@@ -46,8 +46,8 @@ def test_a_demanded_variant_is_asked_for_at_once(demand: str, phase_s: float) ->
     assert [name for name in config.instances if name.startswith("small")]  # and nothing went
 
 
-def test_what_was_there_before_goes_when_it_has_been_held_for_long_enough() -> None:
-    """The large one takes over alone, as the policy wants, once the window has passed."""
+def test_previous_variant_is_removed_after_stabilization_window() -> None:
+    """After the stabilization window only the large variant is left, as the policy wants."""
     found = scene("variant=large", 0.0, hold_s=3.0)
     (controller,) = found.functions
 

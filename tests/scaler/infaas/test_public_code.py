@@ -1,4 +1,4 @@
-"""What INFaaS's public code decides, beside what the paper says and what is done here.
+"""Decisions of INFaaS's public code, compared with the paper and with this implementation.
 
 The code's rules are written out as references: they are not followed, and the numbers show where
 they lead elsewhere. Loads and rates are in requests per second, latencies in milliseconds.
@@ -16,7 +16,7 @@ from scaler.policies.infaas.task import Need, Option, Task
 
 
 def latency_line(points: dict[int, float]) -> tuple[float, float]:
-    """Least squares over batch sizes; a single point is all slope."""
+    """Return slope and intercept of a least-squares line; one point gives a line through 0."""
     if len(points) == 1:
         ((_, only_ms),) = points.items()
         return only_ms, 0.0
@@ -27,7 +27,10 @@ def latency_line(points: dict[int, float]) -> tuple[float, float]:
 
 
 def steps(load: float, instances: int, each: float, load_ms: float | None = None) -> int:
-    """Instances to add, or -1 for a vote to remove one; ``load_ms`` for what is not on cores."""
+    """Return the number of instances to add, or -1 for a vote to remove one.
+
+    ``load_ms`` is for variants that do not run on cores.
+    """
     there = instances * each
     lacking = load - 0.95 * there if load_ms is None else load - there + 0.0002 * there * load_ms
     if lacking > 0:
@@ -44,29 +47,29 @@ def steps(load: float, instances: int, each: float, load_ms: float | None = None
         pytest.param(4.7, -1, -1, id="one with slack would do: both remove one"),
     ],
 )
-def test_two_instances_of_five(load: float, code: int, ours: int) -> None:
-    """Two instances on cores that answer five requests a second each."""
+def test_scaling_steps_of_two_instances(load: float, code: int, ours: int) -> None:
+    """Two instances of five requests per second each: the code and this implementation compared."""
     assert code == steps(load, 2, 5.0)
     task = Task((Option(5.0, 1.0),), (2,), (Need(SLACK * load, (5.0,)),))
     assert ours == greedy(task).counts[0] - 2 == published(task).counts[0] - 2
 
 
-def test_what_loads_for_five_seconds_always_looks_overloaded_to_the_code() -> None:
-    """0.0002 a millisecond of loading cancels all that runs; the program's cost does not."""
+def test_slow_loading_cancels_running_capacity_in_public_code() -> None:
+    """A loading time of 5 s cancels all running capacity in the code, but not in the program."""
     assert 1 == steps(1.0, 3, 100.0, load_ms=5000.0)
     assert -1 == steps(1.0, 3, 100.0, load_ms=1000.0)
     task = Task((Option(100.0, 1.0, 5.0),), (3,), (Need(SLACK, (100.0,)),), 0.1)
     assert (1,) == greedy(task).counts
 
 
-def test_latencies_are_a_line_by_batch_size() -> None:
-    """Fitted; of one point alone a batch of two would take twice as long."""
+def test_public_code_fits_latency_line_by_batch_size() -> None:
+    """Latencies are a fitted line; from one point, a batch of two takes twice as long."""
     assert (2.0, 3.0) == pytest.approx(latency_line({1: 5.0, 2: 7.0, 4: 11.0}))
     assert (5.0, 0.0) == latency_line({1: 5.0})
 
 
-def test_the_code_upgrades_by_loading_times_and_never_by_cost() -> None:
-    """Ten small ones that load in a second each, or one large that loads in eight, at any price."""
+def test_public_code_upgrades_by_loading_time_not_cost() -> None:
+    """The code chooses an upgrade by loading times at any price; this implementation by cost."""
     replicate_s, upgrade_s = 10 * 1.0, 1 * 8.0
     assert not replicate_s > 1.5 * upgrade_s
     assert 20 * 1.0 > 1.5 * upgrade_s

@@ -1,4 +1,4 @@
-"""INFaaS's worked numbers: Table 2 of the paper, and what its program and heuristic make of it."""
+"""INFaaS's worked examples: Table 2 of the paper with its integer program and its heuristic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def task(
     slo_s: float = 0.3,
     slack: float = 0.0,
 ) -> Task:
-    """The three variants of Table 2, for one application."""
+    """Return the task of one application with the three variants of Table 2."""
     options = (A, B, C)
     pairs = zip(options, LATENCIES_S, strict=True)
     worth = tuple(o.rate_rps if latency_s <= slo_s else 0.0 for o, latency_s in pairs)
@@ -42,14 +42,14 @@ def task(
 def test_table_2(
     solve: type, load_rps: float, slo_s: float, counts: tuple[int, ...], cost: float
 ) -> None:
-    """The cheapest variants for a load and an objective."""
+    """The solvers find the cheapest variants for a load and an objective."""
     asked = task(load_rps, slo_s=slo_s)
     assert counts == solve(asked).counts
     assert cost == pytest.approx(asked.change_cost(counts))
 
 
-def test_200_a_would_do_too() -> None:
-    """For 1000 requests a second, at nearly ten times the cost."""
+def test_cost_of_200_instances_of_a() -> None:
+    """200 instances of A serve 1000 requests per second at nearly ten times the cost."""
     assert 200 == task(1000).change_cost((200, 0, 0))
 
 
@@ -61,7 +61,7 @@ def test_200_a_would_do_too() -> None:
         pytest.param(0.05, (0, 2, 1), 29, (0, 10, 0), 33, id="cheap loading: 2 B and C"),
     ],
 )
-def test_loading_is_in_the_cost(
+def test_cost_includes_loading(
     solve: type,
     loading: float,
     counts: tuple[int, ...],
@@ -69,7 +69,7 @@ def test_loading_is_in_the_cost(
     other: tuple[int, ...],
     other_cost: float,
 ) -> None:
-    """What takes long to load is dearer the more loading counts."""
+    """A higher weight of loading makes variants that load slowly more expensive."""
     asked = task(1000, loading=loading)
     assert counts == solve(asked).counts
     assert cost == pytest.approx(asked.change_cost(counts))
@@ -84,7 +84,7 @@ def test_loading_is_in_the_cost(
         pytest.param((0, 0, 1), 4, 0, (1, 0, -1), -14.9, id="from C down to A"),
     ],
 )
-def test_from_what_runs(
+def test_running_instances_are_credited_and_not_loaded_again(
     solve: type,
     running: tuple[int, ...],
     load_rps: float,
@@ -92,7 +92,7 @@ def test_from_what_runs(
     change: tuple[int, ...],
     cost: float,
 ) -> None:
-    """What goes is credited, and what stays is not loaded again."""
+    """Removed instances are credited, and remaining ones are not loaded again."""
     asked = task(load_rps, running, 0.1, slack=slack)
     solution = solve(asked)
     assert change == tuple(n - m for n, m in zip(solution.counts, running, strict=True))
@@ -115,7 +115,7 @@ def test_replicate_or_upgrade(
     cost: float,
     instead: Option,
 ) -> None:
-    """Below a headroom of 1.05 the cheaper of more of the same and something faster."""
+    """Below a headroom of 1.05 the cheaper of replication and upgrade is chosen."""
     asked = task(SLACK * load_rps, running, 0.1)
     found = additions(asked)
     assert expected_headroom == pytest.approx(headroom(asked, running, load_rps), abs=1e-4)
@@ -126,21 +126,21 @@ def test_replicate_or_upgrade(
     assert tuple(more) == published(asked).counts
 
 
-def test_replicating_for_60_would_cost_12() -> None:
-    """Eleven more of A, against one B."""
+def test_cost_of_replicating_for_60_rps() -> None:
+    """Eleven more instances of A for 60 requests per second cost 12.1."""
     costs = {each.option: each.cost for each in additions(task(SLACK * 60, (2, 0, 0), 0.1))}
     assert 12.1 == pytest.approx(costs[0])
 
 
 def test_a_headroom_of_1_06_is_enough() -> None:
-    """2 A at 9.4 requests a second stay as they are."""
+    """Two instances of A at 9.4 requests per second stay unchanged."""
     asked = task(SLACK * 9.4, (2, 0, 0), 0.1)
     assert 1.0638 == pytest.approx(headroom(asked, (2, 0, 0), 9.4), abs=1e-4)
     assert [] == additions(asked)
     assert (2, 0, 0) == published(asked).counts
 
 
-def test_without_load_there_is_all_the_headroom() -> None:
-    """Nothing comes, so nothing is short, and nothing need run."""
+def test_headroom_is_infinite_without_load() -> None:
+    """Without load the headroom is infinite, and no instance is needed."""
     assert math.inf == headroom(task(0), (1, 0, 0), 0.0)
     assert (0, 0, 0) == published(task(0, (1, 0, 0))).counts

@@ -1,4 +1,4 @@
-"""The planner's servers are the cluster's, as they were listed last."""
+"""The planner's servers, which are those of the last list of the cluster."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ FIRST, SECOND = Node("first", 4.0), Node("second", 8.0)
 
 @dataclass
 class Listed:
-    """A cluster that answers with what a test says, or refuses."""
+    """A cluster that returns the given nodes or raises an error."""
 
     found: tuple[Node, ...] | None = None
     error: Exception = field(default_factory=lambda: CarpoolError("forbidden"))
     asked: int = field(default=0)
 
     def nodes(self) -> tuple[Node, ...]:
-        """The servers."""
+        """Return the nodes."""
         self.asked += 1
         if self.found is None:
             raise self.error
         return self.found
 
 
-def test_the_nodes_that_were_listed_last_are_the_servers() -> None:
-    """A list that fails changes nothing, and the provider's machine is none of them."""
+def test_servers_are_nodes_listed_last() -> None:
+    """The servers are the nodes listed last; a failed list changes nothing."""
     planner, listed = Planner(PlannerSettings(Prices())), Listed()
     nodes = ClusterNodes(listed, planner)
     assert planner.nodes_configured
@@ -49,10 +49,10 @@ def test_the_nodes_that_were_listed_last_are_the_servers() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError("metadata"), ValueError("a quantity"), OSError()])
-def test_a_list_that_fails_for_any_reason_is_not_the_last(
+def test_failed_list_keeps_servers_and_listing_continues(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, the servers stay, and the next list counts."""
+    """A failed list is logged and keeps the servers, and the next list applies."""
     planner, listed = Planner(PlannerSettings(Prices())), Listed((FIRST,))
     nodes = ClusterNodes(listed, planner)
     asyncio.run(nodes.look())
@@ -65,8 +65,8 @@ def test_a_list_that_fails_for_any_reason_is_not_the_last(
     assert [SECOND] == list(planner.nodes)
 
 
-def test_servers_of_a_scenario_stay() -> None:
-    """They are not asked for: the scenario is what was meant."""
+def test_scenario_servers_replace_cluster_nodes() -> None:
+    """With servers from a scenario, the cluster's nodes are not listed."""
     planner, listed = Planner(PlannerSettings(Prices(), (FIRST,))), Listed((SECOND,))
     asyncio.run(ClusterNodes(listed, planner).look())
     assert ((FIRST,), 0) == (planner.nodes, listed.asked)

@@ -1,4 +1,4 @@
-"""An election that ends gives the Lease back, whatever a look at it is about."""
+"""An election that ends returns the Lease, whatever call is in progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Slow:
-    """A Lease that is read and written once a test lets it be."""
+    """A Lease whose reads and writes wait for the test."""
 
     lease: Record | None = None
     writes: int = 0
@@ -25,12 +25,12 @@ class Slow:
     let: threading.Event = field(default_factory=threading.Event)
 
     def read(self) -> Record | None:
-        """As it is."""
+        """Return the Lease."""
         self._pass("read")
         return self.lease
 
     def write(self, record: Record) -> Record:
-        """A change."""
+        """Replace the Lease."""
         self._pass("write")
         self.writes += 1
         self.lease = replace(record, version=str(self.writes))
@@ -43,7 +43,7 @@ class Slow:
 
 
 async def ended_while(leases: Slow, what: str) -> Election:
-    """An election that was ended while a call was under way."""
+    """Return an election that was ended while a call was in progress."""
     leases.held = what
     election = Election(leases, "10.0.0.1:8090")
     running = asyncio.create_task(election.run())
@@ -56,16 +56,16 @@ async def ended_while(leases: Slow, what: str) -> Election:
     return election
 
 
-def test_a_lease_that_is_being_taken_is_given_back() -> None:
-    """What is written after the end was told is undone by it."""
+def test_lease_acquired_while_election_ends_is_released() -> None:
+    """A Lease that is written after the election was told to end is released."""
     leases = Slow()
     election = asyncio.run(ended_while(leases, "write"))
     assert leases.lease is not None
     assert ("", 2, 0) == (leases.lease.holder, leases.writes, election.term)
 
 
-def test_a_lease_that_is_being_read_is_not_taken() -> None:
-    """It is free, and stays so."""
+def test_lease_read_while_election_ends_is_not_acquired() -> None:
+    """A free Lease that is being read when the election ends stays free."""
     leases = Slow()
     asyncio.run(ended_while(leases, "read"))
     assert (None, 0) == (leases.lease, leases.writes)

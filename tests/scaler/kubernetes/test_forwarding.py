@@ -1,4 +1,4 @@
-"""Requests that reach a scaler which waits are answered by the leader, over real sockets."""
+"""Requests to a scaler that does not lead are forwarded to the leader, over real sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own."""
+    """Run a test on its own event loop."""
 
     @functools.wraps(test)
     def run(*args: object, **named: object) -> None:
@@ -33,7 +33,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 def leader(exchange: Exchange) -> None:
-    """Answers with what it was asked, and by whom."""
+    """Reply with the method, target, token and body of the request."""
     token = (exchange.header(b"authorization") or b"").decode()
     said = f"{exchange.method} {exchange.target} {token} {bytes(exchange.body).decode()}"
     exchange.reply(201, said.encode(), "text/plain", [("x-proof", "p")])
@@ -41,7 +41,7 @@ def leader(exchange: Exchange) -> None:
 
 @asynccontextmanager
 async def listening(app: Application) -> AsyncIterator[str]:
-    """A server; where it is."""
+    """Run a server and yield its address."""
     server = await serve(app, listen="127.0.0.1:0", limits=Limits())
     try:
         yield server.address
@@ -50,7 +50,7 @@ async def listening(app: Application) -> AsyncIterator[str]:
 
 
 async def ask(address: str, method: str, target: str, body: bytes = b"") -> Response:
-    """One request with a token."""
+    """Send one request with a token."""
     pool = Pool(address)
     try:
         return await pool.request(method, target, [("authorization", "Bearer t")], body)
@@ -59,8 +59,8 @@ async def ask(address: str, method: str, target: str, body: bytes = b"") -> Resp
 
 
 @on_a_loop
-async def test_the_leader_answers() -> None:
-    """With status, body, type and headers, to the method, target, token and body that came."""
+async def test_requests_are_forwarded_to_leader() -> None:
+    """Method, target, token and body reach the leader, and its whole response comes back."""
     edge = Edge()
     async with listening(leader) as there, listening(edge.all) as here:
         edge.forward(lambda: there)
@@ -72,8 +72,8 @@ async def test_the_leader_answers() -> None:
 
 
 @on_a_loop
-async def test_a_listener_for_sidecars_passes_on_nothing_else() -> None:
-    """What functions can reach stays what it is, whichever scaler they reach."""
+async def test_sidecar_listener_forwards_only_sidecar_requests() -> None:
+    """A listener for sidecars forwards only their requests."""
     edge = Edge()
     async with listening(leader) as there, listening(edge.syncs) as here:
         edge.forward(lambda: there)
@@ -85,8 +85,8 @@ async def test_a_listener_for_sidecars_passes_on_nothing_else() -> None:
 
 
 @on_a_loop
-async def test_without_a_leader_callers_are_told_to_try_again() -> None:
-    """Where none is known, and where the one that is known has ended; the scaler itself is well."""
+async def test_requests_without_leader_get_503_with_retry_time() -> None:
+    """Without a reachable leader, requests get 503 and a retry time; the scaler is healthy."""
     edge = Edge()
     async with listening(leader) as there, listening(edge.all) as here:
         known = [""]
@@ -101,8 +101,8 @@ async def test_without_a_leader_callers_are_told_to_try_again() -> None:
 
 
 @on_a_loop
-async def test_two_that_take_each_other_for_the_leader_say_so() -> None:
-    """A request is passed on once, and not again."""
+async def test_requests_are_not_forwarded_twice() -> None:
+    """A request is forwarded only once, even if two scalers take each other for the leader."""
     first, second = Edge(), Edge()
     async with listening(first.all) as one, listening(second.all) as other:
         first.forward(lambda: other)
@@ -113,8 +113,8 @@ async def test_two_that_take_each_other_for_the_leader_say_so() -> None:
 
 
 @on_a_loop
-async def test_a_scaler_answers_itself_once_it_leads() -> None:
-    """And passes requests on again when it does not any more; its listener stays."""
+async def test_leader_answers_requests_itself() -> None:
+    """A scaler answers requests itself while it leads, on the same listener."""
     edge = Edge()
 
     def own(exchange: Exchange) -> None:
@@ -130,8 +130,8 @@ async def test_a_scaler_answers_itself_once_it_leads() -> None:
 
 
 @on_a_loop
-async def test_requests_to_a_silent_leader_are_answered_once_another_leads() -> None:
-    """This one leads now: they may ask again at once, and not after their time is over."""
+async def test_pending_requests_to_silent_leader_get_retry_on_takeover() -> None:
+    """Requests pending at a silent leader are told to retry as soon as this scaler leads."""
     asked, edge = asyncio.Event(), Edge()
 
     def silent(exchange: Exchange) -> None:
@@ -150,8 +150,8 @@ async def test_requests_to_a_silent_leader_are_answered_once_another_leads() -> 
 
 
 @on_a_loop
-async def test_a_request_that_is_no_sooner_passed_on_than_another_leads_is_answered() -> None:
-    """Its task is cancelled before its first step."""
+async def test_request_is_answered_if_forwarding_is_cancelled_before_start() -> None:
+    """A request is answered even if its forwarding task is cancelled before the first step."""
     edge = Edge()
     edge.forward(lambda: "127.0.0.1:1")
 

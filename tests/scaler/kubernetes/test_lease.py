@@ -1,4 +1,4 @@
-"""The Lease: never two leaders, growing terms, and soon another leader."""
+"""The Lease: at most one leader, increasing terms and a quick takeover."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ TIMING = Timing()
 
 
 class Conflict(Exception):
-    """Another client has changed the Lease in between."""
+    """Raised when another client has changed the Lease in the meantime."""
 
 
 @dataclass
 class ApiServer:
-    """The API server's rule: a change names the version that it changes."""
+    """An API server, which accepts only changes of the latest version."""
 
     lease: Record | None = None
     changes: int = 0
 
     def write(self, record: Record) -> Record:
-        """Take a change of the latest version, and no other."""
+        """Accept a change of the latest version; raise an error for any other."""
         if record.version != (self.lease.version if self.lease else ""):
             raise Conflict
         self.changes += 1
@@ -35,7 +35,7 @@ class ApiServer:
 
 @dataclass
 class Scaler:
-    """A candidate with clocks of its own, and what it has sent and is not there yet."""
+    """A candidate with its own clocks and a request that has not yet arrived."""
 
     name: str
     began_s: float
@@ -47,22 +47,22 @@ class Scaler:
         self.candidate = Candidate(self.name, f"{self.name}:8090", TIMING)
 
     def clock_s(self, now_s: float) -> float:
-        """Its monotonic clock, which begins anywhere."""
+        """Return the time of its monotonic clock, which has an arbitrary start."""
         return now_s + self.began_s
 
     def term(self, now_s: float) -> int:
-        """The term in which it leads; 0: it does not."""
+        """Return the term in which it leads; 0 if it does not lead."""
         return self.candidate.term(self.clock_s(now_s))
 
     def look(self, server: ApiServer, now_s: float) -> None:
-        """Read, and send what is to be written."""
+        """Read the Lease and send the change to write, if any."""
         clock_s = self.clock_s(now_s)
         wall_ms = 1_700_000_000_000 + int(now_s * 1000) - self.behind_ms
         record = self.candidate.next(server.lease, clock_s, wall_ms)
         self.sent = (record, clock_s) if record else None
 
     def arrive(self, server: ApiServer, *, answered: bool = True) -> None:
-        """What was sent reaches the API server, and its answer reaches us, or is lost."""
+        """Deliver the sent change to the API server, and its response unless that is lost."""
         if self.sent is None:
             return
         (record, began_s), self.sent = self.sent, None
@@ -75,7 +75,7 @@ class Scaler:
 
 
 def turn(scaler: Scaler, server: ApiServer, now_s: float) -> None:
-    """A look and what follows from it, in no time."""
+    """Read the Lease and deliver the change at once."""
     scaler.look(server, now_s)
     scaler.arrive(server)
 
@@ -93,10 +93,10 @@ STEP = st.tuples(
     ),
     steps=st.lists(STEP, max_size=80),
 )
-def test_never_do_two_lead(
+def test_at_most_one_scaler_leads(
     clocks: list[tuple[float, int]], steps: list[tuple[int, str, float]]
 ) -> None:
-    """Whatever is slow, lost or wrong about clocks; and each taking has a later term."""
+    """At most one scaler leads, in increasing terms, despite delays, losses and wrong clocks."""
     scalers = [Scaler(name, *clock) for name, clock in zip("abc", clocks, strict=True)]
     server, now_s = ApiServer(), 0.0
     terms = [(0, "")]
@@ -122,8 +122,8 @@ def test_never_do_two_lead(
         now_s += pause_s
 
 
-def test_the_first_takes_it_and_keeps_it() -> None:
-    """As long as it renews in time, the other only looks."""
+def test_first_candidate_acquires_and_keeps_lease() -> None:
+    """The first candidate keeps the Lease as long as it renews it in time."""
     server = ApiServer()
     first, second = Scaler("a", 0.0, 0), Scaler("b", 500.0, 0)
     terms = set()
@@ -138,8 +138,8 @@ def test_the_first_takes_it_and_keeps_it() -> None:
     assert ("a", 0) == (server.lease.holder, server.lease.transitions)
 
 
-def test_another_takes_over_when_the_leader_is_silent() -> None:
-    """Within the duration and one look, with a later term, though its clock is an hour behind."""
+def test_silent_leader_is_replaced() -> None:
+    """A silent leader is replaced in time, with a later term, even by one whose clock is behind."""
     server = ApiServer()
     first, second = Scaler("a", 0.0, 0), Scaler("b", 500.0, 3_600_000)
     turn(first, server, 0.0)
@@ -155,8 +155,8 @@ def test_another_takes_over_when_the_leader_is_silent() -> None:
     assert 1 == server.lease.transitions
 
 
-def test_a_lease_that_was_given_back_is_taken_at_once() -> None:
-    """A scaler that shuts down cleanly keeps no other waiting."""
+def test_released_lease_is_acquired_at_once() -> None:
+    """After a clean shutdown, another scaler takes the Lease at once."""
     server = ApiServer()
     first, second = Scaler("a", 0.0, 0), Scaler("b", 0.0, 0)
     turn(first, server, 0.0)
@@ -169,8 +169,8 @@ def test_a_lease_that_was_given_back_is_taken_at_once() -> None:
     assert second.term(2.0)
 
 
-def test_a_leader_that_could_not_renew_begins_a_new_term() -> None:
-    """In between another might have led, for all it knows."""
+def test_leader_that_missed_renewal_starts_new_term() -> None:
+    """A leader that could not renew starts a new term, as another might have led meanwhile."""
     server = ApiServer()
     scaler = Scaler("a", 0.0, 0)
     turn(scaler, server, 0.0)
@@ -182,8 +182,8 @@ def test_a_leader_that_could_not_renew_begins_a_new_term() -> None:
     assert 0 == server.lease.transitions  # it is still the same holder
 
 
-def test_what_is_not_held_is_not_given_back() -> None:
-    """Neither before there is a Lease, nor when it is another's."""
+def test_only_held_lease_is_released() -> None:
+    """A candidate releases no Lease before there is one or while another holds it."""
     server = ApiServer()
     first, second = Scaler("a", 0.0, 0), Scaler("b", 0.0, 0)
     assert second.candidate.released(1) is None
@@ -194,6 +194,26 @@ def test_what_is_not_held_is_not_given_back() -> None:
 
 @pytest.mark.parametrize("timing", [Timing()])
 def test_a_leader_stops_before_another_may_begin(timing: Timing) -> None:
-    """And has time for several renewals before."""
+    """A leader stops before another may start, with time for several renewals before."""
     assert timing.deadline_s < timing.duration_s
     assert 2 * timing.renew_s < timing.deadline_s
+
+
+def test_leader_knows_term_of_leader_before() -> None:
+    """A leader knows the previous leader's term, its own if it has only lapsed."""
+    server, one, two = ApiServer(), Scaler("one", 0.0, 0), Scaler("two", 0.0, 0)
+    turn(one, server, 0.0)
+    assert 0 == one.candidate.term_before
+    first = one.term(1.0)
+    turn(one, server, 2.0)
+    assert 0 == one.candidate.term_before, "a renewal begins no term"
+    turn(one, server, 20.0)
+    assert first == one.candidate.term_before
+    lapsed = one.term(21.0)
+    for now_s in (22.0, 40.0):
+        turn(two, server, now_s)
+    assert lapsed == two.candidate.term_before
+    second = two.term(41.0)
+    for now_s in (42.0, 60.0):
+        turn(one, server, now_s)
+    assert second == one.candidate.term_before

@@ -1,4 +1,4 @@
-"""Nodes and pods as listed, and the servers that they are for a plan."""
+"""The servers of a plan, from listed nodes and pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
 
 def node(name: str = "n", **spec: Any) -> dict[str, Any]:
-    """A node of four cores and 8 GiB, as the API server lists it."""
+    """Return a node of four cores and 8 GiB as the API server lists it."""
     return {
         "metadata": {"name": name, "labels": {}},
         "spec": spec,
@@ -32,7 +32,7 @@ def node(name: str = "n", **spec: Any) -> dict[str, Any]:
 
 
 def gpus(listed: dict[str, Any], count: int, replicas: int = 0) -> dict[str, Any]:
-    """The same node with GPUs, each in so many replicas."""
+    """Return the node with GPUs, each divided into ``replicas``."""
     listed["status"]["allocatable"]["nvidia.com/gpu"] = str(count * (replicas or 1))
     if replicas:
         listed["metadata"]["labels"]["nvidia.com/gpu.replicas"] = str(replicas)
@@ -40,7 +40,7 @@ def gpus(listed: dict[str, Any], count: int, replicas: int = 0) -> dict[str, Any
 
 
 def pod(on: str = "n", phase: str = "Running", **requests: str) -> dict[str, Any]:
-    """A pod that asks for something."""
+    """Return a pod with these resource requests."""
     named = {key.replace("gpu", "nvidia.com/gpu"): amount for key, amount in requests.items()}
     container = {"name": "c", "resources": {"requests": named}}
     return {"spec": {"nodeName": on, "containers": [container]}, "status": {"phase": phase}}
@@ -64,24 +64,24 @@ def pod(on: str = "n", phase: str = "Running", **requests: str) -> dict[str, Any
     ],
 )
 def test_quantities_are_read(text: object, expected: float) -> None:
-    """In every form that Kubernetes writes."""
+    """Quantities are read in every form that Kubernetes writes."""
     assert pytest.approx(expected) == quantity(text)
 
 
 @pytest.mark.parametrize("text", ["", "m", "4 cores", "1Gb", "nan", "inf", "1mm"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
-    """By its value."""
+def test_invalid_quantities_are_refused(text: str) -> None:
+    """Texts that are no quantity are refused."""
     with pytest.raises(ValueError, match=r"expected a quantity|could not convert"):
         quantity(text)
 
 
-def test_a_node_is_what_it_can_allocate() -> None:
-    """Less than its capacity: the system's part is off already."""
+def test_server_has_allocatable_resources_of_node() -> None:
+    """A server has what its node can allocate, which is less than the node's capacity."""
     assert (Node("n", 4.0, 0, 8 * GIB_MB, 1),) == nodes_of([node()])
 
 
-def test_what_other_pods_ask_for_is_taken_off() -> None:
-    """Of the node that they are on; pods that have ended, or are nowhere yet, have nothing."""
+def test_requests_of_other_pods_reduce_capacity() -> None:
+    """Active pods reduce the capacity of their node; finished and unassigned ones do not."""
     others = [
         pod(cpu="500m", memory="1Gi"),
         pod(cpu="250m"),
@@ -95,8 +95,8 @@ def test_what_other_pods_ask_for_is_taken_off() -> None:
     assert pytest.approx(7 * GIB_MB) == first.memory_mb
 
 
-def test_a_pod_asks_for_what_its_containers_do_together_or_an_earlier_one_alone() -> None:
-    """As the scheduler counts, with what runs beside them, and the overhead of its runtime."""
+def test_pod_request_combines_containers_and_init_containers() -> None:
+    """A pod's requests add up as for the scheduler, with init containers and overhead."""
     spec = pod(cpu="1")["spec"]
     spec["containers"] *= 2
     spec["initContainers"] = [
@@ -121,8 +121,8 @@ def test_a_pod_asks_for_what_its_containers_do_together_or_an_earlier_one_alone(
         ({}, ""),
     ],
 )
-def test_nodes_that_take_no_instance_are_no_servers(change: dict[str, Any], expected: str) -> None:
-    """Cordoned, lost, tainted and leaving ones; and it is said why."""
+def test_unusable_nodes_are_excluded(change: dict[str, Any], expected: str) -> None:
+    """Cordoned, lost, tainted and deleted nodes are no servers, and the reason is given."""
     found = node() | change
     assert expected in unusable(found)
     assert bool(expected) == bool(unusable(found))
@@ -142,19 +142,19 @@ def test_nodes_that_take_no_instance_are_no_servers(change: dict[str, Any], expe
     ],
 )
 def test_functions_may_tolerate_a_taint(toleration: dict[str, Any], *, expected: bool) -> None:
-    """As the scheduler holds tolerations against taints."""
+    """Tolerations apply to taints as in the scheduler."""
     assert expected == (not unusable(node(taints=[TAINT]), [toleration]))
 
 
-def test_without_a_usable_node_there_is_no_room() -> None:
-    """Rather than room without end, which no servers at all would mean."""
+def test_no_room_without_usable_nodes() -> None:
+    """Without a usable node there is no room; an empty list of servers would be unlimited."""
     for listed in ([], [node(unschedulable=True)]):
         cluster = Cluster(nodes_of(listed))
         assert 0 == cluster.place_up_to(Resources(0.001), 1)
 
 
 def test_a_full_node_has_no_room() -> None:
-    """Others may have asked for all of it, and in memory for more than there is."""
+    """A node whose cores or memory other pods have requested in full is no server."""
     assert ["none"] == [each.name for each in nodes_of([node()], [pod(cpu="4")])]
     assert ["m"] == [each.name for each in nodes_of([node(), node("m")], [pod(memory="9Gi")])]
 
@@ -169,17 +169,17 @@ def test_a_full_node_has_no_room() -> None:
         (0, 0, 0, (0, 1)),
     ],
 )
-def test_gpus_have_the_slots_that_are_advertised(
+def test_gpus_have_advertised_slots(
     count: int, replicas: int, taken: int, expected: tuple[int, int]
 ) -> None:
-    """A GPU as a whole is one slot; what others have is off, and a GPU in part is not counted."""
+    """A GPU has the advertised slots, or one; GPUs used in part by other pods do not count."""
     listed = gpus(node(), count, replicas)
     (found,) = nodes_of([listed], [pod(gpu=str(taken))] if taken else [])
     assert expected == (found.gpus, found.gpu_slots)
 
 
-def test_a_gpu_may_have_another_name_and_slots_of_the_operators() -> None:
-    """As the provider is told, where nodes have no label."""
+def test_gpu_resource_name_and_slots_can_be_set() -> None:
+    """Resource name and slots of GPUs can be set for nodes without a label."""
     listed = node()
     listed["status"]["allocatable"]["nvidia.com/gpu.shared"] = "8"
     (found,) = nodes_of([listed], gpu="nvidia.com/gpu.shared", gpu_slots=4)
@@ -187,6 +187,6 @@ def test_a_gpu_may_have_another_name_and_slots_of_the_operators() -> None:
 
 
 def test_shares_are_placed_in_slots() -> None:
-    """40 % takes two of four, so that a node of two GPUs has four such instances."""
+    """A share of 40 % takes two of four slots, so two GPUs hold four such instances."""
     cluster = Cluster(nodes_of([gpus(node(), 2, 4)]))
     assert 4 == cluster.place_up_to(Resources(0.1, 40), 99)

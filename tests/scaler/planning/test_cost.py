@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from carpool.errors import ConfigError
 from carpool.latency import Resources
 from carpool.latency.coefficients import Curve
-from scaler.planning.cost import Billing, FunctionCompute, PayPerUse, Prices, Reserved, billing
+from scaler.planning.cost import BillingRule, FunctionCompute, PayPerUse, Prices, Reserved, billing
 
 # Prices of the HarmonyBatch artefact, CNY, and of its paper (IWQoS'24), USD.
 ARTEFACT = Prices("function-compute", 9e-5, 9e-6, 1.1e-4, call=9e-7)
@@ -25,24 +25,24 @@ GPU_PER_ITEM_S, GPU_BASE_S = 0.001679844365532822, 0.002113091944793135
 
 
 def memory_mb(batch: int) -> float:
-    """What VGG-19 needs on a CPU."""
+    """Return the memory in MB that VGG-19 needs on a CPU."""
     return 36.57142857 * batch + 807.6190476
 
 
-def on_cores(rule: Billing, batch: int, cores: float) -> float:
-    """Money per request on so many cores."""
+def on_cores(rule: BillingRule, batch: int, cores: float) -> float:
+    """Return the cost of a request on this number of cores."""
     size = Resources(cores, memory_mb=memory_mb(batch))
     return rule.execution(size, MEAN[batch].at(cores)) / batch
 
 
-def on_gpu(rule: Billing, batch: int, gigabytes: int, exec_s: float = 0.3) -> float:
-    """Money per request on a share of a GPU."""
+def on_gpu(rule: BillingRule, batch: int, gigabytes: int, exec_s: float = 0.3) -> float:
+    """Return the cost of a request on a share of a GPU."""
     size = Resources(gigabytes / 3, 100 * gigabytes / 24, 512, gigabytes)
     return rule.execution(size, exec_s) / batch
 
 
 def test_pay_per_use_of_memory() -> None:
-    """BATCH (SC'20), Eq. 1: 2 s on 1.5 GB, for a batch of 4 and unbatched."""
+    """Costs are those of BATCH (SC'20), Eq. 1: 2 s on 1.5 GB, for a batch of 4 and unbatched."""
     rule = PayPerUse(Prices(memory_gb_s=1.66667e-5, call=2e-7))
     size = Resources(1, memory_mb=1.5 * 1024)
     assert pytest.approx(1.2550025e-5, rel=1e-12) == rule.execution(size, 2.0) / 4
@@ -55,27 +55,27 @@ def test_pay_per_use_of_memory() -> None:
     [(0.3, 0.1, 0.3), (0.31, 0.1, 0.4), (0.0001, 1.0, 1.0), (2.0, 1.0, 2.0), (0.31, 0, 0.31)],
 )
 def test_granularity_rounds_up(exec_s: float, step_s: float, billed_s: float) -> None:
-    """Each execution is rounded up to whole steps, and a whole number of steps stays as it is."""
+    """Each execution is rounded up to whole steps, and a whole number of steps does not change."""
     rule = PayPerUse(Prices(cpu_core_s=1.0, cpu_billing_granularity_s=step_s))
     assert pytest.approx(billed_s) == rule.execution(Resources(1), exec_s)
 
 
 def test_cpu_and_gpu_have_their_own_granularity() -> None:
-    """With a GPU all of an instance is billed at the GPU's granularity."""
+    """An instance with a GPU is billed entirely at the GPU's granularity."""
     rule = PayPerUse(Prices(cpu_core_s=1.0, gpu_percent_s=0.1, gpu_billing_granularity_s=1.0))
     assert pytest.approx(0.5) == rule.execution(Resources(2), 0.25)
     assert pytest.approx(3.0) == rule.execution(Resources(2, 10), 0.25)
 
 
-def test_a_share_of_a_gpu_is_sold_once() -> None:
-    """By its memory where it has some, else by its percentage."""
+def test_gpu_share_is_priced_once() -> None:
+    """A share of a GPU is priced by its memory if given, else by its percentage."""
     prices = Prices(gpu_gb_s=2.0, gpu_percent_s=3.0)
     assert 30.0 == prices.per_second(Resources(1, gpu=10))
     assert 8.0 == prices.per_second(Resources(1, gpu=10, gpu_gb=4))
 
 
 def test_harmonybatch_eq_6_on_cores() -> None:
-    """Theorem 1 for VGG-19: the cheapest cores, their price, and the maximum before them."""
+    """Theorem 1 for VGG-19 gives the cheapest cores, their price and the maximum at fewer cores."""
     rule = PayPerUse(PAPER)
 
     def cost(cores: float, batch: int = 1) -> float:
@@ -89,14 +89,14 @@ def test_harmonybatch_eq_6_on_cores() -> None:
 
 @pytest.mark.parametrize("gigabytes", [2, 8])
 def test_harmonybatch_eq_16_on_a_gpu(gigabytes: int) -> None:
-    """Corrected Eq. 16 with the latency of Eq. 3: VGG-19, batches of 13, on whatever share."""
+    """Corrected Eq. 16 with Eq. 3 gives VGG-19's cost in batches of 13 on any share of a GPU."""
     exec_s = 24 / gigabytes * (GPU_PER_ITEM_S * 13 + GPU_BASE_S)
     size = Resources(0, 100 * gigabytes / 24, 512, gigabytes)
     assert pytest.approx(6.7326e-7, rel=1e-5) == PayPerUse(PAPER).execution(size, exec_s) / 13
 
 
-def test_function_compute_prices_of_plans() -> None:
-    """Plans of the HarmonyBatch authors' code for VGG-19, CNY per request."""
+def test_function_compute_prices_agree_with_published_plans() -> None:
+    """Costs in CNY per request are those of the HarmonyBatch authors' code for VGG-19."""
     rule = FunctionCompute(ARTEFACT)
     assert pytest.approx(4.350e-5, abs=5e-9) == on_cores(rule, 1, 1.6)
     assert pytest.approx(4.456e-5, abs=5e-9) == on_cores(rule, 1, 1.945)
@@ -114,7 +114,7 @@ def test_function_compute_prices_of_plans() -> None:
 def test_function_compute_totals(
     shares: tuple[tuple[float, str, int, float], ...], total: float
 ) -> None:
-    """Published totals over applications with their rates: Table I, and the artefact's example."""
+    """Totals over applications are those published in Table I and in the artefact's example."""
     rule = FunctionCompute(ARTEFACT)
     rates = sum(rate for rate, *_ in shares)
     costs = [
@@ -140,13 +140,13 @@ def test_function_compute_totals(
         pytest.param(Resources(4, 25, 512), Resources(4, 25, 512), id="a GPU sold by percent"),
     ],
 )
-def test_function_compute_sells_sizes(size: Resources, sold: Resources) -> None:
-    """Cores, memory and GPU memory are bound to each other."""
+def test_function_compute_sizes_have_fixed_proportions(size: Resources, sold: Resources) -> None:
+    """Cores, memory and GPU memory are sold in fixed proportions."""
     assert sold == FunctionCompute(ARTEFACT).sold(size)
 
 
-def test_function_compute_takes_another_granularity() -> None:
-    """Whole seconds on a GPU, unless the prices say otherwise; nothing for idling."""
+def test_function_compute_granularity_can_be_set() -> None:
+    """GPUs are billed in whole seconds unless the prices differ, and idle time is free."""
     size = Resources(0, 25, 0, 6)
     finer = FunctionCompute(Prices(gpu_gb_s=1.0, gpu_billing_granularity_s=0.1))
     assert pytest.approx(6 * 0.3) == finer.execution(size, 0.25)
@@ -154,8 +154,8 @@ def test_function_compute_takes_another_granularity() -> None:
     assert 0.0 == finer.lifetime(size, 10.0)
 
 
-def test_reserved_is_by_the_lifetime() -> None:
-    """A reserved instance costs what it lives, and nothing more for what it does."""
+def test_reserved_instances_are_billed_by_lifetime() -> None:
+    """A reserved instance is billed for its lifetime only, whatever it executes."""
     rule = Reserved(Prices(cpu_core_s=1.0, memory_gb_s=0.5, gpu_percent_s=0.1, call=7.0))
     assert 0.0 == rule.execution(Resources(2, 10, 2048), 5.0)
     assert pytest.approx((2 + 1 + 1) * 60) == rule.lifetime(Resources(2, 10, 2048), 60.0)
@@ -169,7 +169,7 @@ AMOUNTS = st.floats(0, 100)
     prices=st.builds(Prices, st.just("x"), *[st.floats(0, 1)] * 5, *[st.floats(0.001, 2)] * 2),
     times=st.tuples(st.floats(1e-6, 1e4), st.floats(1e-6, 1e4)),
 )
-def test_longer_never_costs_less(
+def test_cost_is_monotone_in_time(
     size: Resources, prices: Prices, times: tuple[float, float]
 ) -> None:
     """Every rule is monotone in time, never negative, and never bills less than was used."""
@@ -182,18 +182,18 @@ def test_longer_never_costs_less(
 
 
 class Free:
-    """A billing rule of another package."""
+    """A billing rule of another package, which bills nothing."""
 
     def __init__(self, prices: Prices) -> None:
         del prices
 
     def execution(self, size: Resources, exec_s: float) -> float:
-        """Nothing."""
+        """Return 0."""
         del size, exec_s
         return 0.0
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
-        """Nothing."""
+        """Return 0."""
         del size, alive_s
         return 0.0
 
@@ -207,13 +207,14 @@ class Free:
     ],
 )
 def test_rules_are_found_by_name(name: str, rule: type) -> None:
-    """The names of the prices' ``billing`` stand for the rules."""
+    """The names in ``billing`` stand for the built-in rules."""
     assert type(billing(Prices(name))) is rule
 
 
-def test_a_rule_of_ones_own() -> None:
-    """``pkg.module:Class`` is a rule too."""
-    assert "Free" == type(billing(Prices(f"{__name__}:Free"))).__name__
+def test_custom_billing_rule() -> None:
+    """``pkg.module:Class`` names a custom rule."""
+    rule = billing(Prices(f"{__name__}:Free", call=1.0))
+    assert (0.0, 0.0) == (rule.execution(Resources(1.0), 1.0), rule.lifetime(Resources(1.0), 1.0))
 
 
 @pytest.mark.parametrize(
@@ -224,13 +225,13 @@ def test_a_rule_of_ones_own() -> None:
     ],
 )
 def test_an_unknown_rule_is_an_error(name: str, expected: str) -> None:
-    """The nearest known name is told."""
+    """An unknown rule is refused, and the error names the nearest known one."""
     with pytest.raises(ConfigError, match=expected):
         billing(Prices(name))
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
-def test_prices_are_not_negative(value: float) -> None:
-    """A price below 0 or without end is refused, by name."""
+def test_invalid_prices_are_refused(value: float) -> None:
+    """Negative and non-finite prices are refused with an error that names them."""
     with pytest.raises(ConfigError, match=r"gpu_gb_s = .*expected a number of at least 0"):
         Prices(gpu_gb_s=value)

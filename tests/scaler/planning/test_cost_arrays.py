@@ -1,4 +1,4 @@
-"""Billing rules in arrays: the same money as one by one."""
+"""Billing rules for arrays agree with those for single sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from carpool.latency import Resources
 from carpool.latency.arrays import Occupied
 from scaler.planning.cost import PayPerUse, Prices, billing
-from scaler.planning.cost_arrays import executions, lifetimes
 
 PRICES = Prices(
     cpu_core_s=9e-5,
@@ -30,10 +29,10 @@ SECONDS = np.array([[0.01], [0.1], [0.3], [1.0], [1.0000001], [7.3]])
 
 
 class Double(PayPerUse):
-    """Twice the price."""
+    """A billing rule with twice the price."""
 
     def execution(self, size: Resources, exec_s: float) -> float:
-        """As `Billing.execution`."""
+        """See `BillingRule.execution`."""
         return 2 * super().execution(size, exec_s)
 
 
@@ -42,12 +41,12 @@ NAMES = ["pay-per-use", "function-compute", "reserved", f"{__name__}:Double"]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("gpu_step_s", [0.0, 0.25])
-def test_the_same_as_one_by_one(name: str, gpu_step_s: float) -> None:
-    """For every size and time, and for a second's life; also with a custom rule."""
+def test_array_costs_equal_single_costs(name: str, gpu_step_s: float) -> None:
+    """Executions and lifetimes agree for every size, time and rule, also a custom one."""
     prices = dataclasses.replace(PRICES, billing=name, gpu_billing_granularity_s=gpu_step_s)
     rule = billing(prices)
     sizes = Occupied(*np.array(SIZES).T)
     expected = [[rule.execution(size, at) for size in SIZES] for at in SECONDS[:, 0].tolist()]
-    np.testing.assert_allclose(executions(rule, sizes, SECONDS), expected, rtol=1e-12)
+    np.testing.assert_allclose(rule.executions(sizes, SECONDS), expected, rtol=1e-12)
     lives = [rule.lifetime(size, 1.0) for size in SIZES]
-    np.testing.assert_allclose(lifetimes(rule, sizes), lives, rtol=1e-12)
+    np.testing.assert_allclose(rule.lifetimes(sizes), lives, rtol=1e-12)

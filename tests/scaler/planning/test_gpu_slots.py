@@ -1,4 +1,4 @@
-"""What is said of shares of GPUs that are rounded up."""
+"""Notes on GPU shares that are rounded up to whole slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scaler.planning.placement import Node
 
 
 def plan(gpu: float) -> Plan:
-    """A plan of one class."""
+    """Return a plan of one class."""
     one = InstanceClass("b4-c1", cpu=1.0, batch_size=4, replicas=1, gpu=gpu)
     return Plan("fn", 1, "fixed", (one,))
 
@@ -27,12 +27,12 @@ def plan(gpu: float) -> Plan:
         (0, 4, []),
     ],
 )
-def test_a_share_that_is_rounded_up_is_named(gpu: float, slots: int, expected: list[str]) -> None:
-    """With what it takes; and no other."""
+def test_rounded_up_shares_are_named(gpu: float, slots: int, expected: list[str]) -> None:
+    """Only shares that are rounded up are named, with what they take."""
     nodes = [Node("a", 4.0, 1, gpu_slots=slots), Node("b", 4.0, 0, gpu_slots=7)]
     assert expected == list(rounded_shares(plan(gpu), nodes))
 
 
-def test_without_a_plan_nothing_is_said() -> None:
-    """As before the first one."""
+def test_no_note_without_plan() -> None:
+    """Without a plan there is no note."""
     assert [] == list(rounded_shares(None, [Node("a", 4.0, 1, gpu_slots=4)]))

@@ -1,4 +1,4 @@
-"""Placing instances on servers."""
+"""Placement of instances on servers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), max_size=60)
 
 
 def run(cluster: Cluster, steps: list[tuple[bool, int]]) -> Iterator[dict[Placement, Resources]]:
-    """Place by best fit or release at random, and show what should be there after each step."""
+    """Place by best fit or release at random, and yield the expected placements after each step."""
     placed: dict[Placement, Resources] = {}
     for add, choice in steps:
         if add or not placed:
@@ -58,8 +58,8 @@ def run(cluster: Cluster, steps: list[tuple[bool, int]]) -> Iterator[dict[Placem
 
 
 @given(nodes=CLUSTERS, steps=STEPS)
-def test_nothing_is_ever_over_committed(nodes: list[Node], steps: list[tuple[bool, int]]) -> None:
-    """After any placing and releasing, no server and no GPU holds more than it has."""
+def test_servers_are_never_overcommitted(nodes: list[Node], steps: list[tuple[bool, int]]) -> None:
+    """No server or GPU ever holds more than its capacity."""
     cluster = Cluster(nodes)
     for placed in run(cluster, steps):
         assert len(placed) == len(cluster)
@@ -78,7 +78,7 @@ def test_nothing_is_ever_over_committed(nodes: list[Node], steps: list[tuple[boo
 def test_the_best_fit_is_the_fullest_server_with_room(
     nodes: list[Node], steps: list[tuple[bool, int]]
 ) -> None:
-    """After any history the answer is that of looking at every server, the first of equals."""
+    """The best fit is the first of the fullest servers with room, as in a full search."""
     cluster = Cluster(nodes)
     for placed in run(cluster, steps):
         rooms = [room(nodes, placed, number) for number in range(len(nodes))]
@@ -99,7 +99,7 @@ def test_the_best_fit_is_the_fullest_server_with_room(
 def room(
     nodes: list[Node], placed: dict[Placement, Resources], number: int
 ) -> tuple[float, list[float], float]:
-    """What a server has left: cores, percent of each GPU, memory."""
+    """Return the free cores, percentages of each GPU and memory of a server."""
     node = nodes[number]
     here = [(at, size) for at, size in placed.items() if at.node == number]
     shares = [
@@ -111,7 +111,7 @@ def room(
 
 
 def taken(gpu: float, node: Node) -> float:
-    """The percent of a GPU that a share takes: whole slots, where there are some."""
+    """Return the percentage of a GPU that a share takes, in whole slots if the GPU has slots."""
     if not node.gpu_slots:
         return gpu
     return math.ceil(gpu * node.gpu_slots / 100 - 1e-6) * 100 / node.gpu_slots
@@ -119,7 +119,7 @@ def taken(gpu: float, node: Node) -> float:
 
 @given(nodes=CLUSTERS, steps=STEPS)
 def test_releasing_undoes_placing_exactly(nodes: list[Node], steps: list[tuple[bool, int]]) -> None:
-    """An emptied cluster is as good as new, to the last digit."""
+    """After all releases a cluster is exactly as at the beginning."""
     cluster, new = Cluster(nodes), Cluster(nodes)
     history = list(run(cluster, steps))
     for placement in history[-1] if history else ():
@@ -131,10 +131,8 @@ def test_releasing_undoes_placing_exactly(nodes: list[Node], steps: list[tuple[b
 
 
 @given(nodes=CLUSTERS, steps=STEPS)
-def test_asking_how_many_fit_changes_nothing(
-    nodes: list[Node], steps: list[tuple[bool, int]]
-) -> None:
-    """It is as many as a twin takes; what is free is what is not placed."""
+def test_fits_does_not_change_cluster(nodes: list[Node], steps: list[tuple[bool, int]]) -> None:
+    """``fits`` changes nothing and returns as many as a copy holds; the free amounts add up."""
     cluster = Cluster(nodes)
     whole = cluster.free()
     for number, placed in enumerate(run(cluster, steps)):
@@ -148,8 +146,8 @@ def test_asking_how_many_fit_changes_nothing(
         assert pytest.approx((whole[0] - cores, whole[1] - gpus), abs=1e-3) == cluster.free()
 
 
-def test_shares_that_make_a_whole_fill_it() -> None:
-    """Twenty-four slices of 100/24 percent, and ten tenths of a core, fit; one more does not."""
+def test_fractional_shares_fill_whole_resource() -> None:
+    """24 shares of 100/24 percent fill a GPU, ten tenths a core, and one more does not fit."""
     for size, count in ((Resources(0, 100 / 24), 24), (Resources(0.1), 10), (Resources(1 / 3), 3)):
         cluster = Cluster([Node("n", 1, 1)])
         for _ in range(count):
@@ -159,8 +157,8 @@ def test_shares_that_make_a_whole_fill_it() -> None:
             cluster.place(size, 0)
 
 
-def test_a_share_is_on_one_gpu_the_tightest() -> None:
-    """Two halves of different GPUs are no whole one; of several GPUs the fullest is filled."""
+def test_gpu_share_is_placed_on_fullest_gpu_with_room() -> None:
+    """A share is on a single GPU, the fullest that has room for it."""
     cluster = Cluster([Node("n", 32, 2)])
     half, small = Resources(1, 60), Resources(1, 30)
     assert [0, 0, 1] == [cluster.place(size, 0).gpu for size in (half, small, half)]
@@ -174,13 +172,13 @@ def test_a_share_is_on_one_gpu_the_tightest() -> None:
     [(25, 4, 4), (40, 4, 2), (40, 10, 2), (41, 10, 2), (51, 4, 1), (100, 3, 1), (100 / 3, 3, 3)],
 )
 def test_a_share_takes_whole_slots(gpu: float, slots: int, instances: int) -> None:
-    """Of four slots 40 % takes two, so that two instances fill a GPU."""
+    """A share takes whole slots: of four slots 40 % takes two, so two instances fill a GPU."""
     cluster = Cluster([Node("n", 32, 1, gpu_slots=slots)])
     assert instances == cluster.place_up_to(Resources(1, gpu), 99)
 
 
-def test_an_instance_can_be_put_where_it_runs() -> None:
-    """What runs already is placed on its own server and GPU; elsewhere there must be one."""
+def test_instance_can_be_placed_on_given_server() -> None:
+    """A given server and GPU are used only if they exist, have room and a GPU is needed."""
     cluster = Cluster([Node("a", 4, 2), Node("b", 4)])
     assert Placement(0, 0, 1) == cluster.place(Resources(1, 30), 0, gpu=1)
     assert Placement(1, 1, -1) == cluster.place(Resources(1), 1)
@@ -193,8 +191,8 @@ def test_an_instance_can_be_put_where_it_runs() -> None:
         cluster.place(Resources(1), 0, gpu=0)
 
 
-def test_an_instance_is_released_once() -> None:
-    """Releasing twice, or what was never placed, is an error and frees nothing."""
+def test_unknown_or_released_placement_is_refused() -> None:
+    """Releasing twice, or an unknown placement, is an error and frees nothing."""
     cluster = Cluster([Node("n", 2)])
     placement = cluster.place(Resources(1), 0)
     cluster.release(placement)
@@ -204,8 +202,8 @@ def test_an_instance_is_released_once() -> None:
     assert pytest.approx(2 * CORE_WEIGHT) == cluster.left(0)
 
 
-def test_a_twin_does_not_change_its_original() -> None:
-    """A plan can be tried on a copy, in which what is placed can be released."""
+def test_copy_is_independent_of_original() -> None:
+    """Changes of a copy do not change the original cluster, nor the reverse."""
     cluster = Cluster([Node("n", 2, 1)])
     placement = cluster.place(Resources(1, 40), 0)
     before = cluster.left(0)
@@ -221,7 +219,7 @@ def test_a_twin_does_not_change_its_original() -> None:
 
 
 def test_fragmentation_is_the_unallocated_share_of_servers_in_use() -> None:
-    """Idle servers do not count, and a full one has none."""
+    """Idle servers do not count in the fragmentation, and a full server has none."""
     cluster = Cluster([Node(str(number), 10, 1) for number in range(5)])
     assert 0.0 == cluster.fragmentation()
     cluster.place(Resources(5, 50), 0)
@@ -233,8 +231,8 @@ def test_fragmentation_is_the_unallocated_share_of_servers_in_use() -> None:
 @pytest.mark.parametrize(
     "size", [Resources(-1), Resources(1, -1), Resources(1, 0, math.inf), Resources(math.nan)]
 )
-def test_sizes_are_amounts(size: Resources) -> None:
-    """A size that is none is refused, by name."""
+def test_invalid_sizes_are_refused(size: Resources) -> None:
+    """Negative and non-finite sizes are refused with an error that says so."""
     with pytest.raises(ValueError, match="expected amounts of at least 0"):
         Cluster([Node("n", 1)]).best_fit(size)
 
@@ -247,14 +245,16 @@ def test_sizes_are_amounts(size: Resources) -> None:
         (1, 1, 0, r"n.memory_mb = '0': expected an amount above 0"),
     ],
 )
-def test_servers_have_capacity(cpu: float, gpus: int, memory_mb: float, expected: str) -> None:
+def test_servers_without_capacity_are_refused(
+    cpu: float, gpus: int, memory_mb: float, expected: str
+) -> None:
     """A server without capacity is refused."""
     with pytest.raises(ConfigError, match=expected):
         Node("n", cpu, gpus, memory_mb)
 
 
 class Chosen(NamedTuple):
-    """What Algorithm 1 chose: configuration, server, and its efficiency (Eq. 10)."""
+    """A choice of Algorithm 1: configuration, server and efficiency (Eq. 10)."""
 
     config: Configuration
     node: int
@@ -262,7 +262,10 @@ class Chosen(NamedTuple):
 
 
 def printed_algorithm_1(table: Table, cluster: Cluster, rate: float, slo_s: float) -> list[Chosen]:
-    """INFless (ASPLOS'22), Algorithm 1 with the roundings of Eq. 1, to check the best fit by."""
+    """Run INFless's Algorithm 1 (ASPLOS'22) as printed, to check the best fit against.
+
+    Rates are rounded as in Eq. 1.
+    """
     chosen: list[Chosen] = []
     while rate > 0:
         best = None
@@ -285,14 +288,14 @@ def printed_algorithm_1(table: Table, cluster: Cluster, rate: float, slo_s: floa
 
 
 def feasible(config: Configuration, exec_s: float, slo_s: float, rate: float) -> bool:
-    """Eq. 1: batches fill in time and are served in time."""
+    """Return whether batches fill and execute in time (Eq. 1)."""
     if config.batch == 1:
         return exec_s <= slo_s
     return exec_s <= slo_s / 2 and rate >= math.ceil(1 / (slo_s - exec_s)) * config.batch
 
 
 def most_efficient(rates: dict[Configuration, int], cluster: Cluster) -> Chosen | None:
-    """The argmax of Eq. 10 over configurations, each on its best server."""
+    """Return the argmax of Eq. 10 over configurations, each on its best server."""
     most = max(rate / resource_units(config.cpu, config.gpu) for config, rate in rates.items())
     found = []
     for config, rate in rates.items():
@@ -306,7 +309,7 @@ def most_efficient(rates: dict[Configuration, int], cluster: Cluster) -> Chosen 
 
 
 def test_algorithm_1_on_resnet(data: Data) -> None:
-    """ResNet-50 at 300 requests a second within 200 ms, on three servers with 20 threads each."""
+    """Algorithm 1 as expected: ResNet-50, 300 requests/s, 200 ms, three servers of 20 threads."""
     table = read_table(data.table("resnet-50"))
     cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
     chosen = printed_algorithm_1(table, cluster, 300, 0.2)
@@ -324,7 +327,7 @@ def test_algorithm_1_on_resnet(data: Data) -> None:
 
 
 def test_algorithm_1_with_an_exact_fit(data: Data) -> None:
-    """Within 350 ms: large batches; of those measured, one leaves nothing behind."""
+    """Within 350 ms it chooses large batches; with measured data, one fits a server exactly."""
     table = read_table(data.table("resnet-50"))
     cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
     chosen = printed_algorithm_1(table, cluster, 300, 0.35)
@@ -337,7 +340,7 @@ def test_algorithm_1_with_an_exact_fit(data: Data) -> None:
 
 
 def test_algorithm_1_on_ssd(data: Data) -> None:
-    """SSD at 60 requests a second within 600 ms runs without a GPU."""
+    """SSD at 60 requests per second within 600 ms runs without a GPU."""
     table = read_table(data.table("ssd"))
     cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
     chosen = printed_algorithm_1(table, cluster, 60, 0.6)

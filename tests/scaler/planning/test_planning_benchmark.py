@@ -1,4 +1,4 @@
-"""``python -m benchmarks planning`` times rounds that plan."""
+"""``python -m benchmarks planning`` times planning rounds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from benchmarks import planning
 
 
 @pytest.mark.slow
-def test_a_row_has_the_times_of_two_rounds(capfd: pytest.CaptureFixture[str]) -> None:
-    """Of the first and of a steady one, for all functions, in a process of their own."""
+def test_row_has_times_of_first_and_steady_round(capfd: pytest.CaptureFixture[str]) -> None:
+    """A row has the times of the first and of a steady round for all functions."""
     assert 0 == planning.main(["--policy", "openfaas", "--functions", "3", "--turns", "1"])
     _, row = capfd.readouterr().out.splitlines()
     policy, functions, *times_ms = row.split()

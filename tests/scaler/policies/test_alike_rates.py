@@ -1,4 +1,4 @@
-"""What policies reuse while a rate hardly differs: slow drift is noticed, and objectives hold."""
+"""Results that policies reuse for similar rates: slow drift is noticed, and objectives hold."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from carpool.arrivals.processes import Poisson
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
-from scaler.arrivals.processes import Poisson
 from scaler.planning.cost import Prices
 from scaler.planning.snapshot import Snapshot
 from scaler.policies.batch import policy as batch_policy
@@ -26,8 +26,8 @@ from tests.scaler.vgg19 import CASES, PRICES, vgg19_load
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from carpool.arrivals.map_counts import Markovian
     from carpool.plan import Plan
-    from scaler.arrivals.map_counts import Markovian
     from scaler.policies.harmonybatch.settling import Group, Member
 
 PAID_BY_USE = Prices(cpu_core_s=1e-4, gpu_percent_s=1e-5, call=1e-6)
@@ -37,7 +37,7 @@ ROUNDING = 0.005  # of rates, to neighbours that are a percent apart
 
 
 def test_rates_are_alike_within_two_percent() -> None:
-    """Of the one that was planned for; none is like no rate at all, and that only like itself."""
+    """Rates within 2 % of the planned one are alike; 0 is only like 0."""
     assert alike(98.0, 100.0)
     assert alike(102.0, 100.0)
     assert not alike(97.9, 100.0)
@@ -55,7 +55,7 @@ def _drift(step: float) -> Iterator[tuple[int, float]]:
 
 @pytest.mark.parametrize("step", [0.01, -0.01])
 def test_batch_notices_slow_drift(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every round is planned for a rate like its own, though none differs much from the last."""
+    """Every round is planned for about its own rate, though it differs little from the last one."""
     planned_rps: list[float] = []
 
     class Recorded(BatchTask):
@@ -77,7 +77,7 @@ def test_batch_notices_slow_drift(step: float, monkeypatch: pytest.MonkeyPatch) 
 def test_batch_meets_the_objective_at_the_edges(
     rate_rps: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without planning again, 99 of 100 are in time with two percent fewer and more requests."""
+    """A reused plan meets the objective at rates up to 2 % lower or higher."""
     policy = guarded(build(resolve("scale", "batch"), {"learn": 0}))
     rounds = Rounds(policy, [load(rate_rps, model=QUICK)], prices=PAID_BY_USE)
     rounds.plan(0.0, {"classify": rate_rps})
@@ -89,7 +89,7 @@ def test_batch_meets_the_objective_at_the_edges(
 
 
 def _late(plan: Plan, rate_rps: float) -> float:
-    """The share of requests that are late by the exact law, if instances are free."""
+    """Return the share of requests late by the exact law, with instances always free."""
     service = Service.fixed([QUICK.predict(n, 2.0, 0.0) or 0.0 for n in range(1, 33)])
     (kind,), (route,) = plan.classes, plan.routes
     law = BatchLaw(Poisson(rate_rps), kind.batch_size, route.max_wait_s)
@@ -97,7 +97,7 @@ def _late(plan: Plan, rate_rps: float) -> float:
 
 
 def test_batch_keeps_few_plans_for_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many loads it has had; those of all loads would take half a gigabyte."""
+    """Few results are kept per function; those for all loads would take half a gigabyte."""
     alive: weakref.WeakSet[BatchTask] = weakref.WeakSet()
 
     class Counted(BatchTask):
@@ -117,7 +117,7 @@ def test_batch_keeps_few_plans_for_a_function(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("step", [0.01, -0.01])
 def test_harmonybatch_notices_slow_drift(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every round is planned for rates like its own; what then stays meets its objectives."""
+    """Every round is planned for about its own rates, though they differ little from the last."""
     planned_rps: list[float] = []
     groups = Provisioner.groups
 
@@ -139,7 +139,7 @@ def test_harmonybatch_notices_slow_drift(step: float, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("factor", [0.9801, 1.0199])
 def test_harmonybatch_meets_objectives_at_the_edges(factor: float) -> None:
-    """The plan of a load, by the exact law two percent below and above it."""
+    """By the exact law, a plan meets its objectives at rates 2 % lower and higher."""
     case = CASES["three"]
     function = vgg19_load(case.slos_s, case.rates_rps)
     policy = guarded(build(resolve("scale", "harmonybatch"), {}))

@@ -1,4 +1,4 @@
-"""BATCH: one size, batch and window, the cheapest in time or the quickest within a budget."""
+"""BATCH: one size, batch and window, the cheapest in time or the fastest within a budget."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson, timestamps
 from carpool.errors import ConfigError
 from carpool.latency import Configuration
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
 from carpool.plugins import build, resolve
-from carpool.scaling import Application, Instances
+from carpool.scaling import Application, Instances, PhaseRates
 from carpool.testing import check_scale_policy
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson, timestamps
 from scaler.planning.cost import Prices
 from scaler.planning.snapshot import Snapshot
 from scaler.policies.batch.batch_law import BatchLaw, Service
@@ -25,8 +25,7 @@ from tests.scaler.loads import counts, guarded, load, servers
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from carpool.scaling import FunctionLoad
-    from scaler.arrivals.processes import ArrivalProcess
+    from carpool.scaling import Arrivals, FunctionLoad
     from scaler.control.guard import Guard
     from scaler.control.planning_result import PlanningResult
     from scaler.planning.placement import Cluster
@@ -36,12 +35,12 @@ QUICK = Linear(0.05, 0.005, cpu=2.0, load_s=2.0)
 
 
 def batch(**params: object) -> Guard:
-    """The policy with these parameters, behind a guard."""
+    """Return the policy with these parameters, behind a guard."""
     return guarded(build(resolve("scale", "batch"), params))
 
 
-def bursty(function: FunctionLoad, process: ArrivalProcess) -> FunctionLoad:
-    """The function with requests that are known to come so."""
+def bursty(function: FunctionLoad, process: Arrivals) -> FunctionLoad:
+    """Return the function with arrivals of a known process."""
     app = Application("web", function.slo_s, process.mean_rate, process)
     return dataclasses.replace(function, apps=(app,))
 
@@ -52,19 +51,19 @@ def planned(
     prices: Prices = PAID_BY_USE,
     cluster: Cluster | None = None,
 ) -> PlanningResult:
-    """One round."""
+    """Return the result of one round."""
     return policy.plan(Snapshot(0.0, (function,), cluster, prices))
 
 
 def following(function: FunctionLoad, plan: Plan, rate_rps: float) -> FunctionLoad:
-    """The function as it is once a plan is carried out, at another rate."""
+    """Return the function after a plan is carried out, at another rate."""
     there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
     apps = tuple(dataclasses.replace(app, rate_rps=rate_rps) for app in function.apps)
     return dataclasses.replace(function, plan=plan, instances=there, apps=apps)
 
 
 def test_the_plan_meets_the_objective_by_the_exact_law() -> None:
-    """With the batch and window that it says, 99 of 100 are in time; wider is too late."""
+    """With the planned window 99 of 100 requests are in time; with a longer one fewer are."""
     plan = planned(batch(), load(40, model=QUICK)).plans["classify"]
     (kind,), (route,) = plan.classes, plan.routes
     assert "batch" == plan.policy
@@ -77,8 +76,8 @@ def test_the_plan_meets_the_objective_by_the_exact_law() -> None:
     assert late(route.max_wait_s) <= 0.01 < late(route.max_wait_s + 0.01)
 
 
-def test_predictions_are_those_of_the_law() -> None:
-    """Mean batch, quantiles and cost are in the plan."""
+def test_predictions_agree_with_exact_law() -> None:
+    """The plan has the mean batch, latency quantiles and cost of the exact law."""
     plan = planned(batch(), load(40, model=QUICK)).plans["classify"]
     law = BatchLaw(Poisson(40), plan.classes[0].batch_size, plan.routes[0].max_wait_s)
     predicted = plan.predicted
@@ -95,16 +94,16 @@ def test_predictions_are_those_of_the_law() -> None:
     assert predicted.slo_miss_ratio <= 0.01
 
 
-def test_explained() -> None:
-    """Rate, objective, batch, window, instances and cost are in a sentence."""
+def test_plan_is_explained() -> None:
+    """Rate, objective and batch are explained in a sentence."""
     plan = planned(batch(), load(40, model=QUICK)).plans["classify"]
     sentence = plan.explain[0]
     assert "40 requests/s, 0.99 of them within 200 ms" in sentence
     assert f"batches of up to {plan.classes[0].batch_size}" in sentence
 
 
-def test_larger_sizes_for_higher_rates() -> None:
-    """And costs of a request that fall."""
+def test_cost_per_request_falls_with_rate() -> None:
+    """The cost of a request falls as the rate rises."""
     rates = (1, 10, 100, 1000)
     plans = [planned(batch(), load(rate, model=QUICK)).plans["classify"] for rate in rates]
     costs = [plan.predicted.cost_per_request or 0.0 for plan in plans]
@@ -112,8 +111,8 @@ def test_larger_sizes_for_higher_rates() -> None:
     assert costs[-1] < costs[0] / 3
 
 
-def test_bursty_arrivals_are_planned_for_as_such() -> None:
-    """Instances for the busy phase, and another window than Poisson arrivals of the mean get."""
+def test_bursty_arrivals_change_plan() -> None:
+    """Bursty arrivals get instances for the busy phase and another window than Poisson arrivals."""
     process = mmpp2((10, 600), (0.05, 0.05))
     known = planned(batch(), bursty(load(305, model=QUICK), process)).plans["classify"]
     unknown = planned(batch(), load(305, model=QUICK)).plans["classify"]
@@ -122,9 +121,28 @@ def test_bursty_arrivals_are_planned_for_as_such() -> None:
     assert known.classes[0].replicas > unknown.classes[0].replicas
 
 
+@dataclasses.dataclass(frozen=True)
+class Foreign:
+    """Bursty arrivals as another package may describe them."""
+
+    phase_rates: PhaseRates
+    mean_rate: float
+
+
+def test_arrivals_of_another_package_count_as_well() -> None:
+    """Arrivals are planned for by their rates in each phase, whatever class describes them."""
+    process = mmpp2((10, 600), (0.05, 0.05))
+    both: tuple[Arrivals, ...] = (process, Foreign(process.phase_rates, process.mean_rate))
+    plans = [
+        planned(batch(), bursty(load(305, model=QUICK), arrivals)).plans["classify"]
+        for arrivals in both
+    ]
+    assert plans[0] == plans[1]
+
+
 @pytest.mark.slow
-def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
-    """After enough of them the plan is that of a process that is known, and rests."""
+def test_bursts_are_learned_from_round_rates() -> None:
+    """After enough rounds of bursty arrivals the plan hardly changes and meets the objective."""
     policy, rounds = batch(learn=30, windows=32), 120
     times = timestamps(mmpp2((10, 120), (0.05, 0.05)), 10.0 * rounds, seed=1)
     function = load(65, model=QUICK)
@@ -143,8 +161,8 @@ def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
     assert (plans[-1].predicted.slo_miss_ratio or 0) <= 0.01
 
 
-def test_the_second_problem() -> None:
-    """The more a request may cost, the sooner it is answered; never dearer than allowed."""
+def test_latency_is_minimized_within_budget() -> None:
+    """A larger budget gives lower latencies, and no request costs more than the budget."""
     cheapest = planned(batch(), load(40, model=QUICK)).plans["classify"]
     least = cheapest.predicted.cost_per_request
     assert least is not None
@@ -157,8 +175,8 @@ def test_the_second_problem() -> None:
     assert pytest.approx(0.055, rel=0.05) == latencies[-1]
 
 
-def test_a_budget_below_every_cost() -> None:
-    """Is said to be one, with the least that a request costs."""
+def test_too_low_budget_is_explained() -> None:
+    """A budget too low for any request is explained with the lowest possible cost."""
     planning = planned(batch(budget=1e-9), load(40, model=QUICK))
     assert {"classify": 40} == planning.unplaced
     (sentence,) = planning.plans["classify"].explain
@@ -166,8 +184,8 @@ def test_a_budget_below_every_cost() -> None:
     assert 0 == planning.plans["classify"].classes[0].replicas
 
 
-def test_an_objective_below_the_fastest_execution() -> None:
-    """Is said to be one, with the fastest execution."""
+def test_objective_below_fastest_execution_is_explained() -> None:
+    """An objective too short for any execution is explained with the fastest one."""
     planning = planned(batch(), load(40, model=QUICK, slo_s=0.05))
     assert {"classify": 40} == planning.unplaced
     (sentence,) = planning.plans["classify"].explain
@@ -179,7 +197,7 @@ def test_an_objective_below_the_fastest_execution() -> None:
 @pytest.mark.parametrize("budget", [None, 10.0])
 @pytest.mark.parametrize("billing", ["pay-per-use", "reserved"])
 def test_extreme_rates(rate: float, budget: float | None, billing: str) -> None:
-    """Every number of the plan is one, and all of the rate is taken."""
+    """At extreme rates a plan has no NaN, and serves all of the rate."""
     prices = dataclasses.replace(PAID_BY_USE, billing=billing)
     planning = planned(batch(budget=budget), load(rate, model=QUICK), prices)
     plan = planning.plans["classify"]
@@ -189,16 +207,16 @@ def test_extreme_rates(rate: float, budget: float | None, billing: str) -> None:
     assert "nan" not in plan.to_json().lower()
 
 
-def test_without_a_load_nothing_runs() -> None:
-    """But the class to start when a request comes is named; with a request waiting, one runs."""
+def test_no_instances_without_load() -> None:
+    """Without load no instance runs but a class is named; a waiting request starts one."""
     idle = load(0.0, model=QUICK)
     assert 0 == planned(batch(), idle).plans["classify"].classes[0].replicas
     waiting = dataclasses.replace(idle, queued=1)
     assert 1 == planned(batch(), waiting).plans["classify"].classes[0].replicas
 
 
-def test_a_plan_stays_while_another_is_hardly_better() -> None:
-    """A rate a little higher changes nothing; one ten times as high does."""
+def test_plan_is_kept_unless_another_is_clearly_better() -> None:
+    """A slightly higher rate keeps the routes, and a tenfold rate changes them."""
     policy, function = batch(), load(40, model=QUICK)
     plan = planned(policy, function).plans["classify"]
     there = following(function, plan, 40)
@@ -210,8 +228,8 @@ def test_a_plan_stays_while_another_is_hardly_better() -> None:
     assert far.version == plan.version + 1
 
 
-def test_loading_has_to_pay() -> None:
-    """A change of size that would pay in an hour does not in a second."""
+def test_size_changes_only_if_savings_pay_for_loading() -> None:
+    """The size changes only if the savings over ``amortised_s`` pay for loading."""
     function = load(40, model=dataclasses.replace(QUICK, load_s=600.0))
     plan = planned(batch(), function).plans["classify"]
     there = following(function, plan, 150)
@@ -223,8 +241,8 @@ def test_loading_has_to_pay() -> None:
     assert any("too little for a change" in sentence for sentence in kept.explain)
 
 
-def test_what_no_longer_meets_the_objective_is_changed() -> None:
-    """Whatever a change costs."""
+def test_plan_that_misses_objective_is_changed() -> None:
+    """A plan that no longer meets the objective changes whatever the change costs."""
     function = load(40, model=dataclasses.replace(QUICK, load_s=600.0))
     plan = planned(batch(), function).plans["classify"]
     tight = dataclasses.replace(following(function, plan, 40), slo_s=0.1)
@@ -236,16 +254,16 @@ def test_what_no_longer_meets_the_objective_is_changed() -> None:
 
 @pytest.mark.parametrize("objective_s", [0.06, 0.12])
 @pytest.mark.parametrize("rate", [0.05, 0.5, 2.0, 10.0, 40.0])
-def test_a_window_that_just_fits_takes_no_endless_number(objective_s: float, rate: float) -> None:
-    """Window and execution together are the objective to the last digit, or nearly."""
+def test_window_that_just_fits_needs_few_instances(objective_s: float, rate: float) -> None:
+    """A window that just fits the objective needs no excessive number of instances."""
     times_ms = {1: 24, 2: 30, 4: 42, 8: 66, 16: 114}
     table = Table({Configuration(k, 2.0, 0.0): ms / 1000 for k, ms in times_ms.items()}, 2.0)
     plan = planned(batch(), load(rate, model=table, slo_s=objective_s)).plans["classify"]
     assert 1 <= counts(plan).total() <= 20
 
 
-def test_the_cheapest_size_of_instance() -> None:
-    """Of all that the table has; with other prices another."""
+def test_cheapest_instance_size_is_chosen() -> None:
+    """The cheapest size of the table is chosen, which depends on the prices."""
     cheap_gpu = Prices(cpu_core_s=1e-3, gpu_percent_s=1e-6)
     dear_gpu = Prices(cpu_core_s=1e-6, gpu_percent_s=1e-3)
     first = planned(batch(), load(50), cheap_gpu).plans["classify"].classes[0]
@@ -253,8 +271,8 @@ def test_the_cheapest_size_of_instance() -> None:
     assert first.gpu > second.gpu
 
 
-def test_where_there_is_no_room_another_size_is_taken_or_the_rest_said() -> None:
-    """Four cores hold two of the small ones, or one large."""
+def test_rate_without_room_is_unplaced() -> None:
+    """With little room, the part of the rate that instances cannot serve is unplaced."""
     planning = planned(batch(), load(500), cluster=servers(1, 4, 1))
     taken = sum(k.replicas * (k.rate_high or 0) for k in planning.plans["classify"].classes)
     assert counts(planning.plans["classify"]).total() >= 1
@@ -262,7 +280,7 @@ def test_where_there_is_no_room_another_size_is_taken_or_the_rest_said() -> None
 
 
 def test_bounds() -> None:
-    """No more instances than allowed, and no fewer."""
+    """The number of instances is within the minimum and maximum."""
     few = planned(batch(), load(500, model=QUICK, bounds=(0, 2))).plans["classify"]
     assert 2 == few.classes[0].replicas
     many = planned(batch(), load(1, model=QUICK, bounds=(7, None))).plans["classify"]
@@ -270,7 +288,7 @@ def test_bounds() -> None:
 
 
 def test_one_route_for_all_applications() -> None:
-    """With the tightest objective."""
+    """All applications share one route, with the tightest objective."""
     function = load(40, model=QUICK)
     apps = (Application("web", 0.2, 30), Application("lax", 0.6, 10))
     plan = planned(batch(), dataclasses.replace(function, apps=apps)).plans["classify"]
@@ -279,8 +297,8 @@ def test_one_route_for_all_applications() -> None:
     assert pytest.approx(alone.routes[0].max_wait_s, abs=0.004) == plan.routes[0].max_wait_s
 
 
-def test_applications_that_together_send_the_same_are_planned_for_alike() -> None:
-    """What is searched for is the load of all: a shift between two of them changes nothing."""
+def test_plan_depends_only_on_total_rate_of_applications() -> None:
+    """Only the total load matters: a shift between applications does not change the plan."""
     policy, function = batch(), load(40, model=QUICK)
     shares = [(30.0, 10.0), (10.0, 30.0), (39.0, 1.0)]
     plans = [
@@ -297,8 +315,8 @@ def test_applications_that_together_send_the_same_are_planned_for_alike() -> Non
 
 
 @pytest.mark.slow
-def test_it_keeps_every_promise() -> None:
-    """Of a scaling policy."""
+def test_batch_passes_policy_checks() -> None:
+    """The policy passes the checks for scaling policies."""
     check_scale_policy("batch", {"windows": 32}, scenarios=6)
 
 
@@ -315,6 +333,6 @@ def test_it_keeps_every_promise() -> None:
     ],
 )
 def test_parameters_are_checked(params: dict[str, object]) -> None:
-    """What cannot be is refused by name."""
+    """Invalid parameters are refused with an error that names them."""
     with pytest.raises(ConfigError, match=next(iter(params))):
         batch(**params)

@@ -1,4 +1,4 @@
-"""Batches that leave full or when a window is over: worked numbers, exactly."""
+"""Batches that leave when full or when a window ends: worked examples, exactly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carpool.arrivals.map_counts import Counting, Markovian, matrices
+from carpool.arrivals.markov import MarkovArrivals, mmpp2
+from carpool.arrivals.processes import Poisson, timestamps
 from carpool.errors import ConfigError
 from carpool.latency import Resources
-from scaler.arrivals.map_counts import Counting, Markovian, matrices
-from scaler.arrivals.markov import MarkovArrivals, mmpp2
-from scaler.arrivals.processes import Poisson, timestamps
 from scaler.planning.cost import PayPerUse, Prices
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from tests.effort import scaled
@@ -31,12 +31,12 @@ TEN_MS = [0.05 + 0.01 * k for k in range(1, 17)]
 
 
 def three(value: float) -> object:
-    """Equal to three digits."""
+    """Compare equal to three digits."""
     return pytest.approx(value, rel=1e-3)
 
 
 def test_eq1_cost_of_a_request() -> None:
-    """Two seconds on 1.5 GB for a batch of four, and for one alone."""
+    """Two seconds on 1.5 GB have the worked cost, for a batch of four and for a single request."""
     prices = Prices(memory_gb_s=1.66667e-5, call=2e-7)
     batch = PayPerUse(prices).execution(Resources(0.0, 0.0, 1536), 2.0)
     assert three(1.2550025e-5) == batch / 4
@@ -53,7 +53,7 @@ def test_eq1_cost_of_a_request() -> None:
 def test_poisson_sizes_and_waits(
     rate: float, sizes: list[float], mean_size: float, mean_wait_s: float
 ) -> None:
-    """Eq. 7, and the mean size and wait that follow."""
+    """Batch sizes follow Eq. 7, with the resulting mean size and wait."""
     law = BatchLaw(Poisson(rate), 4, 0.2)
     assert pytest.approx(sizes, abs=6e-6) == law.sizes.tolist()
     assert pytest.approx(printed.eq7(rate, 4, 0.2).tolist()) == law.sizes.tolist()
@@ -69,21 +69,21 @@ def test_poisson_sizes_and_waits(
     ],
 )
 def test_poisson_sizes_by_request(rate: float, window_s: float, shares: list[float]) -> None:
-    """Eq. 8."""
+    """Shares of requests by batch size follow Eq. 8."""
     law = BatchLaw(Poisson(rate), 4, window_s)
     assert pytest.approx(shares, abs=6e-6) == printed.by_request(law.sizes).tolist()
 
 
 @pytest.mark.parametrize(("rate", "p50", "p95"), [(10, 0.2281, 0.3100), (20, 0.1824, 0.3100)])
 def test_poisson_latency(rate: float, p50: float, p95: float) -> None:
-    """Median and 95th percentile, exactly."""
+    """Median and 95th percentile of the latency are exact."""
     found = BatchLaw(Poisson(rate), 4, 0.2).quantiles([0.5, 0.95], Service.fixed(TWENTY_MS))
     assert three(p50) == found[0]
     assert three(p95) == found[1]
 
 
-def test_eq9_is_no_distribution_where_batches_are_quick() -> None:
-    """It has the smaller batches done before they are: 0.547 at 0.135 s instead of 0.173."""
+def test_eq9_completes_small_batches_too_early() -> None:
+    """Eq. 9 completes small batches too early: 0.547 at 0.135 s instead of 0.173."""
     law, service = BatchLaw(Poisson(10), 4, 0.2), Service.fixed(TWENTY_MS)
     requests = printed.by_request(law.sizes)
     fill_s = min(printed.tau(Poisson(10), 4), 0.2)
@@ -93,8 +93,8 @@ def test_eq9_is_no_distribution_where_batches_are_quick() -> None:
     assert pytest.approx([0.130, 0.3085], abs=5e-4) == quantiles
 
 
-def test_eq9_at_higher_rates_is_low_by_an_eighth() -> None:
-    """Its 95th percentile at 20 requests/s is 0.271 s instead of 0.310."""
+def test_eq9_underestimates_p95_at_higher_rates() -> None:
+    """The 95th percentile of Eq. 9 at 20 requests/s is 0.271 s instead of 0.310."""
     law = BatchLaw(Poisson(20), 4, 0.2)
     fill_s = printed.tau(Poisson(20), 4)
     assert pytest.approx(0.15) == fill_s
@@ -103,8 +103,8 @@ def test_eq9_at_higher_rates_is_low_by_an_eighth() -> None:
     assert pytest.approx(0.271, abs=5e-4) == found
 
 
-def test_eq9_where_it_is_nearly_right() -> None:
-    """Where a request more takes longer than the window: 0.4346 s, exactly 0.4274."""
+def test_eq9_is_nearly_right_if_next_request_exceeds_window() -> None:
+    """Eq. 9 gives 0.4346 s instead of 0.4274 if one more request takes longer than the window."""
     law, seconds = BatchLaw(Poisson(20), 4, 0.05), [0.1, 0.2, 0.3, 0.4]
     requests = printed.by_request(law.sizes)
     assert pytest.approx(0.4346, abs=5e-5) == printed.eq9_quantile(
@@ -121,10 +121,10 @@ def test_eq9_where_it_is_nearly_right() -> None:
         (16, 0.3, [0.6154, 0.3846], [0.5184, 0.4816]),
     ],
 )
-def test_phase_in_which_a_batch_begins(
+def test_shares_of_phases_in_which_batches_begin(
     size: int, window_s: float, guessed: list[float], exact: list[float]
 ) -> None:
-    """Exactly, and as the authors' solver guesses it."""
+    """Phases in which batches begin have the exact shares; the authors' solver only guesses."""
     found = BatchLaw(BURSTY, size, window_s).first_phase
     assert pytest.approx(exact, abs=6e-5) == found.tolist()
     assert (
@@ -133,15 +133,15 @@ def test_phase_in_which_a_batch_begins(
     )
 
 
-def test_the_guess_makes_too_many_batches_of_one() -> None:
-    """0.327 of all batches instead of 0.259."""
+def test_solver_guess_overestimates_batches_of_one() -> None:
+    """The guess gives a share of 0.327 for batches of one instead of 0.259."""
     guess = printed.solver_phases((5, 50), (0.5, 1.0), 8, 0.1)
     assert pytest.approx(0.327, abs=5e-4) == printed.solver_sizes(BURSTY, guess, 8, 0.1)[0]
     assert pytest.approx(0.259, abs=5e-4) == BatchLaw(BURSTY, 8, 0.1).sizes[0]
 
 
 def test_bursty_batches_of_8() -> None:
-    """Mean size and wait, and four percentiles; the solver's are up to 29 % off."""
+    """Mean size, mean wait and four percentiles are exact; the solver's are up to 29 % off."""
     law = BatchLaw(BURSTY, 8, 0.1)
     assert three(3.8740) == law.mean_size
     assert three(0.05868) == law.mean_wait_s
@@ -155,7 +155,7 @@ def test_bursty_batches_of_8() -> None:
 
 
 def test_bursty_batches_of_16() -> None:
-    """Mean size, median and 95th percentile."""
+    """Mean size, median and 95th percentile are exact."""
     law = BatchLaw(BURSTY, 16, 0.3)
     assert three(8.0192) == law.mean_size
     found = law.quantiles([0.5, 0.95], Service.fixed(TEN_MS)).tolist()
@@ -164,8 +164,10 @@ def test_bursty_batches_of_16() -> None:
 
 @pytest.mark.parametrize("process", [BURSTY, ERLANG, THREE, Poisson(3.0)])
 @pytest.mark.parametrize(("size", "window_s"), [(1, 0.5), (2, 0.3), (5, 0.2), (5, 2.0)])
-def test_the_law_adds_up(process: Markovian, size: int, window_s: float) -> None:
-    """The mean wait is the area below its distribution, whose ends are all requests and none."""
+def test_mean_wait_is_integral_of_survival_function(
+    process: Markovian, size: int, window_s: float
+) -> None:
+    """The mean wait is the integral of the wait's survival function, which falls from 1 to 0."""
     law = BatchLaw(process, size, window_s)
     at = np.linspace(0, window_s, 401)[:-1] + window_s / 800
     assert pytest.approx(law.mean_wait_s, abs=2e-4 * window_s) == law.late(at).mean() * window_s
@@ -175,7 +177,7 @@ def test_the_law_adds_up(process: Markovian, size: int, window_s: float) -> None
 
 @pytest.mark.parametrize("process", [BURSTY, ERLANG, THREE])
 def test_the_law_agrees_with_a_sample(process: MarkovArrivals) -> None:
-    """Mean size and wait of sampled batches."""
+    """Mean size and wait agree with those of sampled batches."""
     law = BatchLaw(process, 5, 0.2)
     times = timestamps(process, 60_000 / process.mean_rate, seed=3)
     size, wait_s = mean_batch_and_wait(times, 5, 0.2)
@@ -184,7 +186,7 @@ def test_the_law_agrees_with_a_sample(process: MarkovArrivals) -> None:
 
 
 def test_random_times() -> None:
-    """A time of two values is the mean of both laws; a delay moves the latency."""
+    """A random execution time gives the mixture of both laws; a delay shifts the latency."""
     law = BatchLaw(BURSTY, 4, 0.1)
     both = Service(np.array([[0.1, 0.3]] * 4), np.array([0.75, 0.25]))
     quick, slow = (Service.fixed([exec_s] * 4) for exec_s in (0.1, 0.3))
@@ -199,7 +201,7 @@ def test_random_times() -> None:
 @pytest.mark.parametrize("rate", [0.0, 1e-4, 1e5])
 @pytest.mark.parametrize("size", [1, 32])
 def test_extreme_rates(rate: float, size: int) -> None:
-    """Every number is one; batches hold hardly more than one request, or are full."""
+    """Results are finite, and batches have one request at low rates and are full at high ones."""
     law = BatchLaw(Poisson(rate), size, 0.5)
     found = [law.mean_size, law.mean_wait_s, *law.quantiles([0.5, 0.99]).tolist()]
     assert np.isfinite(found).all()
@@ -207,7 +209,7 @@ def test_extreme_rates(rate: float, size: int) -> None:
 
 
 def test_extreme_bursts() -> None:
-    """Rates five orders apart that switch seldom."""
+    """Results are plausible for rates five orders of magnitude apart that rarely switch."""
     law = BatchLaw(mmpp2((1, 1e5), (1e-3, 1e-2)), 32, 0.5)
     assert 0 < law.mean_wait_s < 0.5
     assert pytest.approx(1) == law.first_phase.sum()
@@ -217,7 +219,7 @@ def test_extreme_bursts() -> None:
 @settings(max_examples=scaled(40))
 @given(st.floats(0.01, 1e4), st.floats(0, 10), st.integers(2, 32))
 def test_poisson_closed_form(rate: float, window_s: float, size: int) -> None:
-    """Mean size and wait of Poisson arrivals, from the tails of the Poisson distribution."""
+    """Mean size and wait agree with the closed form for Poisson arrivals."""
     law = BatchLaw(Poisson(rate), size, window_s)
     mean = rate * window_s
     logs = [k * math.log(mean) - mean - math.lgamma(k + 1) if mean else -k * 1e9 for k in range(32)]
@@ -227,8 +229,8 @@ def test_poisson_closed_form(rate: float, window_s: float, size: int) -> None:
     assert pytest.approx(held / law.mean_size, rel=1e-6, abs=1e-12) == law.mean_wait_s
 
 
-def test_counts_and_their_integrals_on_a_grid() -> None:
-    """The same as one by one, and rows of probabilities add up to 1 with levels enough."""
+def test_counts_and_integrals_on_grid_agree_with_single_values() -> None:
+    """Grid and single values agree, and rows of probabilities add up to 1 with enough levels."""
     counting = Counting(*matrices(BURSTY), 80)
     grid, single = counting.on_grid(0.05, 12), counting.at([0.05 * n for n in range(13)])
     assert pytest.approx(single.within.ravel().tolist()) == grid.within.ravel().tolist()
@@ -240,8 +242,8 @@ def test_counts_and_their_integrals_on_a_grid() -> None:
 @pytest.mark.parametrize(
     ("size", "window_s", "named"), [(0, 1.0, "size"), (1, -1.0, "window_s"), (1, math.nan, "w")]
 )
-def test_what_is_no_batch_is_refused(size: int, window_s: float, named: str) -> None:
-    """By name."""
+def test_invalid_size_or_window_is_refused(size: int, window_s: float, named: str) -> None:
+    """An invalid size or window is refused with an error that names it."""
     with pytest.raises(ConfigError, match=named):
         BatchLaw(Poisson(1), size, window_s)
 
@@ -250,7 +252,7 @@ def test_what_is_no_batch_is_refused(size: int, window_s: float, named: str) -> 
     "process", [Poisson(0.5), Poisson(40.0), pytest.param(BURSTY, marks=pytest.mark.slow)]
 )
 def test_a_window_that_just_fits_is_in_time(process: Markovian) -> None:
-    """Whatever the last digits: the first of a batch waits the window, and is not late by it."""
+    """A window that just fits the objective makes no request late, whatever the rounding."""
     objective_s = 0.12
     for batch_s in (0.03, 0.042, 0.066, 0.114):
         for steps in range(1, 65):

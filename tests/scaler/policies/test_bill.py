@@ -1,4 +1,4 @@
-"""What instances cost by the bill, at the batches that a rate and an objective give."""
+"""Billed costs of instances, with the batches that a rate and an objective give."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.latency.linear import Linear
+from carpool.sizing import Objective, sizes
 from scaler.planning.cost import PayPerUse, Prices, Reserved
-from scaler.planning.sizing import Objective, sizes
 from scaler.policies.infless.bill import billed_prices, mean_batch, rate_step, unit_prices
 from scaler.policies.infless.covering import PricedSizes
 from tests.scaler.loads import load
@@ -22,7 +22,7 @@ PRICES = Prices(cpu_core_s=1e-4, memory_gb_s=2e-5, call=1e-6)
 
 
 def function(rate_rps: float, prices: Prices = PRICES, *, reserved: bool = False) -> FunctionLoad:
-    """A function with all sizes that meet 100 ms, by one billing rule."""
+    """Return a function with all sizes that meet 100 ms, under one billing rule."""
     found = sizes(MODEL, Objective(0.1, offset=0.0, max_batch=8), prices)
     rule = Reserved(prices) if reserved else PayPerUse(prices)
     return dataclasses.replace(
@@ -34,14 +34,14 @@ def function(rate_rps: float, prices: Prices = PRICES, *, reserved: bool = False
 
 
 def price_of_request(rate_rps: float, batch: int) -> float:
-    """What a request costs on instances with batches of up to so many."""
+    """Return the cost of a request on instances with batches of up to ``batch``."""
     one = function(rate_rps)
     size = next(size for size in one.sizes if size.batch == batch)
     return billed_prices(one.sizes, one, rate_step(one)).at(1.0)[size] / size.rate_rps
 
 
 def best(one: FunctionLoad) -> Size | None:
-    """The size with the cheapest request."""
+    """Return the size with the cheapest request; None if there is none."""
     return PricedSizes(billed_prices(one.sizes, one, rate_step(one)).at(1.0)).best
 
 
@@ -49,15 +49,15 @@ def best(one: FunctionLoad) -> Size | None:
     ("rate", "window_s", "most", "expected"),
     [(10.0, 0.2, 4, 2.78198), (20.0, 0.2, 4, 3.652), (0.0, 1.0, 8, 1.0), (1e6, 1.0, 8, 8.0)],
 )
-def test_a_batch_is_as_full_as_the_window_makes_it(
+def test_mean_batch_follows_window(
     rate: float, window_s: float, most: int, expected: float
 ) -> None:
-    """As in the worked cases of BATCH's law."""
+    """Mean batches are those of the worked cases of BATCH's law."""
     assert pytest.approx(expected, rel=1e-5) == mean_batch(rate, window_s, most)
 
 
-def test_a_batch_that_fills_costs_its_execution_and_a_call() -> None:
-    """Shared by all of its requests; one that does not is shared by those that come."""
+def test_batch_cost_is_shared_by_its_requests() -> None:
+    """The cost of an execution and a call is divided among the requests of the batch."""
     per_second = PRICES.per_second(MODEL.resources(8, 1.0, 0.0))
     full = (per_second * 0.036 + 1e-6) / 8
     assert pytest.approx(full) == price_of_request(1e5, 8)
@@ -66,22 +66,22 @@ def test_a_batch_that_fills_costs_its_execution_and_a_call() -> None:
     assert pytest.approx(alone) == price_of_request(0.1, 1)
 
 
-def test_who_pays_for_lifetimes_pays_for_no_batches() -> None:
-    """The price of an instance is what it costs to have, at any rate."""
+def test_reserved_price_does_not_depend_on_rate() -> None:
+    """Under reserved billing, the price of an instance does not depend on the rate."""
     one = function(1.0, reserved=True)
     assert rate_step(one) is None
     for size, price in billed_prices(one.sizes, one, None).at(1.0).items():
         assert pytest.approx(size.price_per_s) == price
 
 
-def test_without_prices_units_are_saved() -> None:
-    """Nothing else can be."""
+def test_sizes_are_compared_by_resource_units_without_prices() -> None:
+    """Without prices, sizes are compared by resource units."""
     one = function(1.0, Prices(), reserved=True)
     assert unit_prices(one.sizes) == billed_prices(one.sizes, one, None)
 
 
-def test_scarce_cores_are_dearer_and_memory_is_not() -> None:
-    """Only what is paid for cores is multiplied."""
+def test_scarcity_raises_price_of_cores_only() -> None:
+    """Scarcity multiplies only the part of the price that is paid for cores."""
     one = function(1.0, reserved=True)
     size = one.sizes[0]
     prices = billed_prices(one.sizes, one, None)
@@ -89,7 +89,7 @@ def test_scarce_cores_are_dearer_and_memory_is_not() -> None:
 
 
 def test_the_best_size_follows_the_rate() -> None:
-    """Many requests make large batches pay."""
+    """At a high rate a large batch is the cheapest."""
     many = best(function(5000.0))
     assert many is not None
     assert many.batch == 8

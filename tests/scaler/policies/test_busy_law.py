@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson, timestamps
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson, timestamps
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from scaler.policies.batch.queueing import LimitedInstances
 from tests.effort import scaled
 from tests.scaler.batch_starts import latencies
 
 if TYPE_CHECKING:
-    from scaler.arrivals.map_counts import Markovian
+    from carpool.arrivals.map_counts import Markovian
     from scaler.policies.batch.busy_law import BusyLaw
 
 SHARES = (0.5, 0.95, 0.99)
@@ -26,7 +26,7 @@ RUNS = 8
 def law(
     process: Markovian, size: int, window_s: float, seconds: list[float], instances: int = 1
 ) -> BusyLaw:
-    """What is expected of these batches."""
+    """Return the law of these batches on a limited number of instances."""
     free = BatchLaw(process, size, window_s)
     found = LimitedInstances(process, free, Service.fixed(seconds)).law(instances)
     assert found is not None
@@ -34,12 +34,12 @@ def law(
 
 
 def linear(size: int, base_s: float, item_s: float) -> list[float]:
-    """What batches take."""
+    """Return the execution times of batches of 1 to ``size`` requests."""
     return [base_s + item_s * number for number in range(1, size + 1)]
 
 
 def in_time(rate: float, exec_s: float, wait_s: float) -> float:
-    """Share of single requests that wait no longer for one instance: Erlang's M/D/1 of 1909."""
+    """Return the share of waits up to ``wait_s`` in an M/D/1 queue (Erlang, 1909)."""
     terms = (
         (rate * (number * exec_s - wait_s)) ** number
         / math.factorial(number)
@@ -51,7 +51,7 @@ def in_time(rate: float, exec_s: float, wait_s: float) -> float:
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
 def test_single_requests_are_an_m_d_1_queue(load: float) -> None:
-    """At every quantile, within a hundredth."""
+    """Single requests have the quantiles of an M/D/1 queue, within 1 %."""
     exec_s = 0.1
     found = law(Poisson(load / exec_s), 1, 0.0, [exec_s]).quantiles([0.5, 0.9, 0.95])
     for share, latency_s in zip((0.5, 0.9, 0.95), found.tolist(), strict=True):
@@ -59,8 +59,8 @@ def test_single_requests_are_an_m_d_1_queue(load: float) -> None:
         assert low <= share <= high or latency_s == pytest.approx(exec_s, rel=1e-3)
 
 
-def test_with_instances_enough_it_is_the_law_without_waiting() -> None:
-    """Nothing waits where a batch takes less time than comes between any two."""
+def test_law_with_ample_instances_has_no_waiting() -> None:
+    """With very short executions, quantiles are those of the law without waiting for instances."""
     process = mmpp2((20, 60), (1.0, 1.0))
     seconds = linear(8, 0.0005, 0.00001)
     free = BatchLaw(process, 8, 0.1).quantiles(SHARES, Service.fixed(seconds))
@@ -76,10 +76,13 @@ def test_with_instances_enough_it_is_the_law_without_waiting() -> None:
         (mmpp2((15, 60), (5.0, 5.0)), 8, 0.1, linear(8, 0.04, 0.007), 1),
     ],
 )
-def test_as_played_through(
+def test_quantiles_agree_with_simulation(
     process: Markovian, size: int, window_s: float, seconds: list[float], instances: int
 ) -> None:
-    """Within a hundredth and what chance leaves; `python -m benchmarks busy-law` has more."""
+    """Quantiles agree with a simulation within 1 % and its sampling error.
+
+    `python -m benchmarks busy-law` has more cases.
+    """
     span_s = scaled(125_000) / process.mean_rate
     runs = [
         np.quantile(
@@ -92,8 +95,8 @@ def test_as_played_through(
     assert (np.abs(np.mean(runs, axis=0) - expected) <= 0.01 * expected + chance).all()
 
 
-def test_what_cannot_keep_up_is_not_expected() -> None:
-    """A queue without end has no latency."""
+def test_no_law_for_load_beyond_capacity() -> None:
+    """There is no law for a load beyond the capacity of the instances, as its queue never ends."""
     free = BatchLaw(Poisson(100.0), 4, 0.1)
     crowd = LimitedInstances(Poisson(100.0), free, Service.fixed([0.1] * 4))
     assert None is crowd.law(1)
@@ -102,7 +105,7 @@ def test_what_cannot_keep_up_is_not_expected() -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 5.0, 20.0])
 def test_a_window_that_just_fits_is_in_time(rate: float) -> None:
-    """Requests that wait the window, and then execute, are not late at exactly that."""
+    """Requests that wait for the whole window and then execute are not late at that time."""
     found = law(Poisson(rate), 4, 0.09, [0.03] * 4, instances=8)
     on_time, later = found.late([0.12, 0.12 + 1e-6]).tolist()
     assert on_time == pytest.approx(later, abs=1e-6)

@@ -1,4 +1,4 @@
-"""The policy `carpool`: what it proposes by billing rule, load and what runs."""
+"""The policy `carpool`: its proposals by billing rule, load and running instances."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ BY_USE = Prices("pay-per-use", cpu_core_s=9e-5, gpu_percent_s=7e-6, call=1e-6)
 
 
 def carpool(**params: object) -> Guard:
-    """The policy behind a guard."""
+    """Return the policy behind a guard."""
     return guarded(build(resolve("scale", "carpool"), params))
 
 
 def at(prices: Prices, *loads: FunctionLoad, now_s: float = 0.0) -> Snapshot:
-    """These functions, at these prices."""
+    """Return a snapshot of these functions at these prices."""
     return Snapshot(now_s, loads, None, prices)
 
 
 def carried_out(function: FunctionLoad, plan: Plan) -> FunctionLoad:
-    """The function with its plan carried out."""
+    """Return the function with its plan carried out."""
     there = {each.name: Instances(each.replicas) for each in plan.classes}
     return dataclasses.replace(function, plan=plan, instances=there)
 
 
 def price(plan: Plan) -> float:
-    """Of all instances, per second."""
+    """Return the price of all instances per second."""
     return sum(each.replicas * (9e-5 * each.cpu + 7e-6 * each.gpu) for each in plan.classes)
 
 
 @pytest.mark.parametrize("prices", [RESERVED, BY_USE, Prices()])
 @pytest.mark.parametrize("rate_rps", [0.0, 0.5, 20.0, 300.0, 5000.0])
-def test_a_plan_takes_the_rate(prices: Prices, rate_rps: float) -> None:
-    """With something to spare, and one instance at least."""
+def test_plan_has_capacity_for_rate(prices: Prices, rate_rps: float) -> None:
+    """A plan has at least one instance and more capacity than the rate."""
     planning = carpool().plan(at(prices, load(rate_rps)))
     plan = planning.plans["classify"]
     assert planning.unplaced == {}
@@ -63,8 +63,8 @@ def test_a_plan_takes_the_rate(prices: Prices, rate_rps: float) -> None:
 
 
 @pytest.mark.parametrize("rate_rps", [80.0, 400.0, 2000.0])
-def test_it_is_cheaper_than_the_others(rate_rps: float) -> None:
-    """For a constant load, where each of them says that it is enough."""
+def test_plan_costs_at_most_as_much_as_other_policies(rate_rps: float) -> None:
+    """At a constant load the plan costs at most 1 % more than those of other policies."""
     shown = at(RESERVED, load(rate_rps, model=GPU, slo_s=0.22))
     own = price(carpool().plan(shown).plans["classify"])
     for name in ("infless", "infaas"):
@@ -72,14 +72,14 @@ def test_it_is_cheaper_than_the_others(rate_rps: float) -> None:
         assert own <= 1.01 * price(other)
 
 
-def test_no_request_waits_for_others_where_instances_are_paid_for() -> None:
-    """An instance that is free would idle for the same price, where the objective is lax."""
+def test_batches_do_not_wait_under_reserved_billing() -> None:
+    """Under reserved billing, batches do not wait, as an idle instance would cost the same."""
     plan = carpool().plan(at(RESERVED, load(300.0, slo_s=0.5))).plans["classify"]
     assert all(route.max_wait_s == 0 for route in plan.routes)
 
 
-def test_no_request_waits_for_others_with_a_laxer_objective() -> None:
-    """What an application has more time for is no reason to leave an instance idle."""
+def test_longer_objectives_do_not_wait_under_reserved_billing() -> None:
+    """Under reserved billing, requests with a longer objective do not wait either."""
     shown = load(300.0, slo_s=0.5)
     lax = Application("mail", 2.0, 10.0)
     function = dataclasses.replace(shown, apps=(*shown.apps, lax))
@@ -87,8 +87,8 @@ def test_no_request_waits_for_others_with_a_laxer_objective() -> None:
     assert all(route.max_wait_s == 0 for route in plan.routes)
 
 
-def test_the_promised_cost_is_that_of_the_batches_that_come_about() -> None:
-    """Few requests do not fill a batch, and a request of a small one costs more."""
+def test_predicted_cost_is_that_of_expected_batches() -> None:
+    """Predicted cost is that of the expected batches, which are not full at low rates."""
     plan = carpool().plan(at(BY_USE, load(10.0))).plans["classify"]
     (each,) = plan.classes
     assert plan.predicted is not None
@@ -101,8 +101,8 @@ def test_the_promised_cost_is_that_of_the_batches_that_come_about() -> None:
     assert cost > 1.01 * full
 
 
-def test_batches_fill_where_executions_are_paid_for() -> None:
-    """A request waits for as long as its objective leaves, and what idles is plenty."""
+def test_batches_wait_under_pay_per_use_billing() -> None:
+    """Under pay-per-use billing, batches wait within the objective, with ample instances."""
     plan = carpool().plan(at(BY_USE, load(100.0))).plans["classify"]
     (each,) = plan.classes
     assert each.batch_size > 1
@@ -111,8 +111,8 @@ def test_batches_fill_where_executions_are_paid_for() -> None:
     assert each.replicas * (each.rate_high or 0) >= 200.0
 
 
-def test_instances_stay_where_they_are_free() -> None:
-    """After a peak for a quarter of an hour, and no longer."""
+def test_free_idle_instances_stay_after_peak() -> None:
+    """If idle instances are free, they stay for a quarter of an hour after a peak."""
     policy = carpool()
     high = policy.plan(at(BY_USE, load(400.0))).plans["classify"]
     function = carried_out(load(10.0), high)
@@ -123,8 +123,8 @@ def test_instances_stay_where_they_are_free() -> None:
 
 
 @pytest.mark.parametrize("prices", [RESERVED, BY_USE])
-def test_the_same_again_is_the_same_plan(prices: Prices) -> None:
-    """Nothing changes while nothing changes."""
+def test_unchanged_load_keeps_plan_object(prices: Prices) -> None:
+    """An unchanged load keeps the same plan object."""
     policy = carpool()
     plan = policy.plan(at(prices, load(150.0))).plans["classify"]
     for number in range(1, 20):
@@ -133,8 +133,8 @@ def test_the_same_again_is_the_same_plan(prices: Prices) -> None:
         assert again is plan
 
 
-def test_sizes_that_run_are_kept_unless_others_save() -> None:
-    """With ``gain: 0`` the cheapest always, with a large one never others."""
+def test_running_sizes_are_kept_unless_change_pays() -> None:
+    """With ``gain: 0`` the cheapest sizes are chosen; with a large gain, running sizes stay."""
     first = carpool().plan(at(RESERVED, load(0.5, model=GPU))).plans["classify"]
     function = carried_out(load(600.0, model=GPU), first)
     kept = carpool(gain=1e6).plan(at(RESERVED, function)).plans["classify"]
@@ -143,46 +143,46 @@ def test_sizes_that_run_are_kept_unless_others_save() -> None:
     assert price(free) < price(kept)
 
 
-def test_full_servers_say_what_is_unplaced() -> None:
-    """What has room is there, and the rest of the rate has none."""
+def test_rate_without_room_is_unplaced() -> None:
+    """On full servers the plan uses the room there is, and the rest of the rate is unplaced."""
     planning = carpool().plan(snapshot(load(2000.0), cluster=servers(1, cpu=8.0, gpus=0)))
     assert 0 < planning.unplaced["classify"] < 2000.0
     assert counts(planning.plans["classify"]).total() >= 1
 
 
-def test_bounds_are_kept() -> None:
-    """No more than may be, and no complaint of the guard about it."""
+def test_plan_stays_within_maximum() -> None:
+    """The plan stays within the maximum, without a note of the guard."""
     policy = carpool()
     planning = policy.plan(at(RESERVED, load(3000.0, bounds=(0, 4))))
     assert counts(planning.plans["classify"]).total() <= 4
-    assert policy.notes == {}
+    assert planning.notes == {}
 
 
-def test_it_says_why() -> None:
-    """In figures that an operator can check."""
+def test_plan_is_explained_with_figures() -> None:
+    """The explanation has figures that an operator can check."""
     (first, *_) = carpool().plan(at(RESERVED, load(300.0))).plans["classify"].explain
     assert first.startswith("300 requests/s within 200 ms: ")
     (said,) = carpool().plan(at(BY_USE, load(300.0))).plans["classify"].explain
     assert "billed per execution" in said
 
 
-def test_an_objective_out_of_reach_keeps_the_plan() -> None:
-    """Nothing is proposed where nothing answers in time."""
+def test_unreachable_objective_gives_no_proposal() -> None:
+    """If nothing responds in time, nothing is proposed."""
     assert carpool().plan(at(RESERVED, load(10.0, slo_s=0.001))).plans == {}
 
 
 @pytest.mark.parametrize(
     ("params", "said"), [({"reserve": -1.0}, "reserve"), ({"spare": 0.5}, "spare")]
 )
-def test_parameters_that_are_none(params: dict[str, float], said: str) -> None:
-    """Are named."""
+def test_invalid_parameters_are_refused(params: dict[str, float], said: str) -> None:
+    """Invalid parameters are refused with an error that names them."""
     with pytest.raises(ConfigError, match=said):
         carpool(**params)
 
 
 @pytest.mark.parametrize("rate_rps", [5.0, 60.0, 500.0])
-def test_filled_batches_against_drawn_ones(rate_rps: float) -> None:
-    """Mean batch and cost of a request, over batches of random arrivals."""
+def test_filled_batches_agree_with_random_arrivals(rate_rps: float) -> None:
+    """Mean batch and cost of a request agree with those of randomly drawn arrivals."""
     function = dataclasses.replace(
         load(rate_rps, model=Linear(0.02, 0.01), max_batch=8), prices=BY_USE, error=0.0
     )
@@ -202,15 +202,15 @@ def test_filled_batches_against_drawn_ones(rate_rps: float) -> None:
     assert costs / sum(numbers) == pytest.approx(chosen.cost, rel=0.02)
 
 
-def test_larger_batches_than_half_the_objective() -> None:
-    """Of several instances one is free before an execution is over."""
+def test_executions_may_exceed_half_objective() -> None:
+    """Executions may exceed half the objective, as another instance is free before they end."""
     function = dataclasses.replace(load(10.0, slo_s=0.1), error=0.0)
     assert any(o.size.batch > 1 and 2 * o.size.exec_s > 0.1 for o in options(function))
     assert CLASSIFIER.predict(2, 2.0, 10.0) == 0.070
 
 
-def test_another_size_serves_once_it_runs() -> None:
-    """Where what idles is free, what runs serves on until enough of the cheaper size is ready."""
+def test_old_instances_serve_until_cheaper_size_is_ready() -> None:
+    """If idle instances are free, old ones serve until enough of a cheaper size are ready."""
     policy = carpool()
     before = policy.plan(at(BY_USE, load(1.0, model=GPU))).plans["classify"]
     function = carried_out(load(400.0, model=GPU), before)

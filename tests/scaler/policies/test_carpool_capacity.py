@@ -1,4 +1,4 @@
-"""What instances serve without waiting for more requests: the law and simulated queues."""
+"""Capacity of instances within an objective: the law and simulated queues."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MISS = 0.01
 
 
 def option(batch: int, single_s: float, item_s: float) -> Option:
-    """A size whose batches take longer by so much an item."""
+    """Return a size whose batches take ``item_s`` longer for each further request."""
     exec_s = single_s + item_s * (batch - 1)
     size = Size(batch, 1.0, 0.0, resources=Resources(1.0), exec_s=exec_s, rate_rps=batch / exec_s)
     return Option(size, single_s)
 
 
 def taken(one: Option, count: int, slo_s: float, *, patient: bool = False) -> float:
-    """What the law says."""
+    """Return the rate that the law allows."""
     found = capacities([one], slo_s, MISS, patient=patient)[0]
     return float(np.interp(count, COUNTS, found))
 
@@ -33,7 +33,7 @@ def taken(one: Option, count: int, slo_s: float, *, patient: bool = False) -> fl
 def late(
     one: Option, count: int, slo_s: float, rate_rps: float, requests: int, window_s: float = 0.0
 ) -> float:
-    """The share of Poisson arrivals that is late, in order of arrival, whichever is free first."""
+    """Return the share of late Poisson arrivals, served in order by the first free instance."""
     draw = random.Random(1)
     times, at_s = [], 0.0
     for _ in range(requests):
@@ -56,8 +56,10 @@ def late(
 @pytest.mark.parametrize("slack", [1.5, 2.5, 6.0])
 @pytest.mark.parametrize("count", [1, 2, 5, 16])
 @pytest.mark.parametrize(("batch", "item_s"), [(1, 0.0), (4, 0.2), (8, 0.6)])
-def test_few_are_late(batch: int, item_s: float, count: int, slack: float) -> None:
-    """At the rate that the law allows, no more than twice as many as may; the law is no exact."""
+def test_late_share_is_bounded_at_allowed_rate(
+    batch: int, item_s: float, count: int, slack: float
+) -> None:
+    """At the allowed rate, at most twice the permitted share is late, as the law is approximate."""
     one = option(batch, 1.0, item_s)
     slo_s = slack * one.size.exec_s
     rate_rps = taken(one, count, slo_s)
@@ -66,8 +68,8 @@ def test_few_are_late(batch: int, item_s: float, count: int, slack: float) -> No
 
 
 @pytest.mark.parametrize(("batch", "item_s"), [(1, 0.0), (4, 0.2), (8, 0.6)])
-def test_little_is_left_over(batch: int, item_s: float) -> None:
-    """With ten instances and some slack, at 1.6 times that rate too many are late."""
+def test_little_capacity_is_left_above_allowed_rate(batch: int, item_s: float) -> None:
+    """With ten instances and some slack, 1.6 times the allowed rate is too much."""
     one = option(batch, 1.0, item_s)
     slo_s = 3 * one.size.exec_s
     rate_rps = 1.6 * taken(one, 10, slo_s)
@@ -77,10 +79,10 @@ def test_little_is_left_over(batch: int, item_s: float) -> None:
 @pytest.mark.parametrize("slack", [1.25, 1.4, 2.5])
 @pytest.mark.parametrize("count", [1, 2, 5, 16])
 @pytest.mark.parametrize(("batch", "item_s"), [(2, 0.4), (4, 0.2), (16, 0.1)])
-def test_few_are_late_of_patient_batches(
+def test_late_share_is_bounded_for_waiting_batches(
     batch: int, item_s: float, count: int, slack: float
 ) -> None:
-    """The same if batches wait for more requests."""
+    """With batches that wait for more requests, at most twice the permitted share is late."""
     one = option(batch, 1.0, item_s)
     slo_s = slack * one.size.exec_s
     rate_rps = taken(one, count, slo_s, patient=True)
@@ -89,8 +91,8 @@ def test_few_are_late_of_patient_batches(
         assert late(one, count, slo_s, rate_rps, scaled(100_000), window_s) <= 2 * MISS
 
 
-def test_little_is_left_over_of_patient_pairs() -> None:
-    """Likewise with five instances whose batches of two wait, and take four fifths of it."""
+def test_little_capacity_is_left_for_waiting_pairs() -> None:
+    """With five instances and waiting batches of two, 1.6 times the allowed rate is too much."""
     one = option(2, 1.0, 0.4)
     slo_s = 1.25 * one.size.exec_s
     rate_rps = 1.6 * taken(one, 5, slo_s, patient=True)
@@ -98,16 +100,16 @@ def test_little_is_left_over_of_patient_pairs() -> None:
     assert late(one, 5, slo_s, rate_rps, scaled(100_000), window_s) > MISS
 
 
-def test_patience_takes_more_where_the_objective_is_tight() -> None:
-    """Two instances whose executions take two thirds of it; and no more where they take a fifth."""
+def test_waiting_raises_capacity_for_tight_objective() -> None:
+    """Waiting batches raise the capacity if the objective is tight, but hardly if it is long."""
     one = option(8, 1.0, 0.1)
     tight_s, loose_s = 1.6 * one.size.exec_s, 5.0 * one.size.exec_s
     assert taken(one, 2, tight_s, patient=True) > 1.5 * taken(one, 2, tight_s)
     assert taken(one, 2, loose_s, patient=True) == pytest.approx(taken(one, 2, loose_s), rel=0.3)
 
 
-def test_more_of_everything_takes_more() -> None:
-    """More instances, a laxer objective and quicker executions; never beyond full batches."""
+def test_capacity_grows_with_instances_objective_and_speed() -> None:
+    """Capacity grows with instances, objective and speed, up to that of full batches."""
     slow, quick = option(4, 1.0, 0.3), option(4, 0.9, 0.3)
     for slo_s in (2.5, 4.0, 8.0):
         found = capacities([slow, quick], slo_s, MISS)
@@ -117,6 +119,6 @@ def test_more_of_everything_takes_more() -> None:
         assert (capacities([slow], slo_s + 1, MISS)[0] >= found[0]).all()
 
 
-def test_none_in_time() -> None:
-    """An objective that an execution fills leaves nothing for arrivals at random."""
+def test_no_capacity_if_execution_takes_whole_objective() -> None:
+    """If an execution takes the whole objective, there is no capacity for random arrivals."""
     assert capacities([option(1, 1.0, 0.0)], 1.0, MISS)[0, 0] == pytest.approx(0.0, abs=0.02)

@@ -1,4 +1,4 @@
-"""The cheapest instances for a rate, against all combinations."""
+"""The cheapest instances for a rate, compared with all combinations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLO_S, MISS = 0.2, 0.01
 
 
 def menu(*shapes: tuple[int, float, float], price: Sequence[float] = ()) -> Menu:
-    """Of batches, cores and seconds of a full batch; a core costs one."""
+    """Return a menu of sizes given by batch, cores and seconds of a full batch; a core costs 1."""
     options = [
         Option(
             Size(batch, cpu, 0.0, resources=Resources(cpu), exec_s=exec_s, rate_rps=batch / exec_s),
@@ -35,7 +35,7 @@ def menu(*shapes: tuple[int, float, float], price: Sequence[float] = ()) -> Menu
 
 
 def cheapest(known: Menu, rate_rps: float, most: int) -> float:
-    """By trying all numbers of all options."""
+    """Return the lowest price of all combinations of up to ``most`` instances."""
     found = math.inf
     for counts in product(range(most + 1), repeat=len(known.options)):
         if not 0 < sum(counts) <= most:
@@ -47,8 +47,8 @@ def cheapest(known: Menu, rate_rps: float, most: int) -> float:
     return found
 
 
-def test_nothing_of_two_sizes_is_cheaper() -> None:
-    """Two sizes, rates at random."""
+def test_no_combination_of_two_sizes_is_cheaper() -> None:
+    """For two sizes and random rates, no combination is cheaper than the cover."""
     known = menu((1, 1.0, 0.08), (4, 3.0, 0.07))
     draw = random.Random(1)
     for _ in range(scaled(100)):
@@ -59,8 +59,8 @@ def test_nothing_of_two_sizes_is_cheaper() -> None:
         assert cover.price_per_s <= cheapest(known, rate_rps, 10) + 1e-9
 
 
-def test_two_sizes_save() -> None:
-    """A little more than a large instance takes is taken by a small one beside it."""
+def test_small_instance_covers_remaining_rate() -> None:
+    """A rate slightly above the capacity of a large instance adds a small one."""
     known = menu((1, 1.0, 0.08), (8, 4.0, 0.09))
     large = max(known.options, key=lambda option: option.size.cpu).size
     rate_rps = 1.05 * known.taken_by({large: 1})
@@ -70,23 +70,23 @@ def test_two_sizes_save() -> None:
     assert cover.price_per_s < 8.0
 
 
-def test_what_another_beats_is_left_out() -> None:
-    """A size as quick for twice the price is no option; at another price it is."""
+def test_dominated_size_is_dropped() -> None:
+    """A size that is as fast as another and more expensive is left out."""
     shapes = ((1, 1.0, 0.08), (1, 2.0, 0.08))
     assert [option.size.cpu for option in menu(*shapes).options] == [1.0]
     assert len(menu(*shapes, price=(1.0, 0.5)).options) == 1
 
 
-def test_no_more_than_may_be() -> None:
-    """Where so few cannot take it nothing is a cover, and what comes nearest is no more."""
+def test_cover_respects_instance_limit() -> None:
+    """If the limit is too low there is no cover, and the nearest set stays within the limit."""
     known = menu((1, 1.0, 0.08), (4, 3.0, 0.07))
     assert known.cover(1000.0, [0, 1], limit=3) is None
     assert known.nearly(1000.0, limit=3).instances.total() == 3
 
 
 @pytest.mark.parametrize("rate_rps", [0.0, 1e-12])
-def test_nothing_is_taken_by_one(rate_rps: float) -> None:
-    """The cheapest that would answer in time alone."""
+def test_zero_rate_is_covered_by_one_instance(rate_rps: float) -> None:
+    """A rate of about 0 is covered by one instance, the cheapest that is in time."""
     cover = menu((1, 1.0, 0.08), (1, 0.5, 0.3)).cover(rate_rps, [0])
     assert cover is not None
     assert cover.instances.total() == 1

@@ -1,4 +1,4 @@
-"""The rate that instances are needed for: chance, jumps, drifts and bursts."""
+"""The rate to provide instances for: noise, jumps, trends and bursts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LOAD_S = 2.0
 
 
 def run(rates: list[float], demands: Demands | None = None) -> list[tuple[float, float]]:
-    """Level and reserve, a round every half second."""
+    """Return level and reserve of each round at intervals of half a second."""
     demands = demands or Demands(15.0, 1.0)
     found = [demands.of("f", rate, LOAD_S, 0.5 * at) for at, rate in enumerate(rates)]
     return [(each.level_rps, each.reserve_rps) for each in found]
 
 
 def noisy(rate_rps: float, rounds: int) -> list[float]:
-    """Counts of ten seconds, as the next ones share most of them."""
+    """Return noisy rates, correlated as counts of overlapping windows of ten seconds."""
     draw = random.Random(1)
     deviation = math.sqrt(rate_rps / 10)
     rates, apart = [], 0.0
@@ -28,8 +28,8 @@ def noisy(rate_rps: float, rounds: int) -> list[float]:
     return rates
 
 
-def test_chance_is_averaged() -> None:
-    """The level moves less than the counts, and the reserve is small."""
+def test_noise_is_averaged() -> None:
+    """The level varies less than the counts, and the reserve is small."""
     rates = noisy(100.0, 1200)
     found = run(rates)[200:]
     levels = [level for level, _ in found]
@@ -37,8 +37,8 @@ def test_chance_is_averaged() -> None:
     assert max(reserve for _, reserve in found) < 5.0
 
 
-def test_a_jump_is_believed_at_once() -> None:
-    """With more than was counted for a second, and then with what the next one may bring."""
+def test_jump_raises_level_at_once() -> None:
+    """A jump raises the level at once, with a reserve for the uncertainty of the count."""
     found = run([20.0] * 100 + [100.0] * 60)
     assert found[99] == (20.0, 0.0)
     level, reserve = found[100]
@@ -48,27 +48,27 @@ def test_a_jump_is_believed_at_once() -> None:
     assert 0 < found[-1][1] < 20.0
 
 
-def test_a_rise_is_expected_again() -> None:
-    """A load that rises all the time has what it rises by while an instance loads."""
+def test_steady_rise_has_reserve_for_loading_time() -> None:
+    """A steadily rising load has a reserve for the rise while an instance loads."""
     rates = [100.0 + at for at in range(400)]  # two a second more, each second
     _, reserve = run(rates)[-1]
     assert LOAD_S * 2.0 < reserve < 60.0
 
 
-def test_a_fall_is_believed() -> None:
-    """What falls beyond chance is not averaged; what needs it is the guard's business."""
+def test_significant_fall_lowers_level_at_once() -> None:
+    """A significant fall is not averaged; the guard delays reductions."""
     assert run([100.0] * 50 + [10.0])[-1][0] == 10.0
 
 
-def test_nothing_is_kept_of_others() -> None:
-    """Functions have levels of their own."""
+def test_functions_have_separate_levels() -> None:
+    """Functions have separate levels."""
     demands = Demands(15.0, 1.0)
     run([100.0] * 10, demands)
     assert demands.of("g", 1.0, LOAD_S, 100.0).rate_rps == 1.0
 
 
-def test_a_steady_rise_goes_on() -> None:
-    """A load that rises steadily is planned for as it will be, within some percent; if asked to."""
+def test_steady_rise_is_extrapolated() -> None:
+    """With ``trend``, a steady rise is extrapolated to within a few percent."""
     rates = [100.0 + 0.5 * at for at in range(400)]  # one a second more, each second
     counted = [sum(rates[max(0, at - 20) : at]) / min(at, 20) for at in range(1, 401)]
     (*_, (level, reserve)) = run(counted, Demands(15.0, 0.0))
@@ -78,13 +78,13 @@ def test_a_steady_rise_goes_on() -> None:
     assert level + reserve < 0.98 * then_rps
 
 
-def test_chance_is_no_trend() -> None:
-    """Of a constant load hardly anything is added, and hardly ever."""
+def test_noise_is_no_trend() -> None:
+    """Noise in a constant load rarely gives a reserve, and then a small one."""
     found = run(noisy(100.0, 1200), Demands(15.0, 0.0))[200:]
     assert sum(reserve > 0 for _, reserve in found) < 0.15 * len(found)
     assert sum(reserve for _, reserve in found) / len(found) < 1.5
 
 
-def test_after_a_jump_no_trend_is_seen() -> None:
-    """What has jumped does not go on jumping."""
+def test_jump_is_no_trend() -> None:
+    """A jump is not extrapolated as a trend."""
     assert run([20.0] * 100 + [100.0] * 60, Demands(15.0, 0.0, surge=False))[-1] == (100.0, 0.0)

@@ -1,4 +1,4 @@
-"""The cheapest instances that take a rate."""
+"""The cheapest instances with the capacity for a rate."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from carpool.latency import Resources
 from carpool.latency.table import read_table
 from carpool.scaling import CORE_WEIGHT, Size
-from scaler.planning.sizing import Objective, sizes
+from carpool.sizing import Objective, sizes
 from scaler.policies.common.rate_shares import rate_high
 from scaler.policies.infless.bill import unit_prices
-from scaler.policies.infless.covering import Demand, PricedSizes, undominated
+from scaler.policies.infless.covering import CoverDemand, PricedSizes, undominated
 from tests.scaler.loads import size
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ POOLS = itertools.count()
 
 
 def made(rate: float, cores: float, exec_s: float = 0.01, batch: int = 1, gpu: float = 0.0) -> Size:
-    """A size that takes this rate, and is no other."""
+    """Return a size with this rate that is distinct from all others."""
     resources = Resources(cores, gpu)
     return Size(
         batch, cores, gpu, pool=next(POOLS), resources=resources, exec_s=exec_s, rate_rps=rate
@@ -38,7 +38,7 @@ def made(rate: float, cores: float, exec_s: float = 0.01, batch: int = 1, gpu: f
 
 
 def prices(sizes: Sequence[Size], core: float = 1.0) -> dict[Size, float]:
-    """What they cost with so many percent of a GPU for a core."""
+    """Return the unit prices of sizes, with a core worth ``core`` percent of a GPU."""
     return unit_prices(sizes, core).at(1.0)
 
 
@@ -50,16 +50,16 @@ SIZES = st.lists(
 RATES = st.floats(0.1, 1000)
 
 
-def taken_in_time(instances: Counter[Size], demand: Demand) -> bool:
-    """Whether the instances can take what is demanded, with the reserve of the slowest."""
+def taken_in_time(instances: Counter[Size], demand: CoverDemand) -> bool:
+    """Return whether the instances meet the demand, with the reserve of the slowest."""
     having = demand.having(instances)
     return having.kept_rps >= having.needed_rps * (1 - 1e-9)
 
 
 @given(found=SIZES, rate=RATES)
-def test_a_cover_takes_what_is_demanded(found: list[Size], rate: float) -> None:
-    """Rate and reserve, whatever is chosen."""
-    demand = Demand(rate, 0.1, 0.01)
+def test_cover_has_capacity_for_demand(found: list[Size], rate: float) -> None:
+    """A cover has the capacity for rate and reserve."""
+    demand = CoverDemand(rate, 0.1, 0.01)
     cover = PricedSizes(prices(found)).cover(demand)
     assert cover is not None
     assert taken_in_time(cover.instances, demand)
@@ -69,8 +69,8 @@ def test_a_cover_takes_what_is_demanded(found: list[Size], rate: float) -> None:
 
 @given(found=SIZES, rate=RATES)
 def test_no_size_alone_is_cheaper(found: list[Size], rate: float) -> None:
-    """Mixing is never worse than as many of one size as it needs."""
-    demand = Demand(rate, 0.1, 0.01)
+    """A cover is never more expensive than one of a single size."""
+    demand = CoverDemand(rate, 0.1, 0.01)
     cover = PricedSizes(prices(found)).cover(demand)
     assert cover is not None
     for one in found:
@@ -79,10 +79,10 @@ def test_no_size_alone_is_cheaper(found: list[Size], rate: float) -> None:
 
 
 @given(found=SIZES, rate=st.floats(0.1, 60))
-def test_a_small_cover_is_the_best_of_all(found: list[Size], rate: float) -> None:
-    """Up to three instances of equal speed, tried out one by one."""
+def test_small_cover_is_cheapest_combination(found: list[Size], rate: float) -> None:
+    """No combination of up to three equally fast instances is cheaper than the cover."""
     alike = [made(one.rate_rps, one.cpu) for one in found]
-    demand = Demand(rate, 0.1, 0.01)
+    demand = CoverDemand(rate, 0.1, 0.01)
     cover = PricedSizes(prices(alike)).cover(demand)
     assert cover is not None
     tries = [c for n in (1, 2, 3) for c in itertools.combinations_with_replacement(alike, n)]
@@ -90,10 +90,10 @@ def test_a_small_cover_is_the_best_of_all(found: list[Size], rate: float) -> Non
     assert cover.price <= min(costs, default=math.inf) * (1 + 1e-9)
 
 
-def test_what_is_kept_counts() -> None:
-    """Only what is missing is covered, and nothing if nothing is."""
+def test_kept_instances_reduce_cover() -> None:
+    """Only the rate beyond the kept instances is covered."""
     one = made(10, 2)
-    demand = Demand(45, 0.5, 0.01)
+    demand = CoverDemand(45, 0.5, 0.01)
     all_new = PricedSizes(prices([one])).cover(demand)
     rest = PricedSizes(prices([one])).cover(demand.having(Counter({one: 3})))
     assert all_new is not None
@@ -104,45 +104,45 @@ def test_what_is_kept_counts() -> None:
     )
 
 
-def test_the_rest_goes_to_a_smaller_instance() -> None:
-    """A large one takes 100 for 8, a small one 12 for 1: 205 are two and one, not three."""
+def test_remaining_rate_is_covered_by_smaller_instance() -> None:
+    """The remainder beyond two large instances is covered by a small one."""
     large, small = made(100, 8), made(12, 1.1)
-    cover = PricedSizes(prices([large, small])).cover(Demand(200, 0.5, 0.01))
+    cover = PricedSizes(prices([large, small])).cover(CoverDemand(200, 0.5, 0.01))
     assert cover is not None
     assert Counter({large: 2, small: 1}) == cover.instances
 
 
 def test_a_quicker_size_may_need_less_reserve() -> None:
-    """At 20 requests/s 95 of 100 ms leave no slack worth naming; a dearer quick size is cheaper."""
+    """At low rates a faster, more expensive size can be cheaper, as it needs less reserve."""
     slow, quick = made(10.5, 0.5, exec_s=0.095), made(50, 3.0, exec_s=0.02)
     assert slow.efficiency > quick.efficiency
-    few = PricedSizes(prices([slow, quick])).cover(Demand(20, 0.1, 0.01))
-    many = PricedSizes(prices([slow, quick])).cover(Demand(2000, 0.1, 0.01))
+    few = PricedSizes(prices([slow, quick])).cover(CoverDemand(20, 0.1, 0.01))
+    many = PricedSizes(prices([slow, quick])).cover(CoverDemand(2000, 0.1, 0.01))
     assert few is not None
     assert many is not None
     assert Counter({quick: 1}) == few.instances
     assert many.instances[slow] > many.instances[quick]
 
 
-def test_a_size_without_slack_is_none() -> None:
-    """It meets the objective only if no request ever waits."""
-    assert None is PricedSizes(prices([made(10, 1, exec_s=0.1)])).cover(Demand(5, 0.1, 0.01))
+def test_size_without_slack_is_not_used() -> None:
+    """A size that takes the whole objective is not used, as requests may have to wait."""
+    assert None is PricedSizes(prices([made(10, 1, exec_s=0.1)])).cover(CoverDemand(5, 0.1, 0.01))
 
 
-def test_a_limit_leads_to_few_large_instances() -> None:
-    """Six are too many of the cheap; where the largest are too few, as many as there may be."""
+def test_limit_leads_to_large_instances() -> None:
+    """A limit leads to large instances, as many as allowed if even these are too few."""
     cheap, large = made(10, 1), made(100, 20)
     shop = PricedSizes(prices([cheap, large]))
-    within = shop.cover(Demand(50, 0.5, 0.01), 2)
-    beyond = shop.cover(Demand(5000, 0.5, 0.01), 2)
+    within = shop.cover(CoverDemand(50, 0.5, 0.01), 2)
+    beyond = shop.cover(CoverDemand(5000, 0.5, 0.01), 2)
     assert within is not None
     assert beyond is not None
     assert Counter({large: 1}) == within.instances
     assert Counter({large: 2}) == beyond.instances
 
 
-def test_dear_cores_turn_to_gpus() -> None:
-    """The classifier's cheapest is two cores; at ten times the price of a core it is the GPU."""
+def test_expensive_cores_lead_to_gpus() -> None:
+    """The best size has only cores, and a GPU share if the price of cores is high."""
     found = [size(1, 2, 0), size(2, 2, 10), size(4, 4, 20)]
     assert found[0] is PricedSizes(prices(found, CORE_WEIGHT)).best
     assert found[1] is PricedSizes(prices(found, 5.0)).best
@@ -150,7 +150,7 @@ def test_dear_cores_turn_to_gpus() -> None:
 
 
 def test_resnet_is_most_efficient_without_batches(data: Data) -> None:
-    """Within 200 ms, as measured: 6.6 requests/s and unit on two threads, 1.9 at batch 4."""
+    """Within 200 ms, a single request on two cores is the most efficient size of ResNet-50."""
     found = sizes(read_table(data.table("resnet-50")), Objective(0.2))
     best = PricedSizes(prices(found, CORE_WEIGHT)).best
     assert best is not None
@@ -161,8 +161,8 @@ def test_resnet_is_most_efficient_without_batches(data: Data) -> None:
 
 
 @given(found=SIZES)
-def test_only_what_another_beats_is_dropped(found: list[Size]) -> None:
-    """Each size dropped has one left that is as good in everything."""
+def test_only_dominated_sizes_are_dropped(found: list[Size]) -> None:
+    """For each dropped size, a remaining one is at least as good in everything."""
     left = undominated(found)
     assert set(left) <= set(found)
     for one in set(found) - set(left):
@@ -173,15 +173,15 @@ def test_only_what_another_beats_is_dropped(found: list[Size]) -> None:
 
 
 def test_equal_sizes_are_kept_once() -> None:
-    """Of twins one is enough."""
+    """Of equal sizes only one is kept."""
     assert 1 == len(undominated([made(10, 1), made(10, 1)]))
     assert () == undominated([])
 
 
 @given(found=SIZES, rate=RATES)
-def test_dropping_costs_nothing(found: list[Size], rate: float) -> None:
-    """Without what others beat, covers are as cheap."""
-    demand = Demand(rate, 0.1, 0.01)
+def test_dropping_dominated_sizes_does_not_raise_cost(found: list[Size], rate: float) -> None:
+    """Dropping dominated sizes makes no cover more expensive."""
+    demand = CoverDemand(rate, 0.1, 0.01)
     every, few = (
         PricedSizes(prices(found)).cover(demand),
         PricedSizes(prices(undominated(found))).cover(demand),
@@ -192,10 +192,10 @@ def test_dropping_costs_nothing(found: list[Size], rate: float) -> None:
     assert rate_high(few.instances) > 0
 
 
-def test_what_is_paid_by_use_may_be_larger_than_it_must() -> None:
-    """Of 30 for 6 and 10 for 3 the first has the cheaper requests, however few there are."""
+def test_pay_per_use_prefers_size_with_cheapest_request() -> None:
+    """Under pay-per-use billing, the size with the cheapest request is used even at low rates."""
     large, small = made(30, 6), made(10, 3)
-    demand = Demand(5, 0.5, 0.01)
+    demand = CoverDemand(5, 0.5, 0.01)
     kept, used = (
         PricedSizes(prices([large, small]), by_use=by_use).cover(demand) for by_use in (False, True)
     )

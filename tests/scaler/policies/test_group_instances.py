@@ -1,4 +1,4 @@
-"""How many instances are enough, and execution times by size of batch."""
+"""Sufficient numbers of instances, and execution times by batch size."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ NORMAL = Coefficients(
 @pytest.mark.parametrize(
     ("instances", "busy", "share"), [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (10, 5.0, 0.0361)]
 )
-def test_erlang_s_c(instances: int, busy: float, share: float) -> None:
-    """Textbook values; one server waits as often as it is busy."""
+def test_waiting_share_agrees_with_erlang_c(instances: int, busy: float, share: float) -> None:
+    """Waiting shares are the textbook values of Erlang's C."""
     assert pytest.approx(share, abs=1e-4) == waiting_share(instances, busy)
 
 
-def test_too_few_never_catch_up() -> None:
-    """All batches wait where there is as much to do as can be done."""
+def test_all_batches_wait_if_load_exceeds_instances() -> None:
+    """All batches wait if the load is not below the number of instances."""
     assert 1 == waiting_share(2, 2.0) == waiting_share(0, 0.0)
 
 
 @pytest.mark.timeout(20)
-def test_very_many_that_idle_are_not_counted_up() -> None:
-    """None waits, and what is beyond all numbers is not gone through one by one."""
+def test_waiting_share_of_very_many_instances_is_0() -> None:
+    """For very many instances the result is 0, without a loop over all of them."""
     assert 0 == waiting_share(10**12, 1.0) == waiting_share(10**12, 0.0)
 
 
 @pytest.mark.parametrize("busy", [1e-9, 0.01, 1.0, 7.3, 90.0, 999.0])
-def test_enough_is_the_least(busy: float) -> None:
-    """One less would have more waiting than may."""
+def test_sufficient_number_is_minimal(busy: float) -> None:
+    """The number is sufficient, and one less is not."""
     count = enough(busy, 1e-3)
     assert waiting_share(count, busy) <= 1e-3 < (waiting_share(count - 1, busy) if count > 1 else 1)
 
 
-def test_very_many_are_nearly_as_many_as_are_busy() -> None:
-    """From a thousand on by the square root, without counting up, and never too few."""
+def test_sufficient_number_follows_square_root_rule_at_high_load() -> None:
+    """From a thousand on, the number follows a square-root rule and is never too low."""
     assert 0 == enough(0.0)
     assert waiting_share(enough(2000.0), 2000.0) <= 1e-3
     assert enough(1e6) <= 1e6 + 4e3
 
 
-def test_slices_have_the_tails_of_the_model() -> None:
-    """Normal on cores: mean, share beyond a time, and what is expected beyond it."""
+def test_sliced_times_have_tails_of_model() -> None:
+    """Sliced times have the mean, tail and expected excess of the model's normal distribution."""
     spread = 0.1 / 2.3263
     times = SlicedTimes(NORMAL, Configuration(1, 1.0, 0.0), PayPerUse(Prices(cpu_core_s=2.0)))
     at = np.array([-1.0, 0.1, 0.2 + spread, 0.3, 9.0])
@@ -65,8 +65,8 @@ def test_slices_have_the_tails_of_the_model() -> None:
     assert pytest.approx(2 * times.mean_s) == times.costs
 
 
-def test_a_size_that_is_not_known_is_padded() -> None:
-    """Batches of one to three run as one of four, at its price."""
+def test_unknown_batch_size_is_padded() -> None:
+    """Batches of unknown sizes run as the next larger one, at its price."""
     few = Coefficients(
         CpuCoefficients({4: Curve(0, 1, 0.4)}, {4: Curve(0, 1, 0.4)}, 0.0, 0.0), None
     )

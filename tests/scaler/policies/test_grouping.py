@@ -1,4 +1,4 @@
-"""Groups of neighbours: how long their batches stay open, and how they are divided."""
+"""Groups of neighbouring applications: how long their batches stay open, and their division."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ COUNTS = st.integers(1, 7)
 
 @settings(max_examples=scaled(60))
 @given(count=COUNTS, data=st.data())
-def test_all_groups_at_once_are_each_group_alone(count: int, data: st.DataObject) -> None:
-    """For any allowance, a group's pooled objective less it is its exact mean window."""
+def test_pooled_windows_agree_with_single_groups(count: int, data: st.DataObject) -> None:
+    """A group's pooled objective less any allowance is its exact mean window."""
     rates = [10 ** data.draw(st.floats(-3, 4)) for _ in range(count)]
     slos = sorted(data.draw(st.floats(0.1, 2)) for _ in range(count))
     totals, opens, _, _ = pooled(np.array(rates), np.array(slos))
@@ -35,8 +35,8 @@ def test_all_groups_at_once_are_each_group_alone(count: int, data: st.DataObject
 
 @settings(max_examples=scaled(30))
 @given(count=COUNTS, data=st.data())
-def test_the_spread_of_all_groups_at_once(count: int, data: st.DataObject) -> None:
-    """It is that of how long batches without a largest size stay open, summed up finely."""
+def test_pooled_spread_agrees_with_integration(count: int, data: st.DataObject) -> None:
+    """The spread is that of the open time of unlimited batches, as integrated numerically."""
     rates = np.array([10 ** data.draw(st.floats(-4, 3)) for _ in range(count)])
     slos = np.sort([data.draw(st.floats(0.1, 2)) for _ in range(count)])
     spreads = pooled(rates, slos).spread_s
@@ -54,8 +54,8 @@ def test_the_spread_of_all_groups_at_once(count: int, data: st.DataObject) -> No
 
 @settings(max_examples=scaled(60))
 @given(count=COUNTS, seed=st.integers(0, 10**6))
-def test_the_best_cuts_are_the_cheapest_of_all(count: int, seed: int) -> None:
-    """Of every division of up to seven applications, but for the little that a group must save."""
+def test_best_cuts_are_cheapest_division(count: int, seed: int) -> None:
+    """No division of up to seven applications is cheaper by more than a group must save."""
     draw = np.random.default_rng(seed)
     costs = draw.uniform(1, 2, (count, count))
     each = draw.uniform(0.1, 10, count)
@@ -76,21 +76,21 @@ def test_the_best_cuts_are_the_cheapest_of_all(count: int, seed: int) -> None:
     assert money(found) <= min(map(money, every)) + 2e-4 * count * alone
 
 
-def test_of_equals_the_larger_group_wins() -> None:
-    """Where nothing is saved by a group more, there is none."""
+def test_larger_group_wins_at_equal_cost() -> None:
+    """There is no further group if it saves nothing."""
     costs = np.ones((4, 4))
     rates = np.array([[max(j - i + 1, 1) for j in range(4)] for i in range(4)], dtype=float)
     assert [(0, 3)] == best_cuts(rates, costs)
 
 
-def test_what_cannot_be_in_time_together_is_apart() -> None:
-    """An infinite cost is no group."""
+def test_groups_of_infinite_cost_are_split() -> None:
+    """Applications whose group has an infinite cost are kept apart."""
     costs = np.array([[1.0, np.inf], [np.inf, 3.0]])
     assert [(0, 0), (1, 1)] == best_cuts(np.array([[1.0, 2.0], [1.0, 1.0]]), costs)
 
 
 class Tariff:
-    """Six applications at 5 requests a second: alone on cores at 4, together as ``merged`` says."""
+    """Six applications of 5 requests/s each, at a cost of 4 alone and of ``merged`` in groups."""
 
     def __init__(self, merged: dict[tuple[int, int], float], gpu: set[tuple[int, int]]) -> None:
         self.rates = np.array([[5.0 * max(j - i + 1, 1) for j in range(6)] for i in range(6)])
@@ -105,25 +105,25 @@ class Tariff:
         return two_stages(self.rates, self.costs, self.on_gpu, lambda _: knee_rps)
 
 
-def test_stage_one_merges_beyond_the_knee_and_goes_on_behind() -> None:
-    """Three at a time exceed 14 requests a second; the merged pay less, so both threes merge."""
+def test_stage_one_merges_groups_beyond_knee() -> None:
+    """Groups of three exceed the knee of 14 requests/s and are cheaper, so both merge."""
     tariff = Tariff({(0, 2): 3.0, (3, 5): 3.5}, {(0, 2), (3, 5)})
     assert [(0, 2), (3, 5)] == tariff.cuts(14.0)
 
 
-def test_stage_one_takes_no_dearer_group() -> None:
-    """Dearer than apart: all stay apart; the scan goes on and merges what pays."""
+def test_stage_one_rejects_more_expensive_group() -> None:
+    """Applications whose group is more expensive stay apart."""
     tariff = Tariff({(0, 2): 4.5}, {(0, 2)})
     assert [(place, place) for place in range(6)] == tariff.cuts(14.0)
 
 
 def test_stage_one_never_merges_below_the_knee() -> None:
-    """Thirty in all: with a knee of 40 nothing is tried, though it would pay."""
+    """With a total rate below the knee nothing merges, even if it were cheaper."""
     tariff = Tariff({(0, 5): 1.0}, {(0, 5)})
     assert 6 == len(tariff.cuts(40.0))
 
 
-def test_stage_two_merges_neighbours_of_a_gpu() -> None:
-    """What is on a GPU takes in its neighbour for as long as it pays."""
+def test_stage_two_merges_neighbours_of_gpu_group() -> None:
+    """A group on a GPU takes in its neighbour as long as the cost falls."""
     tariff = Tariff({(3, 4): 3.9, (3, 5): 3.8, (2, 3): 5.0}, {(3, 3), (3, 4), (3, 5)})
     assert [(0, 0), (1, 1), (2, 2), (3, 5)] == tariff.cuts(1e9)

@@ -1,4 +1,4 @@
-"""Applications that share instances: the plans, when they stay, and what simulating them shows."""
+"""Plans for applications that share instances, their stability, and their simulated results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.arrivals.processes import Poisson
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from carpool.scaling import Application, FunctionLoad, Instances
 from carpool.testing import check_scale_policy
-from scaler.arrivals.processes import Poisson
 from scaler.planning.cost import Prices
 from scaler.planning.snapshot import Snapshot
 from scaler.scenarios.scenario import App, Function, Scenario
@@ -34,24 +34,27 @@ PAY = Prices(cpu_core_s=1e-4, call=1e-4)
 
 
 def harmonybatch(**params: object) -> Guard:
-    """The policy with these parameters, behind a guard."""
+    """Return the policy with these parameters, behind a guard."""
     return guarded(build(resolve("scale", "harmonybatch"), params))
 
 
 def toy(*apps: tuple[float, float], **fields: object) -> FunctionLoad:
-    """A function on the linear model with applications of these objectives and rates."""
+    """Return a function on the linear model with applications of these objectives and rates."""
     loads = tuple(Application(f"a{n}", slo_s, rate) for n, (slo_s, rate) in enumerate(apps))
     load = FunctionLoad("toy", LINEAR, min(slo for slo, _ in apps), 0.99, 16, loads)
     return replace(load, **fields)  # type: ignore[arg-type]
 
 
 def planned(load: FunctionLoad, prices: Prices = PAY, **params: object) -> Plan:
-    """The plan of one round on endless servers."""
+    """Return the plan of one round on unlimited servers."""
     return harmonybatch(**params).plan(Snapshot(0.0, (load,), None, prices)).plans[load.name]
 
 
 def test_groups_are_classes_and_windows_are_routes() -> None:
-    """VGG-19's three: the hurried on cores alone, the others share a GPU, each with its window."""
+    """The tightest of VGG-19's three applications runs on cores; the others share a GPU class.
+
+    Each application has its own window.
+    """
     plan = planned(vgg19_load(CASES["three"].slos_s, CASES["three"].rates_rps), PRICES)
     shared, alone = plan.classes
     assert (1, 0) == (alone.batch_size, alone.gpu)
@@ -71,7 +74,7 @@ def test_groups_are_classes_and_windows_are_routes() -> None:
     "name", ["three", *(pytest.param(name, marks=pytest.mark.slow) for name in ("four", "eight"))]
 )
 def test_simulated_cost_and_lateness_are_as_predicted(name: str) -> None:
-    """Cost within 3 %, and below 1 % late for each application, over half an hour or two."""
+    """Simulated cost is within 3 % of the prediction, with less than 1 % late per application."""
     case, horizon_s, model = CASES[name], 60.0 * scaled(150), vgg19()
     apps = tuple(
         App(f"a{n}", slo_s, Poisson(rate))
@@ -92,8 +95,8 @@ def test_simulated_cost_and_lateness_are_as_predicted(name: str) -> None:
         assert app["slo_miss_ratio"] < 0.01
 
 
-def test_a_plan_stays_while_rates_wander() -> None:
-    """A few percent more or fewer requests are no reason to move an application."""
+def test_plan_is_kept_for_small_rate_changes() -> None:
+    """Changes of the rate by a few percent keep the routes."""
     case = CASES["three"]
     rounds = Rounds(harmonybatch(), [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
     first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
@@ -102,8 +105,8 @@ def test_a_plan_stays_while_rates_wander() -> None:
         assert first.routes == later.routes
 
 
-def test_what_another_function_was_planned_for_makes_no_difference() -> None:
-    """Functions on one model share what is known of it, and are planned for each by itself."""
+def test_functions_are_planned_independently() -> None:
+    """Functions with the same model are planned independently of each other."""
     case = CASES["three"]
     one = vgg19_load(case.slos_s, case.rates_rps)
     other = replace(one, name="other")
@@ -112,8 +115,8 @@ def test_what_another_function_was_planned_for_makes_no_difference() -> None:
     assert both["classify"].routes == both["other"].routes
 
 
-def test_another_load_is_another_plan() -> None:
-    """With twenty times the requests the hurried go on a GPU too, and it is cheaper."""
+def test_high_load_moves_to_gpus() -> None:
+    """At twenty times the rate all applications run on GPUs, at a lower cost."""
     case = CASES["three"]
     rounds = Rounds(harmonybatch(), [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
     first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
@@ -126,8 +129,8 @@ def test_another_load_is_another_plan() -> None:
     assert later.predicted.cost_per_request < 0.8 * first.predicted.cost_per_request
 
 
-def test_what_does_not_pay_for_the_move_stays() -> None:
-    """The same change with a horizon too short to earn it back, as long as no request is late."""
+def test_change_that_does_not_pay_is_not_made() -> None:
+    """A change that does not pay within the horizon is not made while no request is late."""
     case = CASES["three"]
     slow = harmonybatch(horizon_s=0.0)
     rounds = Rounds(slow, [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
@@ -137,7 +140,7 @@ def test_what_does_not_pay_for_the_move_stays() -> None:
 
 
 def test_a_new_application_is_served_at_once() -> None:
-    """It has a route in the next plan; the others' windows may change for it."""
+    """A new application has a route in the next plan."""
     policy, two = harmonybatch(), toy((0.3, 5.0), (0.6, 5.0))
     plan = policy.plan(Snapshot(0.0, (two,), None, PAY)).plans["toy"]
     three = replace(toy((0.3, 5.0), (0.6, 5.0), (0.9, 5.0)), plan=plan)
@@ -145,8 +148,8 @@ def test_a_new_application_is_served_at_once() -> None:
     assert {"*", "a0", "a1", "a2"} == {route.app for route in later.routes}
 
 
-def test_a_plan_for_another_model_is_made_anew() -> None:
-    """Sizes that the model does not know any more are no groups to stay with."""
+def test_groups_with_unknown_sizes_are_planned_again() -> None:
+    """Groups with sizes that a changed model does not have are planned again."""
     plan = planned(toy((0.3, 5.0), (0.6, 5.0)))
     other = replace(toy((0.3, 5.0), (0.6, 5.0)), model=CLASSIFIER, plan=plan)
     later = planned(other)
@@ -164,8 +167,8 @@ def test_a_plan_for_another_model_is_made_anew() -> None:
         pytest.param([(0.3, 1e5), (0.6, 1e5)], 2, id="very many"),
     ],
 )
-def test_odd_loads_have_plain_plans(apps: list[tuple[float, float]], windows: int) -> None:
-    """All are served, by numbers that are numbers."""
+def test_unusual_loads_are_served(apps: list[tuple[float, float]], windows: int) -> None:
+    """Unusual loads are served, with plausible numbers."""
     planning = harmonybatch().plan(Snapshot(0.0, (toy(*apps),), None, PAY))
     plan = planning.plans["toy"]
     assert {} == planning.unplaced
@@ -176,8 +179,8 @@ def test_odd_loads_have_plain_plans(apps: list[tuple[float, float]], windows: in
 
 
 @pytest.mark.parametrize("percentile", [0.2, 0.5, 0.9, 0.9999])
-def test_any_share_may_have_to_be_in_time(percentile: float) -> None:
-    """The more may be late the cheaper it is, and no more are planned to be."""
+def test_lower_percentile_is_cheaper_and_met(percentile: float) -> None:
+    """A lower percentile is cheaper, and no more requests than permitted are planned to be late."""
     case = CASES["three"]
     usual = vgg19_load(case.slos_s, case.rates_rps)
     plan, strict = (
@@ -191,14 +194,14 @@ def test_any_share_may_have_to_be_in_time(percentile: float) -> None:
     assert plan.cost_per_request <= strict.cost_per_request
 
 
-def test_no_application_sends_anything() -> None:
-    """Sizes and routes are named, and no instance runs, unless some are asked for."""
+def test_no_instances_without_load() -> None:
+    """Without load, sizes and routes are planned but no instances beyond the minimum."""
     assert [0] == [kind.replicas for kind in planned(toy((0.3, 0.0))).classes]
     assert [2] == [kind.replicas for kind in planned(toy((0.3, 0.0), min_instances=2)).classes]
 
 
-def test_an_objective_below_the_fastest_service_is_told() -> None:
-    """The others are served; alone there is no plan."""
+def test_impossible_objective_is_reported_and_others_are_served() -> None:
+    """An application with an impossible objective is unplaced and named; others are served."""
     planning = harmonybatch().plan(Snapshot(0.0, (toy((0.05, 3.0), (0.5, 4.0)),), None, PAY))
     assert pytest.approx(3.0) == planning.unplaced["toy"]
     assert "No instance is fast enough for a0." in planning.plans["toy"].explain
@@ -206,16 +209,16 @@ def test_an_objective_below_the_fastest_service_is_told() -> None:
     assert ({}, {"toy": 3.0}) == (none.plans, none.unplaced)
 
 
-def test_where_few_instances_are_allowed_all_share_them() -> None:
-    """One group instead of several; what it cannot take is unplaced."""
+def test_low_maximum_gives_one_group() -> None:
+    """With a low maximum there is only one group for all applications."""
     load = vgg19_load(CASES["eight"].slos_s, CASES["eight"].rates_rps)
     planning = harmonybatch().plan(Snapshot(0.0, (replace(load, max_instances=3),), None, PRICES))
     assert 3 >= instances(planning)
     assert 1 == len(planning.plans["classify"].classes)
 
 
-def test_without_room_the_groups_in_force_stay() -> None:
-    """On a full server nothing is moved that would find no room."""
+def test_groups_stay_without_room() -> None:
+    """On a full server the routes stay, and the rest of the rate is unplaced."""
     cluster = servers(1, 2.0, 0)
     apps = toy((0.3, 20.0), (0.9, 20.0))
     plan = harmonybatch().plan(Snapshot(0.0, (apps,), cluster, PAY))
@@ -228,8 +231,8 @@ def test_without_room_the_groups_in_force_stay() -> None:
 
 
 @pytest.mark.parametrize("grouping", ["optimal", "two-stages", "apart", "together"])
-def test_every_grouping_keeps_every_promise(grouping: str) -> None:
-    """Of scaling policies, in scenarios drawn at random."""
+def test_every_grouping_passes_policy_checks(grouping: str) -> None:
+    """The policy passes the checks for scaling policies with every grouping."""
     report = check_scale_policy("harmonybatch", {"grouping": grouping}, scenarios=scaled(12))
     assert scaled(12) == report.scenarios
 
@@ -239,6 +242,6 @@ def test_every_grouping_keeps_every_promise(grouping: str) -> None:
     [{"spare": 1.0}, {"waiting": 0.0}, {"smoothing_s": -1.0}, {"hysteresis": -0.1}],
 )
 def test_parameters_are_checked(params: dict[str, object]) -> None:
-    """What cannot be is refused by name."""
+    """Invalid parameters are refused with an error that names them."""
     with pytest.raises(ConfigError, match=next(iter(params))):
         harmonybatch(**params)

@@ -1,4 +1,4 @@
-"""Variants come and go as applications need them."""
+"""The policy `infaas`, which chooses variants by what applications need."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ PRICES = Prices("reserved", cpu_core_s=1.0, gpu_percent_s=0.25)
 
 
 def function(*apps: Application, model: VariantSet = SET) -> FunctionLoad:
-    """A function that these applications call."""
+    """Return a function that these applications call."""
     return FunctionLoad("vision", model, 1.0, 0.99, 32, apps)
 
 
 def planned(
     load: FunctionLoad, params: Infaas.Params | None = None, cluster: Cluster | None = None
 ) -> Plan:
-    """What one round makes of it."""
+    """Return the plan of one round."""
     snapshot = Snapshot(0.0, (load,), cluster, PRICES)
     return guarded(Infaas(params or Infaas.Params())).plan(snapshot).plans["vision"]
 
 
 def variants(plan: Plan) -> dict[str, int]:
-    """Instances by variant."""
+    """Return the number of instances by variant."""
     return {kind.variant: kind.replicas for kind in plan.classes if kind.replicas}
 
 
 @pytest.mark.parametrize("planner", ["greedy", "published", "program"])
-def test_it_keeps_every_promise(planner: str) -> None:
-    """Whatever it plans with, on models without variants too."""
+def test_every_planner_passes_policy_checks(planner: str) -> None:
+    """The policy passes the checks with every planner, also for models without variants."""
     check_scale_policy("infaas", {"planner": planner}, scenarios=scaled(12))
 
 
 @pytest.mark.parametrize("planner", ["greedy", "published", "program"])
-def test_low_load_runs_on_what_is_cheap(planner: str) -> None:
-    """Two requests a second need no GPU, and as accurate a variant as is asked for."""
+def test_low_load_uses_cheapest_accurate_variant(planner: str) -> None:
+    """Two requests per second use no GPU, and the cheapest variant that is accurate enough."""
     params = Infaas.Params(planner=planner)  # type: ignore[arg-type]
     assert {"small": 1} == variants(planned(function(Application("a", 1.0, 2.0)), params))
     exact = function(Application("a", 1.0, 2.0, accuracy=0.75))
@@ -67,13 +67,13 @@ def test_low_load_runs_on_what_is_cheap(planner: str) -> None:
 
 
 def test_high_load_moves_to_a_faster_variant() -> None:
-    """Upgrading is cheaper than so many replicas."""
+    """At a high load, upgrading is cheaper than many replicas."""
     exact = function(Application("a", 1.0, 300.0, accuracy=0.75))
     assert {"gpu"} == variants(planned(exact)).keys()
 
 
-def test_the_other_way_round_too() -> None:
-    """When the load has been low for long enough, the cheap variant replaces the dear one."""
+def test_low_load_downgrades_to_cheap_variant() -> None:
+    """When the load has been low for long enough, the cheap variant replaces the expensive one."""
     rounds = Rounds(
         guarded(Infaas(Infaas.Params())),
         [function(Application("a", 1.0, 0.0, accuracy=0.75))],
@@ -85,8 +85,8 @@ def test_the_other_way_round_too() -> None:
     assert ["gpu", "gpu", "large"] == [next(iter(variants(p))) for p in (first, early, late)]
 
 
-def test_each_application_gets_what_is_accurate_enough() -> None:
-    """A route never leads to less than was asked for, and one that says nothing gets the best."""
+def test_routes_use_only_accurate_enough_variants() -> None:
+    """A route leads only to accurate enough variants, and the default route to the best."""
     apps = (Application("lax", 1.0, 40.0), Application("exact", 1.0, 20.0, accuracy=0.75))
     plan = planned(function(*apps))
     accuracy = {
@@ -97,14 +97,14 @@ def test_each_application_gets_what_is_accurate_enough() -> None:
     assert {"*", "lax"} == routes.keys()
 
 
-def test_what_one_application_needs_serves_the_other() -> None:
-    """The lax one uses what is left over, instead of an instance of its own."""
+def test_spare_capacity_serves_other_application() -> None:
+    """A less demanding application uses spare capacity instead of its own instance."""
     apps = (Application("lax", 1.0, 1.0), Application("exact", 1.0, 1.0, accuracy=0.75))
     assert {"large": 1} == variants(planned(function(*apps)))
 
 
-def test_an_objective_that_no_size_meets_is_told() -> None:
-    """Its rate is unplaced, and its route leads to what is accurate enough all the same."""
+def test_impossible_objective_is_explained_and_unplaced() -> None:
+    """An impossible objective is explained, its rate unplaced and its route accurate enough."""
     load = function(Application("hasty", 0.001, 5.0, accuracy=0.75), Application("a", 1.0, 5.0))
     planning = guarded(Infaas(Infaas.Params())).plan(Snapshot(0.0, (load,), None, PRICES))
     plan = planning.plans["vision"]
@@ -114,8 +114,8 @@ def test_an_objective_that_no_size_meets_is_told() -> None:
     assert {"gpu-b1", "gpu-b32"} & named.get("hasty", named["*"]).keys() or "large-b1" in named["*"]
 
 
-def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
-    """On a full server the old instances stay."""
+def test_old_instances_stay_if_replacement_has_no_room() -> None:
+    """On a full server the old instances stay if their replacement does not fit."""
     load = function(Application("a", 1.0, 20.0, accuracy=0.75))
     cluster = Cluster([Node("n", 4.0, 0)])
     plan = planned(load, cluster=cluster)
@@ -133,7 +133,7 @@ def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
 
 
 def test_unneeded_instances_make_room() -> None:
-    """On a full server idle instances go, though what is wanted has no room yet."""
+    """On a full server idle instances are removed to make room for wanted ones."""
     load = function(Application("a", 1.0, 2.0, accuracy=0.75))
     cluster = Cluster([Node("n", 2.0, 0)])
     plan = planned(function(Application("a", 1.0, 2.0)))
@@ -151,22 +151,22 @@ def test_unneeded_instances_make_room() -> None:
     assert {"small": 2} != variants(later)
 
 
-def test_replicating_stays_with_one_variant() -> None:
-    """Whatever the load, and with the one that suits every application."""
+def test_replicate_uses_one_variant() -> None:
+    """With ``replicate``, one variant that suits every application is used at any load."""
     params = Infaas.Params(scaling="replicate")
     apps = (Application("lax", 1.0, 300.0), Application("exact", 1.0, 2.0, accuracy=0.75))
     assert 1 == len(variants(planned(function(*apps), params)))
 
 
 @pytest.mark.parametrize("params", [{"slack": 0.9}, {"loading": -1.0}, {"calm_s": float("inf")}])
-def test_parameters_that_make_no_sense_are_refused(params: dict[str, float]) -> None:
-    """With the name and the value."""
+def test_invalid_parameters_are_refused(params: dict[str, float]) -> None:
+    """Invalid parameters are refused with an error that names them."""
     with pytest.raises(ValueError, match=next(iter(params))):
         Infaas.Params(**params)  # type: ignore[arg-type]
 
 
-def test_at_a_constant_load_of_variants_it_rests() -> None:
-    """Plans of sets of variants come to rest as others do, and stay within the servers."""
+def test_plan_settles_at_constant_load() -> None:
+    """At a constant load, plans with variants stop changing and fit on the servers."""
     apps = (Application("lax", 1.0, 0.0), Application("exact", 1.0, 0.0, accuracy=0.75))
     rounds = Rounds(
         guarded(Infaas(Infaas.Params())), [function(*apps)], [Node("n", 16.0, 1)], PRICES
@@ -176,11 +176,11 @@ def test_at_a_constant_load_of_variants_it_rests() -> None:
         for number, rate in enumerate([2.0, 400.0, 30.0, 30.0, 30.0, 30.0, 30.0])
     ]
     assert plans[-1] == plans[-2] == plans[-3]
-    assert {} == rounds.homeless
+    assert {} == rounds.unplaced
 
 
-def test_a_replicated_variant_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that follow find what the first has found."""
+def test_replicate_prices_offers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later rounds reuse the offers that the first one has priced."""
     made: list[int] = []
     priced_offers = infaas_policy._priced_offers
 

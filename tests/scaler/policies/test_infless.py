@@ -1,4 +1,4 @@
-"""INFless: what is kept, released and added."""
+"""INFless: kept, released and added instances."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SEARCHES = pytest.mark.parametrize("search", ["priced", "published"])
 
 
 def infless(**params: object) -> Guard:
-    """The policy with these parameters, behind a guard."""
+    """Return the policy with these parameters, behind a guard."""
     return guarded(build(resolve("scale", "infless"), params))
 
 
 def units(planning: PlanningResult) -> float:
-    """Resource units of all instances planned."""
+    """Return the resource units of all planned instances."""
     return sum(
         kind.replicas * resource_units(kind.cpu, kind.gpu)
         for plan in planning.plans.values()
@@ -43,15 +43,15 @@ def units(planning: PlanningResult) -> float:
 
 
 def running(function: FunctionLoad, plan: Plan, **there: int) -> FunctionLoad:
-    """The function with its plan carried out, or with other numbers of instances."""
+    """Return the function with its plan carried out, or with other numbers of instances."""
     classes = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
     others = {name.replace("_", "-"): Instances(ready=count) for name, count in there.items()}
     return dataclasses.replace(function, plan=plan, instances={**classes, **others})
 
 
 @SEARCHES
-def test_a_plan_takes_the_rate(search: str) -> None:
-    """The instances can take it, nothing is unplaced, and everything has a route."""
+def test_plan_has_capacity_for_rate(search: str) -> None:
+    """The instances have the capacity for the rate, and every class has a route."""
     planning = infless(search=search).plan(snapshot(load(300)))
     plan = planning.plans["classify"]
     assert {} == planning.unplaced
@@ -61,8 +61,8 @@ def test_a_plan_takes_the_rate(search: str) -> None:
     assert plan.explain[0].startswith("300 requests/s within 200 ms: ")
 
 
-def test_the_better_search_saves_resources(data: Data) -> None:
-    """Within 200 ms, at ten times the load of one instance and more."""
+def test_priced_search_saves_resources(data: Data) -> None:
+    """Within 200 ms the priced search needs under half for ResNet-50, else at most 20 % more."""
     for name in ("resnet-50", "mobilenet", "ssd"):
         model = read_table(data.table(name))
         shown = snapshot(load(500, model=model))
@@ -73,8 +73,8 @@ def test_the_better_search_saves_resources(data: Data) -> None:
 
 
 @SEARCHES
-def test_the_same_again_is_the_same_plan(search: str) -> None:
-    """At a rate that has changed by a little nothing is changed, and the plan is the very same."""
+def test_similar_load_keeps_plan_object(search: str) -> None:
+    """After a minor change of the rate, the plan is the same object."""
     policy = infless(search=search)
     plan = policy.plan(snapshot(load(300))).plans["classify"]
     again = policy.plan(snapshot(running(load(299.9), plan)))
@@ -82,8 +82,8 @@ def test_the_same_again_is_the_same_plan(search: str) -> None:
 
 
 @SEARCHES
-def test_more_load_keeps_what_there_is(search: str) -> None:
-    """Case i: instances are added to those there are, and the version grows."""
+def test_higher_load_adds_to_existing_instances(search: str) -> None:
+    """Case i: instances are added to the existing ones, and the version grows."""
     policy = infless(search=search)
     plan = policy.plan(snapshot(load(300))).plans["classify"]
     grown = policy.plan(snapshot(running(load(600), plan))).plans["classify"]
@@ -92,8 +92,8 @@ def test_more_load_keeps_what_there_is(search: str) -> None:
 
 
 @SEARCHES
-def test_less_load_releases(search: str) -> None:
-    """Case iii: what is left is part of what there was, and takes the rate."""
+def test_lower_load_releases_instances(search: str) -> None:
+    """Case iii: the remaining instances are some of the existing ones, and suffice for the rate."""
     policy = infless(search=search)
     plan = policy.plan(snapshot(load(600))).plans["classify"]
     left = policy.plan(snapshot(running(load(200), plan))).plans["classify"]
@@ -102,16 +102,16 @@ def test_less_load_releases(search: str) -> None:
     assert any(sentence.startswith("Released ") for sentence in left.explain)
 
 
-def test_a_little_less_load_releases_nothing() -> None:
-    """Case ii: between theta and the most, instances only divide the rate differently."""
+def test_slightly_lower_load_keeps_instances() -> None:
+    """Case ii: between theta and the maximum, the instances stay and only their rates change."""
     policy = infless()
     plan = policy.plan(snapshot(load(300))).plans["classify"]
     after = policy.plan(snapshot(running(load(280), plan))).plans["classify"]
     assert counts(plan) == counts(after)
 
 
-def test_instances_that_are_gone_are_planned_again() -> None:
-    """What the plan says is there and is not has to be placed once more."""
+def test_missing_instances_are_planned_again() -> None:
+    """Planned instances that are missing are placed again."""
     policy = infless()
     plan = policy.plan(snapshot(load(300))).plans["classify"]
     (kind,) = plan.classes
@@ -125,8 +125,8 @@ def test_instances_that_are_gone_are_planned_again() -> None:
     assert kept.unplaced["classify"] > 200
 
 
-def test_sizes_of_another_policy_are_taken_over_where_they_serve() -> None:
-    """An instance of a size that meets the objective stays, one that does not goes."""
+def test_instances_of_other_policy_stay_if_they_meet_objective() -> None:
+    """Instances of another policy stay if their size meets the objective, and go otherwise."""
     plan = infless().plan(snapshot(load(20))).plans["classify"]
     good = dataclasses.replace(plan.classes[0], name="theirs", replicas=2)
     late = dataclasses.replace(good, name="late", batch_size=2)  # 230 ms within 200
@@ -141,8 +141,8 @@ def test_sizes_of_another_policy_are_taken_over_where_they_serve() -> None:
     assert counts(after)["b1-c2"] >= 2
 
 
-def test_no_load_names_what_to_start() -> None:
-    """At no rate there is a class without instances; with a keep-alive there is one instance."""
+def test_class_is_named_without_load() -> None:
+    """Without load a class has no instance, or one if there is a keep-alive time."""
     none = infless().plan(snapshot(load(0)))
     asleep = infless(keep_alive_s=60.0).plan(snapshot(load(0)))
     assert ({}, 0) == (none.unplaced, instances(none))
@@ -153,7 +153,7 @@ def test_no_load_names_what_to_start() -> None:
 
 @SEARCHES
 def test_bounds_of_a_function(search: str) -> None:
-    """The least are there without load, the most are not passed under any."""
+    """The number of instances stays within the bounds at any load."""
     policy = infless(search=search)
     least = policy.plan(snapshot(load(0, bounds=(2, None))))
     most = policy.plan(snapshot(load(5000, bounds=(0, 3))))
@@ -166,13 +166,13 @@ def test_bounds_of_a_function(search: str) -> None:
 
 @SEARCHES
 def test_an_impossible_objective_is_unplaced(search: str) -> None:
-    """No size meets 1 ms: all of the rate is unplaced, and without a plan the old one stays."""
+    """An objective that no size meets gives no plan, and all of the rate is unplaced."""
     planning = infless(search=search).plan(snapshot(load(10, slo_s=0.001)))
     assert ({}, {"classify": 10}) == (planning.plans, planning.unplaced)
 
 
-def test_a_batch_waits_as_long_as_it_may() -> None:
-    """Published: the objective less an execution; ours: less two, as one may be in the way."""
+def test_wait_is_objective_less_executions() -> None:
+    """The wait is the objective less one execution if published, and less two if priced."""
     shown = snapshot(load(300, model=Linear(0.02, 0.001, cpu=1.0)))
     published = infless(search="published", offset=0.0).plan(shown).plans["classify"]
     ours = infless(offset=0.0).plan(shown).plans["classify"]
@@ -182,7 +182,7 @@ def test_a_batch_waits_as_long_as_it_may() -> None:
 
 
 def test_laxer_applications_wait_longer() -> None:
-    """Sizes are for the tightest, waits are each application's own."""
+    """Sizes suit the tightest application, and each application has its own wait."""
     apps = (Application("web", 0.2, 400.0), Application("mail", 0.5, 400.0))
     function = dataclasses.replace(load(1, model=Linear(0.02, 0.001)), apps=apps)
     routes = infless().plan(snapshot(function)).plans["classify"].routes
@@ -192,8 +192,8 @@ def test_laxer_applications_wait_longer() -> None:
     assert others.weights == mail.weights
 
 
-def test_rounded_rates_are_a_parameter() -> None:
-    """As printed, 150 ms is six requests a second; with the offset, exactly, it is 6.06."""
+def test_rounded_parameter_gives_printed_rates() -> None:
+    """With ``rounded``, an execution of 150 ms gives the printed rate of 6 requests per second."""
     plan = infless(search="published", rounded=True).plan(snapshot(load(6))).plans["classify"]
     assert [6.0] == [kind.rate_high for kind in plan.classes]
     assert [1.0] == [kind.rate_low for kind in plan.classes]
@@ -210,7 +210,7 @@ def test_rounded_rates_are_a_parameter() -> None:
     ],
 )
 def test_parameters_are_checked(params: dict[str, object]) -> None:
-    """What cannot be is refused by name."""
+    """Invalid parameters are refused with an error that names them."""
     with pytest.raises(ConfigError, match=next(iter(params))):
         infless(**params)
 
@@ -231,10 +231,10 @@ NODES = st.lists(
     search=st.sampled_from(["priced", "published"]),
     aim=st.sampled_from(["resources", "servers"]),
 )
-def test_over_any_history_no_server_is_over_committed(
+def test_servers_are_not_overcommitted_for_any_history(
     rates: list[dict[str, float]], nodes: list[Node], search: str, aim: str
 ) -> None:
-    """In total no more is planned than there is, and what is not unplaced can be taken."""
+    """Plans never exceed the total resources, and the rate is served or unplaced."""
     policy = infless(search=search, aim=aim)
     rounds = Rounds(policy, [load(0, name="a"), load(0, name="b")], nodes)
     cpu, gpu = sum(n.cpu for n in nodes), sum(n.gpus * 100 for n in nodes)
@@ -248,8 +248,8 @@ def test_over_any_history_no_server_is_over_committed(
             assert taken + planning.unplaced.get(name, 0.0) >= rate * (1 - 1e-6)
 
 
-def test_no_request_waits_for_others_that_do_not_come() -> None:
-    """Below the least rate at which batches fill in time they leave at once; near it, as before."""
+def test_batches_wait_only_if_rate_fills_them() -> None:
+    """Batches wait only if the rate fills them in time, with hysteresis near the limit."""
     model = Linear(0.02, 0.002)  # a batch of 8 takes 40 ms with the offset: full in time from 50/s
 
     def wait_s(rate_rps: float, plan: Plan | None = None) -> float:
@@ -265,8 +265,8 @@ def test_no_request_waits_for_others_that_do_not_come() -> None:
     assert 0 == wait_s(40, waiting)
 
 
-def test_laxer_applications_do_not_wait_for_others_either() -> None:
-    """Where batches do not fill, waiting gains nothing, however lax the objective is."""
+def test_no_application_waits_if_batches_do_not_fill() -> None:
+    """If batches do not fill, no application waits, however long its objective is."""
     apps = (Application("web", 0.2, 10.0), Application("mail", 0.5, 10.0))
     model = Linear(0.02, 0.002)
     function = dataclasses.replace(load(1, model=model, max_batch=8), apps=apps)
@@ -275,8 +275,8 @@ def test_laxer_applications_do_not_wait_for_others_either() -> None:
     assert [0.0] * len(routes) == [route.max_wait_s for route in routes]
 
 
-def test_the_last_instance_is_ready_for_a_burst() -> None:
-    """Without load the smallest size stays that takes the most."""
+def test_last_instance_has_least_resources_and_highest_rate() -> None:
+    """Without load, the instance that stays has the smallest resources and the highest rate."""
     model = Linear(0.02, 0.002)
     plan = infless().plan(snapshot(load(0, model=model, max_batch=8, bounds=(1, None))))
     assert {"b8-c1": 1} == counts(plan.plans["classify"])

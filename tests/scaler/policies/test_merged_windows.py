@@ -1,4 +1,4 @@
-"""Batches that several applications fill: worked numbers, identities, and a buffer that is run."""
+"""Batches of several applications: worked examples, identities and a simulated buffer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.scaler.printed_harmonybatch import eq_5_again_and_again, older_artefa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.arrivals.processes import Times
+    from carpool.arrivals.processes import Times
 
 # Windows, rates; mean window exactly, by Eq. 5 again and again, and by the older artefact; and what
 # 60 000 simulated batches had, to 6e-4. To three digits and more, as HarmonyBatch's formulas give.
@@ -48,7 +48,7 @@ WORKED = [
 
 
 class Fixed:
-    """Executions that take as long every time."""
+    """Executions of constant duration per batch size."""
 
     def __init__(self, sizes: int, base_s: float, item_s: float) -> None:
         self._seconds = base_s + item_s * np.arange(1, sizes + 1)
@@ -70,7 +70,7 @@ def test_the_mean_window_of_the_worked_cases(
     older: float,
     run: float,
 ) -> None:
-    """Exact to five digits, as were the approximations that are printed beside it."""
+    """The mean window is exact to five digits, as are the printed approximations."""
     assert pytest.approx(exact, abs=1e-5) == expected_window(rates, windows)
     assert pytest.approx(run, abs=2e-3) == expected_window(rates, windows)
     assert pytest.approx(printed, abs=1e-5) == eq_5_again_and_again(rates, windows)
@@ -79,8 +79,8 @@ def test_the_mean_window_of_the_worked_cases(
     assert pytest.approx(1 + sum(rates) * exact, rel=1e-4) == unbounded.mean_size  # Wald
 
 
-def test_batches_are_not_full_though_eq_11_says_so() -> None:
-    """``floor(R T) + 1`` is 14 and 10; the mean of the capped buffer is less."""
+def test_mean_batches_are_smaller_than_eq_11() -> None:
+    """Mean batches are smaller than the 14 and 10 that Eq. 11 (``floor(R T) + 1``) gives."""
     two = MergedBatches((10, 20), (0.3996, 0.5996), 14)
     assert pytest.approx(12.79, abs=5e-3) == two.mean_size
     assert pytest.approx(9.413, abs=5e-4) == MergedBatches((15,), (0.7133,), 10).mean_size
@@ -93,10 +93,10 @@ def test_batches_are_not_full_though_eq_11_says_so() -> None:
         (20, 0.2, (0.01832, 0.07326, 0.14653, 0.76190), 3.65200, 0.06961),
     ],
 )
-def test_one_application_is_batch_s_law(
+def test_one_application_follows_law_of_batch(
     rate: float, window: float, shares: tuple[float, ...], mean: float, wait: float
 ) -> None:
-    """Sizes, mean size and mean wait of Poisson arrivals with size 4 (BATCH, SC'20, Eq. 7)."""
+    """For one application, sizes and mean wait are those of BATCH's law (SC'20, Eq. 7)."""
     batches = MergedBatches((rate,), (window,), 4)
     assert pytest.approx(shares, abs=1e-5) == batches.sizes
     assert pytest.approx(mean, abs=1e-5) == batches.mean_size
@@ -104,7 +104,7 @@ def test_one_application_is_batch_s_law(
 
 
 def test_quantiles_of_one_application() -> None:
-    """P50 and P95 of wait and execution, which takes 50 ms and 20 ms for each item."""
+    """P50 and P95 of wait plus execution are those of the worked example."""
     batches = MergedBatches((10,), (0.2,), 4, 512)
     executions = Fixed(4, 0.05, 0.02)
     for quantile, at_s in ((0.5, 0.2281), (0.95, 0.3100)):
@@ -116,7 +116,7 @@ def test_quantiles_of_one_application() -> None:
 def buffer(
     rates: Sequence[float], windows: Sequence[float], size: int, count: int
 ) -> tuple[list[int], list[list[tuple[float, int]]]]:
-    """Batches of a buffer that is run: sizes, and waits with the size by application."""
+    """Return batch sizes, and waits with batch sizes per application, of a simulated buffer."""
     draw = np.random.default_rng(7)
     share = np.array(rates) / sum(rates)
     sizes: list[int] = []
@@ -141,8 +141,8 @@ def buffer(
     return sizes, waits
 
 
-def test_the_law_is_that_of_a_buffer_that_is_run() -> None:
-    """Sizes, waits and late requests of three applications, to the error of so many batches."""
+def test_law_agrees_with_simulated_buffer() -> None:
+    """Sizes, waits and late shares of three applications agree with a simulated buffer."""
     rates, windows, size = (5, 10, 20), (0.2, 0.3, 0.5), 9
     executions = Fixed(size, 0.05, 0.012)
     slos = (0.3, 0.42, 0.6)
@@ -169,8 +169,10 @@ def test_the_law_is_that_of_a_buffer_that_is_run() -> None:
         (8, 4.2918764277206805, (0.9095678342493105, 0.6085554261558349, 0.31524409049067137)),
     ],
 )
-def test_a_quicker_law_is_the_same(size: int, mean_size: float, late: tuple[float, ...]) -> None:
-    """As it was before it was computed in one step, to the last digits."""
+def test_faster_computation_gives_same_results(
+    size: int, mean_size: float, late: tuple[float, ...]
+) -> None:
+    """The faster computation gives the same results as the former one, to the last digits."""
     times = SlicedTimes(Linear(0.05, 0.005), Configuration(size, 1.0, 0.0), billing(Prices()))
     law = MergedBatches((40.0, 25.0, 3.0), (0.04, 0.09, 0.2), size, 24)
     shares = [law.late_share(app, slo_s, times) for app, slo_s in enumerate((0.08, 0.1, 0.12))]
@@ -183,8 +185,8 @@ RATES = st.lists(st.floats(-4, 5).map(lambda power: 10**power), min_size=1, max_
 
 @settings(max_examples=scaled(60))
 @given(rates=RATES, size=st.integers(1, 40), data=st.data())
-def test_shares_add_up_at_any_rate(rates: list[float], size: int, data: st.DataObject) -> None:
-    """From 1e-4 to 1e5 a second, with windows from nothing to seconds: never not a number."""
+def test_results_are_valid_at_any_rate(rates: list[float], size: int, data: st.DataObject) -> None:
+    """Results are valid at rates from 1e-4 to 1e5 per second and windows from 0 to seconds."""
     windows = [data.draw(st.sampled_from((0.0, 1e-3, 0.1, 0.1, 3.0))) for _ in rates]
     law = MergedBatches(rates, windows, size)
     assert pytest.approx(1) == law.sizes.sum()
@@ -201,17 +203,15 @@ def test_shares_add_up_at_any_rate(rates: list[float], size: int, data: st.DataO
 
 @settings(max_examples=scaled(40))
 @given(rates=RATES, size=st.integers(2, 32), data=st.data())
-def test_few_cells_are_nearly_as_good_as_many(
-    rates: list[float], size: int, data: st.DataObject
-) -> None:
-    """What is planned with is within two thousandths of what it tends to."""
+def test_default_resolution_is_accurate(rates: list[float], size: int, data: st.DataObject) -> None:
+    """The default resolution is within 0.2 % of the limit for many cells."""
     windows = [data.draw(st.floats(0, 2)) for _ in rates]
     few, many = (MergedBatches(rates, windows, size, cells) for cells in (24, 1024))
     assert pytest.approx(many.mean_size, rel=2e-3) == few.mean_size
 
 
-def test_an_application_that_sends_nothing_has_a_law_too() -> None:
-    """That of a request it might send."""
+def test_application_without_load_has_law() -> None:
+    """An application without load has the law of a request that it might send."""
     law = MergedBatches((5, 0), (0.1, 0.3), 4)
     assert pytest.approx(MergedBatches((5,), (0.1,), 4).mean_size) == law.mean_size
     assert 0 < law.mean_wait_s(1) < law.windows_s[1]
@@ -229,9 +229,9 @@ def test_an_application_that_sends_nothing_has_a_law_too() -> None:
         ((1,), (1,), 0),
     ],
 )
-def test_what_fills_no_batch_is_refused(
+def test_invalid_rates_windows_and_sizes_are_refused(
     rates: tuple[float, ...], windows: tuple[float, ...], size: int
 ) -> None:
-    """No rate, not as many windows, no numbers, no size."""
+    """Invalid rates, windows and sizes are refused."""
     with pytest.raises(ConfigError, match="expected"):
         MergedBatches(rates, windows, size)

@@ -1,4 +1,4 @@
-"""Divisions by exact costs: the best one is not dearer than any other, in order or not."""
+"""Divisions by exact costs: the best one is at most as expensive as any other, in order or not."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ DEARER = 3e-3
 
 @pytest.fixture(scope="module")
 def known() -> tuple[Offers, Settling]:
-    """VGG-19 on Function Compute."""
+    """Return offers and settling for VGG-19 on Function Compute."""
     model, rule = vgg19(), billing(PRICES)
     return offers(model, rule, 32, MISS), Settling(model, rule, MISS, 1e-3)
 
 
 def drawn(seed: int, count: int) -> list[Member]:
-    """Applications with objectives from .3 to 1.2 s, and rates from .1 to 20 a second."""
+    """Return applications with objectives from 0.3 to 1.2 s and rates from 0.1 to 20 per second."""
     draw = np.random.default_rng(seed)
     rates = 10 ** draw.uniform(-1, 1.3, count)
     return members(sorted(draw.uniform(0.3, 1.2, count).tolist()), rates.tolist())
 
 
 class Money:
-    """What groups cost a second by the exact law, each settled once."""
+    """Costs of groups per second by the exact law, each computed once."""
 
     def __init__(self, known: tuple[Offers, Settling]) -> None:
         self._known = known
@@ -53,14 +53,14 @@ class Money:
         return self._seen[names]
 
     def found(self, apps: Sequence[Member]) -> float:
-        """Of the division that is found."""
+        """Return the cost of the division that is found."""
         cuts = Neighbours(apps, *self._known).divided()
         return sum(self.of(apps[first : last + 1]) for first, last in cuts)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_division_of_the_order_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
-    """Of 6 to 9 applications; all groups of neighbours are settled."""
+def test_no_division_into_neighbours_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
+    """No division of 6 to 9 applications into groups of neighbours is cheaper."""
     apps, money = drawn(seed, 6 + seed % 4), Money(known)
     best = [0.0]
     for end in range(1, len(apps) + 1):
@@ -69,15 +69,15 @@ def test_no_division_of_the_order_is_cheaper(known: tuple[Offers, Settling], see
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_division_out_of_order_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
-    """Of the 52 partitions of five applications."""
+def test_no_partition_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
+    """None of the 52 partitions of five applications is cheaper."""
     apps, money = drawn(100 + seed, 5), Money(known)
     every = (sum(map(money.of, parts)) for parts in partitions(apps))
     assert money.found(apps) <= min(every) * (1 + DEARER)
 
 
 def partitions(apps: list[Member]) -> Iterator[list[list[Member]]]:
-    """Into any sets, each by objective."""
+    """Yield all partitions into sets, each ordered by objective."""
     for labels in itertools.product(range(len(apps)), repeat=len(apps)):
         if all(label <= max(labels[:at], default=-1) + 1 for at, label in enumerate(labels)):
             yield [

@@ -1,4 +1,4 @@
-"""Covers for all functions at prices that let them fit."""
+"""Covers for all functions at prices at which they fit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.sizing import Objective, sizes
 from scaler.planning.placement import Boundless, Cluster, Node
-from scaler.planning.sizing import Objective, sizes
 from scaler.policies.common.draft import Draft
-from scaler.policies.infless.covering import Demand
+from scaler.policies.infless.covering import CoverDemand
 from scaler.policies.infless.priced import PricedSearch, Task
 from tests.scaler.loads import CLASSIFIER, load, servers
 
@@ -24,28 +24,28 @@ SIZES = sizes(CLASSIFIER, Objective(SLO_S))
 
 
 def task(rate_rps: float, name: str = "f") -> Task:
-    """A function with nothing yet."""
+    """Return the task of a function without instances."""
     draft = Draft(load(rate_rps, name=name), SIZES)
-    return Task(draft, Demand(rate_rps, SLO_S, 0.01))
+    return Task(draft, CoverDemand(rate_rps, SLO_S, 0.01))
 
 
 def share_on_gpus(draft: Draft) -> float:
-    """How much of what the instances take is on GPUs."""
+    """Return the share of the instances' capacity that is on GPUs."""
     whole = sum(size.rate_rps * count for size, count in draft.instances.items())
     rates = [size.rate_rps * n for size, n in draft.instances.items() if size.gpu]
     return sum(rates) / whole
 
 
-def test_without_servers_resource_units_count() -> None:
-    """Two cores take the most for what they are."""
+def test_size_with_best_rate_per_unit_is_used_without_servers() -> None:
+    """Without servers, the size with the highest rate per resource unit is used."""
     alone = task(300)
     PricedSearch().add([alone], Boundless())
     assert {"b1-c2"} == {size.name for size in alone.draft.instances}
     assert 0 == alone.draft.missing_rps
 
 
-def test_scarce_cores_turn_some_of_the_load_to_gpus() -> None:
-    """Three servers have the cores for 288 requests/s without GPUs; beyond, some are used."""
+def test_scarce_cores_move_load_to_gpus() -> None:
+    """GPUs are used beyond the 288 requests/s that the cores of three servers serve."""
     few, some, many = task(150), task(400), task(900)
     for one in (few, some, many):
         PricedSearch().add([one], servers(3))
@@ -54,8 +54,8 @@ def test_scarce_cores_turn_some_of_the_load_to_gpus() -> None:
     assert 0 < share_on_gpus(some.draft) < share_on_gpus(many.draft)
 
 
-def test_scarce_gpus_turn_to_cores() -> None:
-    """With the servers' aim too, no more of GPUs is planned than there is."""
+def test_scarce_gpus_move_load_to_cores() -> None:
+    """No more GPUs are planned than exist, also with the aim ``servers``."""
     nodes = [*(Node(f"c{n}", 32, 0) for n in range(6)), Node("g", 32, 1)]
     one = task(500)
     PricedSearch("servers").add([one], Cluster(nodes))
@@ -63,8 +63,8 @@ def test_scarce_gpus_turn_to_cores() -> None:
     assert share_on_gpus(one.draft) < 0.5
 
 
-def test_servers_are_saved_by_using_up_both() -> None:
-    """The aim is seen in the servers taken and in what lies idle beside what is used."""
+def test_servers_aim_reduces_fragmentation() -> None:
+    """With the aim ``servers``, the servers in use have less unused capacity."""
     left: dict[Aim, float] = {}
     aims: tuple[Aim, ...] = ("resources", "servers")
     for aim in aims:
@@ -75,8 +75,8 @@ def test_servers_are_saved_by_using_up_both() -> None:
     assert left["resources"] > 0.5
 
 
-def test_what_does_not_fit_is_missing() -> None:
-    """Half of the load has room; of the function's rate as much is unplaced as is missing."""
+def test_load_without_room_is_unplaced() -> None:
+    """If part of the load has no room, the same part of the rate is unplaced."""
     one = task(2000)
     room = PricedSearch().add([one], servers(1))
     assert isinstance(room, Cluster)
@@ -86,15 +86,15 @@ def test_what_does_not_fit_is_missing() -> None:
     assert len(room) == one.draft.instances.total()
 
 
-def test_no_size_is_all_missing() -> None:
-    """A function whose objective nothing meets is unplaced."""
-    one = Task(Draft(load(50), ()), Demand(50, 0.001, 0.01))
+def test_function_without_size_is_unplaced() -> None:
+    """A function with an objective that no size meets is unplaced."""
+    one = Task(Draft(load(50), ()), CoverDemand(50, 0.001, 0.01))
     PricedSearch().add([one], servers(1))
     assert 50 == one.draft.unplaced_rps
 
 
-def test_a_search_remembers_nothing_of_loads() -> None:
-    """The same tasks give the same instances, whatever was asked before."""
+def test_search_does_not_depend_on_earlier_searches() -> None:
+    """The same tasks give the same instances, whatever was searched before."""
     search, fresh, again = PricedSearch(), task(123), task(123)
     search.add([fresh], servers(2))
     search.add([task(999), task(1, "g")], servers(2))
@@ -112,8 +112,8 @@ NODES = st.lists(
 
 
 @given(rates=RATES, nodes=NODES, aim=st.sampled_from(["resources", "servers"]))
-def test_what_is_added_is_placed(rates: list[float], nodes: list[Node], aim: Aim) -> None:
-    """Every instance has its place, and a cluster refuses what does not fit."""
+def test_added_instances_are_placed(rates: list[float], nodes: list[Node], aim: Aim) -> None:
+    """Every added instance is placed on the cluster."""
     tasks = [task(rate, f"f{number}") for number, rate in enumerate(rates)]
     cluster = Cluster(nodes)
     room = PricedSearch(aim).add(tasks, cluster)
@@ -127,19 +127,19 @@ def test_what_is_added_is_placed(rates: list[float], nodes: list[Node], aim: Aim
 
 
 @given(rates=RATES)
-def test_what_was_there_stays(rates: list[float]) -> None:
-    """Instances are only ever added."""
+def test_existing_instances_are_kept(rates: list[float]) -> None:
+    """Instances are only added, never removed."""
     kept = Counter({SIZES[0]: 3})
     tasks = []
     for number, rate in enumerate(rates):
         draft = Draft(load(rate, name=f"f{number}"), SIZES, kept.copy())
-        tasks.append(Task(draft, Demand(rate, SLO_S, 0.01).having(kept)))
+        tasks.append(Task(draft, CoverDemand(rate, SLO_S, 0.01).having(kept)))
     PricedSearch().add(tasks, Boundless())
     assert all(kept <= one.draft.instances for one in tasks)
 
 
-def test_placing_stops_where_room_ends() -> None:
-    """Of ten instances on four cores, four fit."""
+def test_placing_stops_when_servers_are_full() -> None:
+    """Four of ten instances fit on four cores."""
     cluster = servers(1, 4, 0)
     size = CLASSIFIER.resources(1, 1.0, 0.0)
     assert 4 == cluster.place_up_to(size, 10)

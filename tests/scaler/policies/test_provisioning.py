@@ -1,4 +1,4 @@
-"""What groups cost: as HarmonyBatch's artefact counts, and really."""
+"""Costs of groups, as computed by HarmonyBatch's artefact and exactly."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ RULE = billing(PRICES)
 
 
 def cost(groups: list[Group]) -> float:
-    """Money per request."""
+    """Return the cost per request."""
     money = sum(group.cost * group.rate_rps for group in groups)
     return money / sum(group.rate_rps for group in groups)
 
 
 def provisioner(data: Data = STAND_INS) -> Provisioner:
-    """For VGG-19, with a quarter of the late requests to spare."""
+    """Return a provisioner for VGG-19 with a quarter of the permitted late requests to spare."""
     return Provisioner(vgg19(data), RULE, 32, 0.0075, 1e-3)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_totals_of_the_artefact(data: Data, name: str) -> None:
-    """As published, with full batches: apart, two stages, and all divisions, to three digits.
+    """Totals with full batches are those published for apart, two stages and all divisions.
 
-    What is published is within half a percent of what our own coefficients come to, except where
-    two stages end elsewhere.
+    With the stand-in coefficients they are within half a percent, except where two stages end
+    elsewhere.
     """
     case = CASES[name]
     published = Published(vgg19(data), RULE)
@@ -61,7 +61,7 @@ def test_totals_of_the_artefact(data: Data, name: str) -> None:
 
 
 def really(case: Case, data: Data) -> float:
-    """What the artefact's best plan costs if its batches are as large as they really get."""
+    """Return the cost of the artefact's best plan with the actual batch sizes."""
     apps = members(case.slos_s, case.rates_rps)
     settling = provisioner(data).settling
     return cost(
@@ -73,10 +73,10 @@ def really(case: Case, data: Data) -> float:
 
 
 @pytest.mark.parametrize(("name", "exact"), [("three", 2.369e-5), ("four", 3.05e-5)])
-def test_plans_cost_what_they_say_and_less_than_published(
+def test_plans_with_exact_windows_cost_less_than_published(
     data: Data, name: str, exact: float
 ) -> None:
-    """The exact windows make batches larger than those of the plan that takes them for full."""
+    """Plans with exact windows cost less than the published ones, which take batches for full."""
     case = CASES[name]
     mine = cost(provisioner(data).groups(members(case.slos_s, case.rates_rps), "optimal"))
     assert mine <= exact * data.either(1.01, 1.0)
@@ -84,10 +84,10 @@ def test_plans_cost_what_they_say_and_less_than_published(
 
 
 @pytest.mark.parametrize(("name", "target"), [("three", 2369), ("four", 2854), ("eight", 3241)])
-def test_counted_as_the_artefact_does_plans_cost_no_more_than_its_best(
+def test_plans_cost_at_most_artefact_best_by_artefact_billing(
     data: Data, name: str, target: int
 ) -> None:
-    """With every batch taken for full and its whole seconds billed."""
+    """With full batches billed in whole seconds, plans cost no more than the artefact's best."""
     case, model = CASES[name], vgg19(data)
     groups = provisioner(data).groups(members(case.slos_s, case.rates_rps), "optimal")
     counted = 0.0
@@ -100,8 +100,8 @@ def test_counted_as_the_artefact_does_plans_cost_no_more_than_its_best(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_application_is_late_more_often_than_allowed(name: str) -> None:
-    """In any way of grouping; and all divisions are no dearer than the others."""
+def test_no_grouping_exceeds_permitted_late_share(name: str) -> None:
+    """No grouping exceeds the permitted late share, and ``optimal`` is the cheapest."""
     case = CASES[name]
     found: dict[Grouping, float] = {}
     ways: tuple[Grouping, ...] = ("optimal", "two-stages", "apart", "together")
@@ -116,8 +116,8 @@ def test_no_application_is_late_more_often_than_allowed(name: str) -> None:
 
 
 @pytest.mark.parametrize("rate_rps", [1.0, 5.0, 20.0])
-def test_an_estimate_is_near_what_is_settled(rate_rps: float) -> None:
-    """The price list is off by a few percent, which is what dividing by it may cost."""
+def test_estimated_costs_are_close_to_settled_costs(rate_rps: float) -> None:
+    """Estimated costs of the price list are within 8 % of the settled ones."""
     slos = np.array(CASES["eight"].slos_s)
     rates = np.full(len(slos), rate_rps)
     alone = Pooled(rates, slos, np.zeros_like(slos), slos)
@@ -126,16 +126,16 @@ def test_an_estimate_is_near_what_is_settled(rate_rps: float) -> None:
     assert pytest.approx(estimates.tolist(), rel=0.08) == [group.cost for group in groups]
 
 
-def test_the_knee_is_lower_where_more_time_is_left() -> None:
-    """A GPU pays from a lower rate on with a laxer objective; never, where it is too slow."""
+def test_knee_falls_with_longer_objective() -> None:
+    """A GPU pays from a lower rate on with a longer objective, and never if it is too slow."""
     tariff = offers(vgg19(), RULE, 32, 0.0075)
     knees = [tariff.knee_rps(slo_s) for slo_s in (0.4, 0.6, 0.8, 1.0)]
     assert knees == sorted(knees, reverse=True)
     assert 5 < knees[-1] < 20
 
 
-def test_mbs_plus_is_dearer_and_in_time() -> None:
-    """Even splits and a search that sees twenty points each do not find the cheapest."""
+def test_mbs_plus_meets_objectives_and_is_not_cheaper() -> None:
+    """Even splits with a coarse search meet the objectives and are not cheaper."""
     case = CASES["three"]
     apps = members(case.slos_s, case.rates_rps)
     made = provisioner()
@@ -145,13 +145,13 @@ def test_mbs_plus_is_dearer_and_in_time() -> None:
 
 
 def test_even_splits_have_about_the_same_rate() -> None:
-    """One part, two, and so many as do not leave one empty."""
+    """The splits are into one, two and more parts as long as none is empty."""
     parts = even_splits(members((0.5, 0.8, 1.0), (10, 10, 20)))
     assert [[3], [2, 1], [1, 1, 1]] == [[len(part) for part in split] for split in parts]
 
 
-def test_applications_of_one_objective_are_one() -> None:
-    """Whatever their order; and very many objectives are taken together with their neighbours."""
+def test_applications_with_same_objective_form_one_member() -> None:
+    """Applications of one objective form one member; very many objectives merge with neighbours."""
     apps = [Application("b", 0.5, 1.0), Application("c", 0.2, 2.0), Application("a", 0.5, 3.0)]
     assert [(("c",), 0.2, 2.0), (("a", "b"), 0.5, 4.0)] == [
         (m.apps, m.slo_s, m.rate_rps) for m in members_of(apps)
@@ -163,8 +163,8 @@ def test_applications_of_one_objective_are_one() -> None:
 
 
 @pytest.mark.parametrize("rate_rps", [1e-4, 1e5])
-def test_rates_of_all_sizes(rate_rps: float) -> None:
-    """Rare requests go alone, very many fill every batch; the numbers stay numbers."""
+def test_extreme_rates_give_valid_groups(rate_rps: float) -> None:
+    """Results are valid for very rare and very frequent requests."""
     groups = provisioner().groups(members((0.5, 0.8, 0.8001), (rate_rps,) * 3), "optimal")
     assert 3 * rate_rps == pytest.approx(sum(group.rate_rps for group in groups))
     for group in groups:
@@ -174,16 +174,16 @@ def test_rates_of_all_sizes(rate_rps: float) -> None:
         assert all(0 <= window_s < 1 for window_s in group.windows_s)
 
 
-def test_reserved_instances_are_shared_by_as_many_as_they_can_take() -> None:
-    """Where living is paid for, one instance for two rare applications beats one for each."""
+def test_rare_applications_share_reserved_instance() -> None:
+    """Under reserved billing, two rare applications share one instance."""
     rule = billing(Prices("reserved", cpu_core_s=1.0))
     made = Provisioner(Linear(0.05, 0.01), rule, 8, 0.0075, 1e-3)
     (group,) = made.groups(members((0.5, 0.9), (0.1, 0.1)), "optimal")
     assert group.instances / group.rate_rps == pytest.approx(group.cost)
 
 
-def test_an_objective_below_the_fastest_service_has_no_group() -> None:
-    """The others have."""
+def test_application_with_impossible_objective_is_in_no_group() -> None:
+    """An application with an impossible objective is in no group; the others are."""
     made = Provisioner(Linear(0.05, 0.01), RULE, 8, 0.0075, 1e-3)
     (group,) = made.groups(members((0.05, 0.5), (1.0, 1.0)), "optimal")
     assert [("a1",)] == [member.apps for member in group.members]

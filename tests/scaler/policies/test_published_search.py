@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.latency.table import read_table
+from carpool.sizing import Objective, sizes
 from scaler.planning.placement import Boundless
-from scaler.planning.sizing import Objective, sizes
 from scaler.policies.common.draft import Draft
 from scaler.policies.infless.published import add_published, packing_efficiency
 from tests.scaler.loads import CLASSIFIER, load, servers
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def added(path: Path, slo_s: float, rate_rps: float) -> list[str]:
-    """What is placed on three servers of 20 threads and a GPU, in order, by the printed rates."""
+    """Return the sizes placed on three servers of 20 threads and a GPU, in order.
+
+    Rates are rounded as printed.
+    """
     table = read_table(path)
     found = sizes(table, Objective(slo_s, offset=0.0, rounded=True))
     draft = Draft(load(rate_rps, model=table, slo_s=slo_s), found, needed_rps=rate_rps)
@@ -38,14 +41,14 @@ def added(path: Path, slo_s: float, rate_rps: float) -> list[str]:
 
 
 def test_resnet_within_200_ms(data: Data) -> None:
-    """Batches of four on ten percent until the server is nearly full, then what fills it."""
+    """Batches of four on 10 % of a GPU nearly fill a server; then come those that fill it up."""
     small, single = "b4-c4-g10", "b1-c2"
     expected = [*[small] * 4, "b4-c4-g50", *[small] * 2, single, single]
     assert expected == added(data.table("resnet-50"), 0.2, 300)
 
 
 def test_resnet_within_350_ms(data: Data) -> None:
-    """Large batches first; with the measured times the fourth instance is an exact fit."""
+    """Large batches come first; with measured times the fourth instance fits exactly."""
     expected = data.either(
         ["b16-c16-g40"] * 3 + ["b8-c4-g50"],
         ["b16-c8-g40", "b16-c8-g50", "b16-c8-g40", "b8-c4-g10", "b2-c2-g50"],
@@ -54,12 +57,12 @@ def test_resnet_within_350_ms(data: Data) -> None:
 
 
 def test_ssd_within_600_ms(data: Data) -> None:
-    """Instances without a GPU."""
+    """Within 600 ms, SSD runs on instances without a GPU."""
     assert data.either(["b8-c16"] * 2, ["b4-c8"] * 4) == added(data.table("ssd"), 0.6, 60)
 
 
-def test_eq_10_on_the_way(data: Data) -> None:
-    """The printed scores, with the numerator divided by the best of its batch."""
+def test_eq_10_scores_are_those_printed(data: Data) -> None:
+    """Scores are those printed, with the numerator relative to the best of its batch size."""
     table = read_table(data.table("resnet-50"))
     found = sizes(table, Objective(0.2, offset=0.0, rounded=True))
     by_name = {size.name: size for size in found}
@@ -72,30 +75,30 @@ def test_eq_10_on_the_way(data: Data) -> None:
     assert pytest.approx([1.1214, 1.1382, 1.1604, 1.1910, last], abs=5e-5) == scores
 
 
-def test_an_exact_fit_is_the_best() -> None:
-    """Eq. 10 divides by nothing there."""
+def test_exact_fit_has_infinite_score() -> None:
+    """An exact fit has an infinite score, as Eq. 10 divides by 0."""
     size = sizes(CLASSIFIER, Objective(0.2))[0]
     assert math.inf == packing_efficiency(size, size.units)
 
 
-def test_a_batch_that_could_not_fill_is_not_taken() -> None:
-    """At 30 requests/s batches of four need 35 within 200 ms, so two is the largest."""
+def test_batch_that_cannot_fill_is_not_used() -> None:
+    """At 30 requests/s batches of four, which need 35 within 200 ms, are not used."""
     found = sizes(CLASSIFIER, Objective(0.2, offset=0.0))
     draft = Draft(load(30), found, needed_rps=30)
     add_published(draft, Boundless())
     assert {1, 2} >= {size.batch for size in draft.instances}
 
 
-def test_without_room_nothing_is_added() -> None:
-    """It stops, and what is missing is known."""
+def test_search_ends_without_room() -> None:
+    """Without room the search ends, and the missing rate is known."""
     draft = Draft(load(100), sizes(CLASSIFIER, Objective(0.2)), needed_rps=100)
     add_published(draft, servers(1, 1, 0))
     assert (0, 100) == (draft.instances.total(), draft.missing_rps)
 
 
 @given(rate=st.floats(0.1, 3000), nodes=st.integers(1, 4), gpus=st.integers(0, 2))
-def test_what_is_added_is_placed(rate: float, nodes: int, gpus: int) -> None:
-    """Every instance has its place; a cluster refuses what does not fit."""
+def test_added_instances_are_placed(rate: float, nodes: int, gpus: int) -> None:
+    """Every added instance is placed on the cluster."""
     found = sizes(CLASSIFIER, Objective(0.2))
     cluster = servers(nodes, 8, gpus)
     draft = Draft(load(rate), found, needed_rps=rate)

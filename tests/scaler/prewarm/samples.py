@@ -1,4 +1,4 @@
-"""What the tests of prewarm policies share: idle times, and telling a policy of them."""
+"""Shared parts of the tests of prewarm policies: idle times, and functions to report them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SHORT = {3.5: 2, 4.5: 10, 6.5: 8}
 
 
 def made(name: str, **params: Any) -> Any:
-    """A built-in policy."""
+    """Return a built-in policy."""
     return plugins.build(plugins.resolve("prewarm", name), params)
 
 
 def tell(policy: PrewarmPolicy, minutes: dict[float, int], now_s: float) -> None:
-    """Idle times that all ended at one moment."""
+    """Report idle times that all ended at the same time."""
     for idle_minutes, count in minutes.items():
         for _ in range(count):
             policy.observe(idle_minutes * MINUTE_S, now_s)
 
 
 def told(policy: PrewarmPolicy, idle: list[float], now_s: float = 0.0) -> PrewarmPolicy:
-    """The policy, told of idle times that followed one another."""
+    """Report consecutive idle times to the policy and return it."""
     for idle_s in idle:
         now_s += idle_s
         policy.observe(idle_s, now_s)

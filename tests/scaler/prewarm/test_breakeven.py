@@ -1,4 +1,4 @@
-"""The policy that breaks even: the cheapest windows at a price, and when it knows nothing."""
+"""The policy `breakeven`: the cheapest windows at a price, and those without observations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.arrivals.processes import Poisson, timestamps
+from carpool.arrivals.processes import Poisson, timestamps
 from scaler.prewarm.breakeven import _cheapest
 from scaler.prewarm.replay import replay
 from tests.scaler.prewarm.samples import made, told
@@ -24,7 +24,7 @@ PRICE_S = 600.0
 def cost_s(
     edges_s: Sequence[float], weights: Sequence[float], price_s: float, windows: tuple[float, float]
 ) -> float:
-    """By definition: idle seconds and cold starts of idle times that lie evenly in their bins."""
+    """Return the cost of idle seconds and cold starts, with idle times uniform in each bin."""
     load_s, release_s = windows
     total = 0.0
     for (low, high), weight in zip(itertools.pairwise(edges_s), weights, strict=False):
@@ -45,7 +45,7 @@ def cost_s(
 def test_no_other_windows_are_cheaper(
     widths: list[float], counts: list[int], price_s: float
 ) -> None:
-    """Of all pairs of edges, tried one by one, none costs less than the one that is found."""
+    """No other pair of edges is cheaper than the one found."""
     edges_s = [0.0, *itertools.accumulate(widths)]
     weights = [float(count) for count in counts[: len(widths)]] + [float(counts[-1])]
     found = _cheapest(edges_s, weights, price_s)
@@ -56,23 +56,26 @@ def test_no_other_windows_are_cheaper(
     assert least_s == pytest.approx(found_s, abs=1e-6)
 
 
-def test_before_anything_is_known_it_keeps_for_about_the_price() -> None:
-    """It costs at most twice as much as with perfect foresight."""
+def test_keep_alive_equals_price_without_observations() -> None:
+    """Without observations, the keep-alive time is about the price.
+
+    That costs at most twice as much as with perfect foresight.
+    """
     windows = made("breakeven", price_s=PRICE_S).windows(0.0)
     assert 0 == windows.prewarm_s
     assert PRICE_S == pytest.approx(windows.keep_alive_s, rel=0.1)
 
 
-def test_a_timer_is_loaded_ahead() -> None:
-    """A call every hour: gone between the calls, there when it comes, within a bin of 10 %."""
+def test_periodic_function_is_loaded_ahead() -> None:
+    """With an hourly call the instance is released in between and loads within 10 % of its time."""
     windows = told(made("breakeven", price_s=PRICE_S), [3600.0] * 12).windows(12 * 3600.0)
     assert windows.keep_alive_s is not None
     assert 3600 * 0.9 < windows.prewarm_s <= 3600 <= windows.keep_alive_s < 3600 * 1.1
 
 
 @pytest.mark.parametrize(("rate_rps", "kept"), [(1 / 100, True), (1 / 6000, False)])
-def test_without_memory_all_or_nothing(rate_rps: float, *, kept: bool) -> None:
-    """Poisson arrivals: kept for long if one comes per price in the mean, hardly if none does."""
+def test_poisson_arrivals_keep_instance_only_at_high_rate(rate_rps: float, *, kept: bool) -> None:
+    """Poisson arrivals keep an instance if they come more often than one per price."""
     arrivals_s = timestamps(Poisson(rate_rps), 300 / rate_rps, seed=7)
     policy = told(made("breakeven", price_s=PRICE_S, window_s=None), np.diff(arrivals_s).tolist())
     windows = policy.windows(float(arrivals_s[-1]))
@@ -83,7 +86,7 @@ def test_without_memory_all_or_nothing(rate_rps: float, *, kept: bool) -> None:
 
 
 def test_a_higher_price_buys_fewer_cold_starts() -> None:
-    """From price to price: fewer cold starts, more idle time."""
+    """Each higher price has fewer cold starts and more idle time."""
     draw = np.random.default_rng(2)
     arrivals_s = np.cumsum(np.exp(draw.normal(5, 1.5, 2000)))
     found = [
@@ -96,8 +99,8 @@ def test_a_higher_price_buys_fewer_cold_starts() -> None:
     assert found[-1].cold_starts < found[0].cold_starts / 3
 
 
-def test_it_costs_little_more_than_the_best_fixed_time_by_hindsight() -> None:
-    """On idle times of many lengths: within 5 % of the best of 60 fixed times."""
+def test_cost_is_close_to_best_fixed_keep_alive() -> None:
+    """With idle times of many lengths, its cost is within 5 % of the best of 60 fixed times."""
     draw = np.random.default_rng(4)
     arrivals_s = np.cumsum(np.exp(draw.normal(5, 1.5, 3000)))
 

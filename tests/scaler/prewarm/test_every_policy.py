@@ -1,4 +1,4 @@
-"""What holds for all built-in prewarm policies."""
+"""Properties of all built-in prewarm policies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IDLE = st.lists(st.floats(0, 1e5), max_size=40)
 
 
 def windows_after(policy: PrewarmPolicy, now_s: float) -> tuple[float, float | None]:
-    """What the policy says, as a pair."""
+    """Return the policy's windows as a pair."""
     found = policy.windows(now_s)
     return found.prewarm_s, found.keep_alive_s
 
@@ -32,8 +32,8 @@ def windows_after(policy: PrewarmPolicy, now_s: float) -> tuple[float, float | N
 @pytest.mark.parametrize("name", NAMES)
 @given(idle=IDLE, later_s=st.floats(0, 1e6))
 @settings(max_examples=scaled(30))
-def test_told_the_same_it_answers_the_same(name: str, idle: list[float], later_s: float) -> None:
-    """Two of it agree, whatever they saw; the windows are an interval or `Windows` would raise."""
+def test_same_observations_give_same_windows(name: str, idle: list[float], later_s: float) -> None:
+    """Two policies with the same observations agree; `Windows` itself checks the interval."""
     now_s = math.fsum(idle) + later_s
     one, other = (windows_after(told(made(name), idle), now_s) for _ in range(2))
     assert one == other
@@ -43,7 +43,7 @@ def test_told_the_same_it_answers_the_same(name: str, idle: list[float], later_s
 @given(idle=IDLE, more=IDLE)
 @settings(max_examples=scaled(30))
 def test_a_restart_changes_nothing(name: str, idle: list[float], more: list[float]) -> None:
-    """A fresh one that absorbs the form of another goes on as that one does."""
+    """A new policy that absorbs the saved form of another continues like it."""
     kept = told(made(name), idle)
     fresh = made(name)
     fresh.absorb(json.loads(json.dumps(kept.to_dict())))
@@ -57,7 +57,7 @@ def test_a_restart_changes_nothing(name: str, idle: list[float], more: list[floa
 @given(parts=st.lists(IDLE, min_size=3, max_size=3))
 @settings(max_examples=scaled(20))
 def test_replicas_may_be_absorbed_in_any_order(name: str, parts: list[list[float]]) -> None:
-    """The order makes no difference to the form, and so to no window."""
+    """The order changes neither the saved form nor any window."""
     forms = [told(made(name), part).to_dict() for part in parts]
     found = []
     for order in itertools.permutations(forms):
@@ -69,8 +69,8 @@ def test_replicas_may_be_absorbed_in_any_order(name: str, parts: list[list[float
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_before_anything_is_known_an_instance_stays_for_a_while(name: str) -> None:
-    """No policy makes the second request cold for lack of a first idle time."""
+def test_instance_is_kept_without_observations(name: str) -> None:
+    """A second request is not cold just because no idle time is known yet."""
     prewarm_s, keep_alive_s = windows_after(made(name), 0.0)
     assert 0 == prewarm_s
     assert keep_alive_s is not None
@@ -78,8 +78,8 @@ def test_before_anything_is_known_an_instance_stays_for_a_while(name: str) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_foreign_form_is_refused_and_changes_nothing(name: str) -> None:
-    """Of a half that is right nothing is taken in either."""
+def test_invalid_saved_form_is_refused_without_effect(name: str) -> None:
+    """A form that is only partly valid is not absorbed in part either."""
     policy = told(made(name), [100.0, 200.0])
     before = policy.to_dict()
     for data in ({"other": 1}, {**before, **dict.fromkeys(list(before)[-1:] or ["other"], 7)}):
@@ -89,8 +89,8 @@ def test_a_foreign_form_is_refused_and_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "fixed"])
-def test_a_form_of_other_parameters_is_refused(name: str) -> None:
-    """Histograms of other bins or windows do not add up."""
+def test_saved_form_with_other_parameters_is_refused(name: str) -> None:
+    """Histograms of other bins or windows cannot be added."""
     other = made(name, price_s=60.0) if name == "breakeven" else made(name, bin_s=30.0)
     with pytest.raises(ConfigError, match="bins"):
         made(name).absorb(other.to_dict())
@@ -119,7 +119,7 @@ def test_a_form_of_other_parameters_is_refused(name: str) -> None:
         ("breakeven", "window_s", -1.0),
     ],
 )
-def test_parameters_that_cannot_work_are_refused(name: str, parameter: str, value: float) -> None:
-    """The error names a parameter and what it must be."""
+def test_invalid_parameters_are_refused(name: str, parameter: str, value: float) -> None:
+    """The error names a parameter and its valid range."""
     with pytest.raises(ConfigError, match="expected"):
         made(name, **{parameter: value})

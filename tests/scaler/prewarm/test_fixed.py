@@ -1,4 +1,4 @@
-"""A fixed keep-alive."""
+"""The prewarm policy with a fixed keep-alive."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from tests.scaler.prewarm.samples import made, told
 
 
 def test_the_windows_never_change() -> None:
-    """Ten minutes unless told otherwise, whatever comes; null is for ever."""
+    """The keep-alive is ten minutes by default, and None keeps an instance without limit."""
     assert Windows(0.0, 600.0) == told(made("fixed"), [1.0, 1e6]).windows(1e6)
     assert Windows(0.0, None) == made("fixed", keep_alive_s=None).windows(0.0)

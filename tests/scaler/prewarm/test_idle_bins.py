@@ -18,19 +18,19 @@ BINS = st.one_of(
 
 
 def test_even_bins_reach_the_range() -> None:
-    """Four hours of minutes are 240 bins; a range that is no multiple is reached all the same."""
+    """Four hours are 240 bins of a minute; the last bin may extend beyond the range."""
     assert 240 == len(Bins.even(60, 14400))
     assert (0, 60, 120) == Bins.even(60, 100).edges_s
 
 
 def test_growing_bins_have_one_ratio() -> None:
-    """After the first, each edge is as many times the one before, up to the range."""
+    """After the first bin, edges grow by a constant factor until they reach the range."""
     assert (0, 10, 20, 40, 80) == Bins.growing(10, 2, 50).edges_s
 
 
 @given(bins=BINS, idle_s=st.floats(0, 10000))
-def test_a_bin_holds_its_lower_edge_and_not_its_upper(bins: Bins, idle_s: float) -> None:
-    """Every idle time is in one bin, or out of bounds."""
+def test_bin_includes_lower_edge_and_excludes_upper(bins: Bins, idle_s: float) -> None:
+    """Every idle time is in one bin or out of bounds."""
     index = bins.index(idle_s)
     if idle_s >= bins.edges_s[-1]:
         assert len(bins) == index
@@ -39,18 +39,18 @@ def test_a_bin_holds_its_lower_edge_and_not_its_upper(bins: Bins, idle_s: float)
 
 
 @given(bins=BINS)
-def test_edges_are_in_the_bin_above(bins: Bins) -> None:
-    """Of two bins that share an edge, the upper one holds it."""
+def test_edge_belongs_to_upper_bin(bins: Bins) -> None:
+    """An edge belongs to the upper of the two bins that share it."""
     assert list(range(len(bins) + 1)) == [bins.index(edge_s) for edge_s in bins.edges_s]
 
 
-def test_a_clock_that_was_set_back_makes_no_negative_bin() -> None:
-    """An idle time below 0 counts as none."""
+def test_negative_idle_time_counts_as_zero() -> None:
+    """An idle time below 0 counts as 0."""
     assert 0 == Bins.even(60, 300).index(-1e-9)
 
 
 @pytest.mark.parametrize("edges", [(), (0.0,), (1.0, 2.0), (0.0, 2.0, 2.0), (0.0, math.inf)])
-def test_what_is_no_partition_is_refused(edges: tuple[float, ...]) -> None:
-    """Edges ascend from 0, are finite, and there are two at least."""
+def test_invalid_edges_are_refused(edges: tuple[float, ...]) -> None:
+    """Edges must be finite, ascend from 0 and be at least two."""
     with pytest.raises(ConfigError, match="ascending from 0"):
         Bins(edges)

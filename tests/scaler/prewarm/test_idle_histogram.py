@@ -1,4 +1,4 @@
-"""Histograms of idle times: counting, forgetting, persisting, merging."""
+"""Histograms of idle times: counting, forgetting, saving and merging."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OBSERVED = st.lists(st.tuples(st.floats(0, 900), st.integers(0, 10000)), max_siz
 def filled(
     observed: Sequence[tuple[float, int]], window_s: float | None = WINDOW_S
 ) -> IdleHistogram:
-    """A histogram of idle times, each with when it ended."""
+    """Return a histogram of idle times, each given with the time when it ended."""
     histogram = IdleHistogram(MINUTES, window_s)
     for idle_s, now_s in observed:
         histogram.add(idle_s, now_s)
@@ -35,7 +35,7 @@ def filled(
 
 
 def merged(*parts: IdleHistogram) -> IdleHistogram:
-    """All of them in one."""
+    """Return one histogram merged from ``parts``."""
     whole = IdleHistogram(MINUTES, WINDOW_S)
     for part in parts:
         whole.merge(part)
@@ -43,7 +43,7 @@ def merged(*parts: IdleHistogram) -> IdleHistogram:
 
 
 def test_counts_by_bin_and_out_of_bounds() -> None:
-    """A bin holds its lower edge; what is not below the last edge is out of bounds."""
+    """A bin includes its lower edge; values from the last edge on are out of bounds."""
     histogram = filled([(0, 0), (59.9, 0), (60, 0), (599, 0), (600, 0), (1e9, 0)], None)
     assert (2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2) == histogram.counts
     assert (6, 4) == (histogram.total, histogram.in_bounds)
@@ -51,7 +51,7 @@ def test_counts_by_bin_and_out_of_bounds() -> None:
 
 
 def test_an_empty_histogram() -> None:
-    """Nothing is out of bounds, and nothing varies."""
+    """The out-of-bounds share and the variation are 0."""
     empty = IdleHistogram(MINUTES)
     assert (0, 0, 0.0, 0.0) == (
         empty.total,
@@ -62,7 +62,7 @@ def test_an_empty_histogram() -> None:
 
 
 def test_quantiles_are_edges_of_their_bin() -> None:
-    """The head is rounded down and the tail up; ranks that are whole numbers stay in their bin."""
+    """The head is rounded down and the tail up; an integer rank stays in its bin."""
     histogram = filled([(30, 0)] * 7 + [(90, 0)] * 92 + [(300, 0)], None)
     assert (0, 60) == (histogram.head_s(0.07), histogram.head_s(0.071))
     assert (120, 360) == (histogram.tail_s(0.99), histogram.tail_s(0.991))
@@ -70,10 +70,10 @@ def test_quantiles_are_edges_of_their_bin() -> None:
 
 
 @given(observed=OBSERVED, share=st.floats(0, 1))
-def test_a_quantile_is_that_of_the_sorted_idle_times(
+def test_quantile_matches_sorted_idle_times(
     observed: list[tuple[float, int]], share: float
 ) -> None:
-    """The bin is the one that holds the idle time of the rank ``ceil(share * n)``."""
+    """The bin holds the idle time of the rank ``ceil(share * n)``."""
     histogram = filled(observed, None)
     inside = sorted(idle_s for idle_s, _ in observed if idle_s < 600)
     if not inside:
@@ -84,8 +84,8 @@ def test_a_quantile_is_that_of_the_sorted_idle_times(
 
 
 @given(observed=OBSERVED)
-def test_variation_is_that_of_the_counts(observed: list[tuple[float, int]]) -> None:
-    """Deviation over mean of the counts in bounds, empty bins included."""
+def test_variation_is_computed_from_counts(observed: list[tuple[float, int]]) -> None:
+    """The variation is deviation over mean of the counts in bounds, with empty bins."""
     histogram = filled(observed)
     counts = histogram.counts[:-1]
     mean = statistics.fmean(counts)
@@ -93,7 +93,7 @@ def test_variation_is_that_of_the_counts(observed: list[tuple[float, int]]) -> N
     assert expected == pytest.approx(histogram.variation, abs=1e-6)
 
 
-def test_what_left_the_window_is_forgotten_by_slices() -> None:
+def test_window_forgets_by_whole_slices() -> None:
     """A window of 2400 s forgets the first slice of 100 s once the 25th has begun."""
     histogram = filled([(30, 50), (90, 150)])
     histogram.forget(2399)
@@ -105,21 +105,21 @@ def test_what_left_the_window_is_forgotten_by_slices() -> None:
 
 
 def test_without_a_window_nothing_is_forgotten() -> None:
-    """An idle time of the year before counts as much as today's."""
+    """An idle time of a year ago counts as much as today's."""
     histogram = filled([(30, 0), (30, 365 * 86400)], None)
     histogram.forget(1e12)
     assert 2 == histogram.total
 
 
-def test_what_comes_after_its_window_is_left_out() -> None:
-    """An idle time told too late is outdated already."""
+def test_idle_time_reported_after_its_window_is_ignored() -> None:
+    """An idle time that is reported after its window is ignored."""
     histogram = filled([(30, 5000), (90, 0)])
     assert (1, 0) == histogram.counts[:2]
 
 
 @given(observed=OBSERVED)
-def test_the_window_holds_what_ended_within_it(observed: list[tuple[float, int]]) -> None:
-    """Whatever the order in which they were told: the last 24 slices, and no others."""
+def test_window_counts_only_last_slices(observed: list[tuple[float, int]]) -> None:
+    """Only the last 24 slices count, in whatever order idle times are added."""
     last = max((now_s for _, now_s in observed), default=0) // 100
     inside = [idle_s for idle_s, now_s in observed if now_s // 100 > last - 24]
     expected = filled([(idle_s, 0) for idle_s in inside], None)
@@ -127,7 +127,7 @@ def test_the_window_holds_what_ended_within_it(observed: list[tuple[float, int]]
 
 
 def test_memory_is_bounded_whatever_the_traffic() -> None:
-    """A form has at most 24 slices of at most as many numbers as there are bins and one."""
+    """The saved form has at most 24 slices, each with at most one number per bin plus one."""
     histogram = IdleHistogram(MINUTES, WINDOW_S)
     for step in range(20000):
         histogram.add(step * 7 % 900, step * 5)
@@ -137,8 +137,8 @@ def test_memory_is_bounded_whatever_the_traffic() -> None:
 
 
 @given(observed=OBSERVED)
-def test_a_form_survives_json(observed: list[tuple[float, int]]) -> None:
-    """What is written and read again is the same, and goes on the same."""
+def test_saved_form_round_trips_through_json(observed: list[tuple[float, int]]) -> None:
+    """A histogram saved and read again is equal and continues equally."""
     histogram = filled(observed)
     read = histogram.read(json.loads(json.dumps(histogram.to_dict())))
     assert histogram.to_dict() == read.to_dict()
@@ -149,10 +149,10 @@ def test_a_form_survives_json(observed: list[tuple[float, int]]) -> None:
 
 
 @given(one=OBSERVED, other=OBSERVED)
-def test_merging_is_telling_one_what_the_other_was_told(
+def test_merge_equals_one_histogram_of_all_observations(
     one: list[tuple[float, int]], other: list[tuple[float, int]]
 ) -> None:
-    """Replicas that saw half each know together what one would that saw all."""
+    """Merging two histograms equals one histogram with all observations."""
     both = filled(one)
     both.merge(filled(other))
     assert filled(one + other).to_dict() == both.to_dict()
@@ -160,7 +160,7 @@ def test_merging_is_telling_one_what_the_other_was_told(
 
 @given(parts=st.lists(OBSERVED, min_size=3, max_size=3))
 def test_merging_is_commutative_and_associative(parts: list[list[tuple[float, int]]]) -> None:
-    """In whatever order and grouping, the sum is the same."""
+    """The result does not depend on order and grouping."""
     first, *others = (
         merged(*(filled(parts[index]) for index in order)).to_dict()
         for order in itertools.permutations(range(3))
@@ -172,7 +172,7 @@ def test_merging_is_commutative_and_associative(parts: list[list[tuple[float, in
 
 @given(observed=OBSERVED)
 def test_an_empty_histogram_adds_nothing(observed: list[tuple[float, int]]) -> None:
-    """It is the neutral element."""
+    """Merging an empty histogram changes nothing."""
     histogram = filled(observed)
     histogram.merge(IdleHistogram(MINUTES, WINDOW_S))
     assert filled(observed).to_dict() == histogram.to_dict()
@@ -195,15 +195,25 @@ GOOD: dict[str, Any] = {"edges_s": list(MINUTES.edges_s), "window_s": WINDOW_S, 
         ({"window": 60}, "window"),
     ],
 )
-def test_an_ill_formed_form_is_refused(changed: dict[str, Any], named: str) -> None:
-    """The error names what is wrong, and nothing is taken in."""
+def test_malformed_saved_form_is_refused(changed: dict[str, Any], named: str) -> None:
+    """The error names the fault, and the histogram does not change."""
     histogram = filled([(30, 0)])
     with pytest.raises(ConfigError, match=named):
         histogram.read({**GOOD, **changed})
     assert 1 == histogram.total
 
 
-def test_no_form_at_all() -> None:
-    """What is no object is refused too."""
+def test_saved_form_that_is_no_object_is_refused() -> None:
+    """A form that is not an object is refused."""
     with pytest.raises(ConfigError):
         IdleHistogram(MINUTES).read([])
+
+
+def test_counts_of_clock_that_was_ahead_are_dropped() -> None:
+    """After a clock is set back, idle times count again, and those from the future do not."""
+    histogram = filled([(60.0, 10**9)])
+    for now_s in (1000.0, 1200.0):
+        histogram.forget(now_s)
+        histogram.add(120.0, now_s)
+    histogram.forget(1200.0)
+    assert (2, 2) == (histogram.total, histogram.counts[2])

@@ -1,4 +1,4 @@
-"""The forecast of the next idle time."""
+"""Forecast of the next idle time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDLE = st.lists(st.floats(0, 1e6), min_size=1, max_size=100)
 
 
 def series(idle: Sequence[float]) -> IdleSeries:
-    """Idle times that followed one another."""
+    """Return a series of consecutive idle times."""
     made = IdleSeries()
     for idle_s, now_s in zip(idle, itertools.accumulate(idle), strict=True):
         made.add(idle_s, now_s)
@@ -30,38 +30,38 @@ def series(idle: Sequence[float]) -> IdleSeries:
 
 @pytest.mark.parametrize("idle", [[20000.0], [20000.0] * 9])
 def test_a_timer_is_forecast_exactly(idle: list[float]) -> None:
-    """One idle time, or always the same: the next is the same."""
+    """A single idle time and constant idle times are forecast to repeat."""
     assert 20000 == series(idle).forecast()
 
 
-def test_alternation_is_caught() -> None:
-    """After a short one of two in turn the forecast is near the long one, and the other way."""
+def test_alternating_idle_times_are_forecast() -> None:
+    """If long and short idle times alternate, the forecast is near the one that is next."""
     assert 45000 < series([20000, 50000] * 8 + [20000]).forecast() <= 50000
     assert 20000 <= series([20000, 50000] * 8).forecast() < 25000
 
 
-def test_a_level_that_stays_is_followed() -> None:
-    """After idle times have grown and stayed so, the forecast is above their mean."""
+def test_forecast_follows_lasting_increase() -> None:
+    """After idle times have grown and stayed long, the forecast is above their mean."""
     idle = [20000.0] * 10 + [40000.0] * 10
     assert 37000 < series(idle).forecast() <= 40000
 
 
-def test_without_memory_the_mean() -> None:
-    """Idle times that know nothing of one another: about their mean."""
+def test_forecast_of_independent_idle_times_is_mean() -> None:
+    """The forecast of independent idle times is about their mean."""
     idle = np.random.default_rng(1).uniform(15000, 45000, 64).tolist()
     assert np.mean(idle) == pytest.approx(series(idle).forecast(), rel=0.15)
 
 
 @given(idle=IDLE)
 def test_a_forecast_is_within_the_range_of_the_latest(idle: list[float]) -> None:
-    """It cannot run away."""
+    """The forecast is between the minimum and the maximum of the last 64 idle times."""
     latest = idle[-64:]
     assert min(latest) <= series(idle).forecast() <= max(latest)
 
 
 @given(parts=st.lists(IDLE, min_size=3, max_size=3))
-def test_merging_has_no_order(parts: list[list[float]]) -> None:
-    """Merged in any order, the latest of all remain; a form in JSON is as good."""
+def test_merging_is_independent_of_order(parts: list[list[float]]) -> None:
+    """The latest idle times of all series remain, also if merged from JSON."""
     forms = []
     for order in itertools.permutations(parts):
         whole = IdleSeries()
@@ -73,7 +73,7 @@ def test_merging_has_no_order(parts: list[list[float]]) -> None:
 
 
 @pytest.mark.parametrize("data", [{}, [1], [[1]], [[1, 2, 3]], [[1, -2]], [[1, "2"]]])
-def test_an_ill_formed_form_is_refused(data: object) -> None:
+def test_malformed_saved_form_is_refused(data: object) -> None:
     """The error names the pair."""
     with pytest.raises(ConfigError, match="series"):
         IdleSeries.from_dict(data)

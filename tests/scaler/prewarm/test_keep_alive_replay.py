@@ -1,4 +1,4 @@
-"""Replaying arrivals against windows."""
+"""Replay of arrivals with the windows of a policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARRIVALS = st.lists(st.integers(0, 60), max_size=30).map(
 
 
 class Rotating:
-    """Windows from a list, in turn; remembers what it was told."""
+    """Policy with windows from a list in turn; records its observations."""
 
     def __init__(self, windows: list[tuple[float, float | None]]) -> None:
         self._windows = windows
@@ -46,7 +46,7 @@ class Rotating:
 def second_by_second(
     arrivals: np.ndarray[Any, np.dtype[np.float64]], policy: PrewarmPolicy, exec_s: float
 ) -> Replayed:
-    """The same by brute force: a clock that ticks, an instance that is there or not."""
+    """Return the result of a replay by brute force, with a ticking clock."""
     if len(arrivals) == 0:
         return Replayed()
     pending = [round(float(time) / TICK_S) for time in arrivals]
@@ -95,31 +95,31 @@ WINDOWS = st.tuples(TICKS, TICKS | st.none()).map(
     windows=st.lists(WINDOWS, min_size=1, max_size=4),
     exec_s=st.integers(0, 8).map(lambda ticks: ticks * TICK_S),
 )
-def test_a_replay_agrees_with_a_clock_that_ticks(
+def test_replay_matches_brute_force(
     arrivals: np.ndarray[Any, np.dtype[np.float64]],
     windows: list[tuple[float, float | None]],
     exec_s: float,
 ) -> None:
-    """Whatever the arrivals and windows: as many cold starts, loads and idle seconds."""
+    """Cold starts, loads and idle seconds agree for any arrivals and windows."""
     expected = second_by_second(arrivals, Rotating(windows), exec_s)
     assert expected == replay(arrivals, Rotating(windows), exec_s)
 
 
-def test_a_replay_by_hand() -> None:
-    """Kept for 10 s: gaps of 10 are warm, of 12 are cold and cost 10."""
+def test_keep_alive_matches_hand_calculation() -> None:
+    """With a keep-alive of 10 s, a gap of 10 s is warm, and one of 12 s is cold and costs 10 s."""
     found = replay(np.array([5.0, 15.0, 27.0, 28.0]), Rotating([(0.0, 10.0)]))
     assert Replayed(requests=4, cold_starts=2, idle_s=21.0, loads=2) == found
     assert 0.5 == found.cold_start_ratio
 
 
-def test_loading_ahead_by_hand() -> None:
-    """There from 8 to 10 s: 9 is warm and costs 1, 5 is too early, 12 too late and costs 2."""
+def test_loading_ahead_matches_hand_calculation() -> None:
+    """Loaded from 8 to 10 s: a gap of 9 is warm and costs 1, 5 is cold, 12 is cold and costs 2."""
     arrivals = np.array([0.0, 9.0, 14.0, 26.0])
     assert Replayed(4, 3, 3.0, 5) == replay(arrivals, Rotating([(8.0, 10.0)]))
 
 
 def test_requests_while_one_executes_end_no_idle_time() -> None:
-    """The policy hears of idle times between executions, and of nothing else."""
+    """The policy observes only the idle times between executions."""
     policy = Rotating([(0.0, None)])
     found = replay(np.array([0.0, 1.0, 2.5, 10.0]), policy, exec_s=2.0)
     assert Replayed(4, 1, 5.5, 1) == found
@@ -127,18 +127,18 @@ def test_requests_while_one_executes_end_no_idle_time() -> None:
 
 
 def test_no_requests() -> None:
-    """Nothing comes of nothing."""
+    """Without requests the result is zero."""
     assert Replayed() == replay(np.empty(0), Rotating([(0.0, None)]))
     assert 0.0 == Replayed().cold_start_ratio
 
 
 def test_outcomes_add_up() -> None:
-    """Two functions together."""
+    """The results of two functions can be added."""
     assert Replayed(5, 3, 4.0, 6) == Replayed(2, 1, 1.5, 2) + Replayed(3, 2, 2.5, 4)
 
 
-def test_a_week_of_requests_is_asked_once_per_idle_time() -> None:
-    """Of five requests a second, a policy hears of the gaps longer than an execution alone."""
+def test_policy_observes_only_gaps_longer_than_execution() -> None:
+    """At five requests per second, a policy observes only the gaps longer than an execution."""
     arrivals = np.cumsum(np.random.default_rng(3).exponential(0.2, 200000))
     policy = Rotating([(0.0, 60.0)])
     replay(arrivals, policy, exec_s=2.0)
@@ -146,8 +146,8 @@ def test_a_week_of_requests_is_asked_once_per_idle_time() -> None:
     assert len(policy.told) < 20
 
 
-def test_what_a_policy_learned_before_it_uses() -> None:
-    """A second replay with the same policy has the windows of the first."""
+def test_second_replay_uses_what_policy_learned() -> None:
+    """A second replay with the same policy uses what it learned in the first."""
     policy = LongShortHistogram(LongShortHistogram.Params())
     hours = np.arange(0.0, 86400.0, 3600.0)
     first = replay(hours, policy)
@@ -155,7 +155,7 @@ def test_what_a_policy_learned_before_it_uses() -> None:
 
 
 @pytest.mark.parametrize("windows", [(-1.0, 5.0), (6.0, 5.0), (np.inf, None), (np.nan, 5.0)])
-def test_windows_are_an_interval(windows: tuple[float, float | None]) -> None:
-    """A release before the load, and times that are none, are refused."""
+def test_invalid_windows_are_refused(windows: tuple[float, float | None]) -> None:
+    """A release before the load and times that are negative or not finite are refused."""
     with pytest.raises(ConfigError, match="prewarm_s"):
         Windows(*windows)

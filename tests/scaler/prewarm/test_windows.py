@@ -1,4 +1,4 @@
-"""What a prewarm policy may say."""
+"""The windows that a prewarm policy may return."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from scaler.prewarm.contract import Windows
     ("prewarm_s", "keep_alive_s"),
     [(-1.0, 5.0), (math.inf, None), (math.nan, 5.0), (5.0, 1.0), (0.0, math.inf), (0.0, math.nan)],
 )
-def test_what_is_no_interval_is_refused(prewarm_s: float, keep_alive_s: float | None) -> None:
-    """Once, where it is made: plans would refuse it too."""
+def test_invalid_windows_are_refused(prewarm_s: float, keep_alive_s: float | None) -> None:
+    """Invalid windows are refused when they are created, before a plan would refuse them."""
     with pytest.raises(ConfigError, match="_s = "):
         Windows(prewarm_s, keep_alive_s)
 
 
-def test_numbers_of_numpy_become_numbers() -> None:
-    """They go into plans, which are written as JSON."""
+def test_numpy_numbers_become_floats() -> None:
+    """Windows become Python floats, as plans are written as JSON."""
     prewarm_s: Any = np.int64(3)
     keep_alive_s: Any = np.float32(4.5)
     windows = Windows(prewarm_s, keep_alive_s)

@@ -35,7 +35,7 @@ def _folder(path: Path, more: str = "") -> Path:
 
 
 def test_an_onnx_file_is_a_latency_model(tmp_path: Path) -> None:
-    """Its operators are predicted from the database beside the scenario."""
+    """Operators are predicted from the database beside the scenario."""
     model = read_scenario(_folder(tmp_path)).models["net"]
     assert [2.0, 64.0] == [model.load_s, model.resources(4, 1, 0).memory_mb]
     one_s, many_s = (model.predict(batch, 1, 0) for batch in (1, 32))
@@ -44,8 +44,8 @@ def test_an_onnx_file_is_a_latency_model(tmp_path: Path) -> None:
     assert 0 < one_s <= many_s
 
 
-def test_a_measured_run_corrects_it(tmp_path: Path) -> None:
-    """What is measured at one size is what is predicted there."""
+def test_measured_run_corrects_prediction(tmp_path: Path) -> None:
+    """The prediction for a measured size is the measured latency."""
     plain_s = read_scenario(_folder(tmp_path)).models["net"].predict(4, 1, 0) or 0.0
     more = f", measured: [{{batch: 4, cpu: 1, latency_ms: {2000 * plain_s}}}]"
     model = read_scenario(_folder(tmp_path, more)).models["net"]

@@ -1,4 +1,4 @@
-"""Reading scenario files."""
+"""Parsing of scenario files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.arrivals.markov import mmpp2
+from carpool.arrivals.processes import Poisson, Trace
 from carpool.errors import ConfigError
 from carpool.latency.coefficients import Coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
-from scaler.arrivals.markov import mmpp2
-from scaler.arrivals.processes import Poisson, Trace
 from scaler.planning.cost import Prices
 from scaler.planning.placement import Node
 from scaler.scenarios.scenario_file import read_scenario
@@ -63,7 +63,7 @@ COEFFICIENTS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with stand-ins for the measured files."""
+    """Folder with stand-ins for the measured files."""
     (tmp_path / "profiles").mkdir()
     rows = "cpu_threads,gpu_percent,batch,latency_ms\n2,0,1,152\n2,0,4,403\n2,10,1,60\n"
     (tmp_path / "profiles" / "resnet-50.csv").write_text(rows)
@@ -80,7 +80,7 @@ def read(folder: Path, text: str) -> Scenario:
 
 
 def test_reads_every_key(folder: Path) -> None:
-    """Everything a scenario may say is read, in seconds, and files beside it are found."""
+    """All keys are parsed, times are in seconds, and files beside the scenario are found."""
     scenario = read(folder, WHOLE)
     gpus = [Node(f"gpu-{number}", 32, 2, 128 * 1024) for number in range(2)]
     assert (*gpus, Node("cpu-0", 64)) == scenario.nodes
@@ -99,7 +99,7 @@ def test_reads_every_key(folder: Path) -> None:
 
 
 def test_reads_functions_and_their_applications(folder: Path) -> None:
-    """An application has its own objective or its function's, and one of three processes."""
+    """An application has its own or its function's objective and one of three processes."""
     classify, other = read(folder, WHOLE).functions
     assert ("classify", "resnet-50", 0.2, 0.95, 16) == (
         *(classify.name, classify.model_name, classify.slo_s),
@@ -115,8 +115,8 @@ def test_reads_functions_and_their_applications(folder: Path) -> None:
     assert 0.75 / 60 == other.apps[0].arrivals.mean_rate
 
 
-def test_what_may_be_left_out(folder: Path) -> None:
-    """A model and a function are enough; there is then no end of servers and nothing costs."""
+def test_optional_keys_have_defaults(folder: Path) -> None:
+    """A model and a function are enough; servers are then unlimited and nothing has a price."""
     scenario = read(folder, LEAST)
     assert ((), Prices(), {}) == (scenario.nodes, scenario.prices, scenario.policies)
     assert (600.0, 1) == (scenario.horizon_s, scenario.seed)
@@ -124,8 +124,8 @@ def test_what_may_be_left_out(folder: Path) -> None:
     assert (0.99, 32) == (function.percentile, function.max_batch)
 
 
-def test_a_scenario_is_found_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative paths are relative to the scenario file, not to where the command runs."""
+def test_paths_are_relative_to_scenario_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are relative to the scenario file, not to the working directory."""
     (folder / "scenario.yaml").write_text(WHOLE)
     monkeypatch.chdir(folder / "profiles")
     assert 3 == len(read_scenario(folder / "scenario.yaml").models)
@@ -276,8 +276,8 @@ def test_a_scenario_is_found_from_anywhere(folder: Path, monkeypatch: pytest.Mon
         pytest.param(*("seed: 7", "seed: 7\nseed: 8", "expected each key once"), id="twin-keys"),
     ],
 )
-def test_reports(folder: Path, old: str, new: str, expected: str) -> None:
-    """A mistake is reported with file, line, value, expectation and nearest name."""
+def test_error_names_file_line_and_value(folder: Path, old: str, new: str, expected: str) -> None:
+    """An error names file, line, value, what was expected and the nearest name."""
     assert old in WHOLE
     with pytest.raises(ConfigError, match=f"scenario.yaml.*{expected}"):
         read(folder, WHOLE.replace(old, new, 1))
@@ -297,13 +297,13 @@ def test_reports(folder: Path, old: str, new: str, expected: str) -> None:
     ],
 )
 def test_reports_what_is_missing(folder: Path, text: str, expected: str) -> None:
-    """Nothing to run, or to run on, is an error."""
+    """A scenario without functions, applications or servers is an error."""
     with pytest.raises(ConfigError, match=expected):
         read(folder, text)
 
 
-def test_files_report_with_their_own_lines(folder: Path) -> None:
-    """A mistake in a file the scenario names is reported in that file, all of them together."""
+def test_errors_in_referenced_files_name_their_own_lines(folder: Path) -> None:
+    """Errors in the scenario's files are reported with their file and line, all together."""
     (folder / "periodic.csv").write_text("start_s,requests_per_minute\n0,-1\n")
     table = folder / "profiles" / "resnet-50.csv"
     table.write_text(f"{table.read_text()}2,0,1,99\n")
@@ -314,8 +314,8 @@ def test_files_report_with_their_own_lines(folder: Path) -> None:
     assert ["profiles/resnet-50.csv:5", *["vgg19.json:1:"] * 4, *["periodic.csv:2:"] * 2] == names
 
 
-def test_files_of_real_models_and_loads_are_read(data: Data, tmp_path: Path) -> None:
-    """A profile, coefficients and a trace serve as they are."""
+def test_measured_profile_coefficients_and_trace_are_read(data: Data, tmp_path: Path) -> None:
+    """A measured profile, coefficients and a trace are accepted unchanged."""
     text = WHOLE.replace("profiles/resnet-50.csv", str(data.table("resnet-50")))
     text = text.replace("vgg19.json", str(data.coefficients))
     scenario = read(tmp_path, text.replace("periodic.csv", str(data.trace("periodic"))))
@@ -331,8 +331,10 @@ def test_files_of_real_models_and_loads_are_read(data: Data, tmp_path: Path) -> 
         ("{gpu_gb_s: 1.0e-4, call: 1.0e-6}", "cpu_core_s"),
     ],
 )
-def test_some_prices_and_others_not(folder: Path, prices: str, lacking: str) -> None:
-    """Instances that cost and others that do not cannot be compared: the lacking price is named."""
+def test_missing_price_is_named_if_others_are_given(
+    folder: Path, prices: str, lacking: str
+) -> None:
+    """Instances with and without a cost cannot be compared, so the missing price is named."""
     line, table = "{linear: {base_ms: 50, per_item_ms: 20}}", "{table: profiles/resnet-50.csv}"
     text = f"prices: {prices}\n{LEAST.replace(line, table)}"
     rows = folder / "profiles" / "resnet-50.csv"

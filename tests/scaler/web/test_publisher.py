@@ -1,13 +1,15 @@
-"""Readers and the loop: however many ask, it is one round a second; what they see is whole."""
+"""At most one snapshot per second serves all readers, who see consistent data."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from scaler.web.snapshot import PastSamples, Snapshot
+from scaler.web.documents import Documents
+from scaler.web.snapshot import PastSamples, SnapshotFile
 from tests.scaler.test_sync_api import LISTED, TOKEN, Caller, scaler, with_scaler
 
 if TYPE_CHECKING:
@@ -16,21 +18,21 @@ if TYPE_CHECKING:
     import pytest
 
 
-class Counted(Snapshot):
-    """Counts what is published."""
+class Counted(SnapshotFile):
+    """Snapshot that counts how often it is published."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.published = 0
 
     def publish(self, *args: Any) -> None:
-        """Write, and count."""
+        """Write the snapshot and count it."""
         self.published += 1
         super().publish(*args)
 
 
-def test_many_readers_are_one_round(tmp_path: Path) -> None:
-    """A hundred at once, and then another hundred, cost the loop what one does."""
+def test_concurrent_readers_share_one_snapshot(tmp_path: Path) -> None:
+    """Two times a hundred concurrent readers cost the loop one snapshot."""
     snapshot = Counted(tmp_path)
 
     async def scene() -> None:
@@ -43,8 +45,8 @@ def test_many_readers_are_one_round(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_function_that_came_or_went_is_seen_at_once(tmp_path: Path) -> None:
-    """However new the last snapshot is, and while one without it is being written."""
+def test_added_or_removed_function_replaces_snapshot_at_once(tmp_path: Path) -> None:
+    """A snapshot is replaced even if it is recent or still being written."""
 
     async def scene() -> None:
         async with scaler(tmp_path, listed=False, every_s=3600.0) as caller:
@@ -58,13 +60,13 @@ def test_a_function_that_came_or_went_is_seen_at_once(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-class Failing(Snapshot):
-    """Cannot be written the second time, as on a disk that is full for a while."""
+class Failing(SnapshotFile):
+    """Snapshot whose second publication fails, as if the disk were full for a while."""
 
     rounds = 0
 
     def publish(self, *args: Any) -> None:
-        """Write, or fail."""
+        """Write the snapshot, or raise OSError the second time."""
         self.rounds += 1
         if self.rounds == 2:
             raise OSError(28, "No space left on device")
@@ -72,7 +74,7 @@ class Failing(Snapshot):
 
 
 def test_samples_survive_a_snapshot_that_fails(tmp_path: Path) -> None:
-    """Readers are told; what could not be written then is, with the next one."""
+    """Readers get an error, and the next snapshot has the missing samples."""
 
     async def scene() -> None:
         async with scaler(tmp_path, snapshot=Failing(tmp_path)) as caller:
@@ -86,9 +88,35 @@ def test_samples_survive_a_snapshot_that_fails(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
+def test_samples_survive_a_document_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers get an error, and the next snapshot has the samples of the one that failed."""
+    overview, calls = Documents.overview, itertools.count(1)
+
+    def failing(documents: Documents, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        if next(calls) == 2:
+            message = "dictionary changed size during iteration"
+            raise RuntimeError(message)
+        return overview(documents, lines)
+
+    monkeypatch.setattr(Documents, "overview", failing)
+
+    async def scene() -> None:
+        async with scaler(tmp_path) as caller:
+            found: Any = None
+            for expected in (200, 500, 200):
+                caller.sampler.sample()
+                status, found = await caller.get("/v1/history/echo")
+                assert expected == status
+            assert [1, 2] == [sample["number"] for sample in found["samples"]]
+
+    asyncio.run(scene())
+
+
 @with_scaler
-async def test_a_reader_sees_what_was_when_it_asked(caller: Caller) -> None:
-    """The first one to ask waits for a snapshot, and needs not ask twice."""
+async def test_reader_waits_for_current_snapshot(caller: Caller) -> None:
+    """A reader waits for a new snapshot and need not ask twice."""
     _, before = await caller.get("/v1/functions/echo")
     controller = caller.functions.find("echo")
     assert controller is not None
@@ -99,8 +127,8 @@ async def test_a_reader_sees_what_was_when_it_asked(caller: Caller) -> None:
 
 
 @with_scaler
-async def test_paths_are_judged_and_asked_for_alike(caller: Caller) -> None:
-    """A path that is written differently is not one of the page's files."""
+async def test_path_spelling_does_not_bypass_authorization(caller: Caller) -> None:
+    """A path in another spelling is not served as a file of the page."""
     headers = [("authorization", f"Bearer {TOKEN}")]
     assert 401 == (await caller.pool.request("GET", "//")).status
     for target in ("/%2e/", "/page.css/", "/v1/functions/echo%2F..", "/v1/functions/%00"):
@@ -114,10 +142,10 @@ async def test_paths_are_judged_and_asked_for_alike(caller: Caller) -> None:
     assert 200 == spelt.status
 
 
-def test_a_web_process_that_is_away_is_said(
+def test_readers_get_503_without_web_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers are told to try again; sidecars and health checks notice nothing."""
+    """Readers get a 503 with Retry-After; health checks are answered as usual."""
     monkeypatch.setattr("scaler.web.server._PATIENCE_S", 0.01)
 
     async def scene() -> None:
@@ -131,9 +159,9 @@ def test_a_web_process_that_is_away_is_said(
     asyncio.run(scene())
 
 
-def test_a_function_that_counts_anew_has_no_old_samples(tmp_path: Path) -> None:
-    """What has gone is gone from the file, and what is too old."""
-    snapshot = Snapshot(tmp_path)
+def test_outdated_samples_are_deleted(tmp_path: Path) -> None:
+    """Samples that are too old and those of removed functions are deleted from the file."""
+    snapshot = SnapshotFile(tmp_path)
     samples = {number: b"%d" % number for number in range(1, 6)}
     snapshot.publish(
         {"/a": b"1"}, [PastSamples("echo", 3, samples), PastSamples("gone", 1, samples)]

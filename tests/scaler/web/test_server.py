@@ -1,4 +1,4 @@
-"""gunicorn beneath a scaler: it serves what is published, is kept running, and ends with it."""
+"""The gunicorn process of a scaler serves published data, is restarted, and ends with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from carpool.http.client import ConnectionFailed, Pool
 from scaler.web.server import WebProcess, socket_of
-from scaler.web.snapshot import PastSamples, Snapshot
+from scaler.web.snapshot import PastSamples, SnapshotFile
 from tests.waiting import HANG_S, wait_until, wait_until_async
 
 SCALER = """
@@ -33,7 +33,7 @@ asyncio.run(run())
 
 
 async def asked(pool: Pool, path: str) -> tuple[int, bytes]:
-    """An answer, when something listens."""
+    """Return the response as soon as the process listens."""
     async with asyncio.timeout(HANG_S):
         while True:
             with suppress(ConnectionFailed):
@@ -43,11 +43,11 @@ async def asked(pool: Pool, path: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_it_is_started_again_and_loses_nothing(tmp_path: Path, number: int) -> None:
-    """What was published is in the file; stopped, it listens no longer."""
+def test_web_process_is_restarted_without_loss(tmp_path: Path, number: int) -> None:
+    """Published data are in the file, and a stopped process does not listen."""
     sample = json.dumps({"number": 7}).encode()
     documents = {"/v1/history/echo": b'{"last":7}', "/v1/functions": b'{"functions":[]}'}
-    Snapshot(tmp_path).publish(documents, [PastSamples("echo", 1, {7: sample})])
+    SnapshotFile(tmp_path).publish(documents, [PastSamples("echo", 1, {7: sample})])
 
     async def scene() -> None:
         web, pool = WebProcess(tmp_path), Pool(socket_of(tmp_path))
@@ -69,8 +69,8 @@ def test_it_is_started_again_and_loses_nothing(tmp_path: Path, number: int) -> N
     asyncio.run(scene())
 
 
-def test_it_ends_with_a_scaler_that_is_killed(tmp_path: Path) -> None:
-    """The kernel tells it; nothing is left of its folder."""
+def test_web_process_ends_with_killed_scaler(tmp_path: Path) -> None:
+    """The kernel signals the end of the scaler, and the folder is removed."""
     folder = tmp_path / "web"
     folder.mkdir()
     command = [sys.executable, "-c", SCALER, str(folder)]

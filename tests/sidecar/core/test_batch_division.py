@@ -1,4 +1,4 @@
-"""One bad request among good ones, in simulated time."""
+"""Isolation of a bad request among good ones, in simulated time."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ EXEC_S = 0.010
 
 
 def poisoned(*bad: int, fault: Fault = Fault.ANSWERED) -> Drive:
-    """A function that breaks on the requests with these numbers."""
+    """Return a simulation whose function breaks on the requests with these numbers."""
     function = ScriptedFunction(lambda _: EXEC_S, breaks=lambda r: r.id in bad, fault=fault)
     return Drive(Deadline(Deadline.Params()), function)
 
 
 def fates(ends: list[End]) -> dict[int, State]:
-    """How each request ended."""
+    """Return the final state of each request."""
     return {end.request.id: end.state for end in ends}
 
 
 @pytest.mark.parametrize("fault", [Fault.ANSWERED, Fault.DIED])
 @pytest.mark.parametrize("size", [2, 3, 16, 32])
 def test_only_the_offender_fails(size: int, fault: Fault) -> None:
-    """Wherever it sits, its neighbours are answered and it alone is not."""
+    """Only the offender fails, whatever its position; the other requests are answered."""
     for bad in {1, size // 2, size}:
         ends = fates(poisoned(bad, fault=fault).run([Arrival(0.0)] * size))
         assert {bad} == {number for number, state in ends.items() if state is State.FAILED}
         assert size - 1 == sum(state is State.DONE for state in ends.values())
 
 
-def test_halving_takes_a_logarithm_of_batches() -> None:
-    """Thirty-two requests, one offender: the batch, and two for each of five halvings."""
+def test_halving_isolates_offender_in_logarithmic_batches() -> None:
+    """One offender among 32 takes the batch itself and two more for each of five halvings."""
     drive = poisoned(7)
     drive.run([Arrival(0.0)] * 32)
     assert 1 + 2 * 5 == len(drive.batches)
     assert {"isolation"} == {ran.closed for ran in drive.batches[1:]}
 
 
-def test_a_deadly_batch_is_taken_apart_at_once() -> None:
-    """Every death costs a restart: four more, instead of one for each halving and then those."""
+def test_batch_that_kills_instance_is_split_into_single_requests() -> None:
+    """A batch that killed the instance is split into single requests, to save restarts."""
     drive = poisoned(7, fault=Fault.DIED)
     drive.run([Arrival(0.0)] * 32)
     assert [32] + [1] * (31 + 4) == [ran.size for ran in drive.batches]
     assert 1 + 4 == sum(7 in ran.ids for ran in drive.batches)
 
 
-def test_only_the_fourth_death_with_it_alone_is_held_against_a_request() -> None:
-    """Instances are killed for other reasons too, and sometimes the next one as well."""
+def test_request_fails_at_fourth_instance_death_when_sent_alone() -> None:
+    """A request fails only at its fourth death alone, as instances also die for other reasons."""
     batcher = eager()
     batch = sent(batcher, request(1, "x"))
     for deaths in (1, 2, 3):
@@ -69,8 +69,8 @@ def test_only_the_fourth_death_with_it_alone_is_held_against_a_request() -> None
     assert batch.requests == batcher.broken(batch, Fault.DIED, 0.0)
 
 
-def test_the_death_of_a_larger_batch_is_held_against_none() -> None:
-    """After the death of its batch a request has all its chances alone, and is answered."""
+def test_instance_death_under_larger_batch_uses_up_no_attempts() -> None:
+    """After the death of its batch, a request still has all its attempts alone."""
     batcher = eager()
     batch = sent(batcher, request(1, "x"), request(2, "y"))
     batcher.cancel(batch.requests[0])
@@ -81,8 +81,8 @@ def test_the_death_of_a_larger_batch_is_held_against_none() -> None:
 
 
 @pytest.mark.parametrize("unsent", [0, 1, 2, 3, 4])
-def test_an_attempt_that_reached_no_instance_is_no_death(unsent: int) -> None:
-    """However often the instance was not there before: one death is not the request's fault yet."""
+def test_attempt_that_reached_no_instance_does_not_count_as_death(unsent: int) -> None:
+    """Attempts that reached no instance do not count as deaths, however many they are."""
     batcher = eager()
     batch = sent(batcher, request(1, "x"))
     for fault in (*[Fault.UNSENT] * unsent, *[Fault.DIED] * 3):
@@ -91,8 +91,25 @@ def test_an_attempt_that_reached_no_instance_is_no_death(unsent: int) -> None:
     assert batch.requests == batcher.broken(batch, Fault.DIED, 0.0)
 
 
-def test_a_known_offender_gets_no_second_chance() -> None:
-    """It has had them: one restart for each time that it comes again."""
+@pytest.mark.parametrize(("deaths", "blamed"), [(1, False), (3, False), (4, True)])
+def test_request_whose_caller_left_is_blamed_for_fourth_death_only(
+    deaths: int, *, blamed: bool
+) -> None:
+    """A caller that leaves as the instance dies makes no offender of requests like its own."""
+    batcher = eager()
+    left, again = request(1, "x"), request(2, "x")
+    batch = sent(batcher, left)
+    for _ in range(deaths - 1):
+        assert [] == batcher.broken(batch, Fault.DIED, 0.0)
+        (batch,) = batcher.step(0.0).send
+    batcher.cancel(left)
+    assert [] == batcher.broken(batch, Fault.DIED, 0.0)
+    assert ([again] if blamed else []) == batcher.broken(sent(batcher, again), Fault.DIED, 1.0)
+    assert ([] if blamed else [[again]]) == [b.requests for b in batcher.step(1.0).send]
+
+
+def test_known_offender_fails_at_first_instance_death() -> None:
+    """A known offender fails at its first death, so it costs one restart each time it returns."""
     batcher = eager()
     batcher.broken(sent(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
     known = request(2, "bad")
@@ -100,8 +117,8 @@ def test_a_known_offender_gets_no_second_chance() -> None:
 
 
 @pytest.mark.parametrize("second", ["bad too", "left"])
-def test_offenders_that_meet_do_not_make_a_broken_function(second: str) -> None:
-    """Two of two fail, or the only one left: the next batch is divided all the same."""
+def test_all_offender_batch_does_not_mark_function_broken(second: str) -> None:
+    """When all the remaining requests of a batch fail, the next batch is still divided."""
     batcher = eager()
     pair = [request(1, "bad"), request(2, second)]
     batch = sent(batcher, *pair)
@@ -115,13 +132,13 @@ def test_offenders_that_meet_do_not_make_a_broken_function(second: str) -> None:
 
 
 def test_two_offenders_are_both_found() -> None:
-    """They do not hide behind each other."""
+    """Both offenders in one batch are found."""
     ends = fates(poisoned(3, 29).run([Arrival(0.0)] * 32))
     assert {3, 29} == {number for number, state in ends.items() if state is State.FAILED}
 
 
-def test_none_is_sent_again_after_its_deadline() -> None:
-    """Isolation ends where the members' time ends: expired, not answered late."""
+def test_expired_requests_are_not_retried_during_isolation() -> None:
+    """Isolation stops at the requests' deadlines: they expire instead of being answered late."""
     drive = poisoned(16)
     ends = drive.run([Arrival(0.0, 3.5 * EXEC_S)] * 16)
     assert {State.DONE, State.EXPIRED} == {end.state for end in ends}
@@ -129,7 +146,7 @@ def test_none_is_sent_again_after_its_deadline() -> None:
 
 
 def sent(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
-    """Admit ``requests`` and let them leave together."""
+    """Admit ``requests`` and send them as one batch."""
     for request in requests:
         batcher.admit(request, now)
     (batch,) = batcher.step(now).send
@@ -138,7 +155,7 @@ def sent(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
 
 
 def eager() -> Batcher:
-    """A batcher that recognises requests by their key."""
+    """Return a batcher that recognizes requests by their payload."""
     batcher = Batcher(
         Deadline(Deadline.Params()), batch_max=32, queue_max=99, fingerprint=lambda r: r.payload
     )
@@ -147,12 +164,12 @@ def eager() -> Batcher:
 
 
 def request(number: int, word: str = "", deadline: float = math.inf) -> Request:
-    """A request that is recognised by ``word``."""
+    """Return a request that is recognized by ``word``."""
     return Request(number, "k", 0.0, payload=word, deadline=deadline)
 
 
-def test_a_quarantined_offender_is_sent_alone_for_a_while() -> None:
-    """Found once, it harms no other request the next time; later it is given another chance."""
+def test_offender_is_sent_alone_until_quarantine_ends() -> None:
+    """A known offender is sent alone until its quarantine ends."""
     batcher = eager()
     batcher.broken(sent(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
     again, good = request(2, "bad"), request(3, "good")
@@ -167,8 +184,8 @@ def test_a_quarantined_offender_is_sent_alone_for_a_while() -> None:
     sent(batcher, request(4, "bad"), request(5, "good"), now=later)
 
 
-def test_a_batch_that_was_never_sent_is_sent_again_whole_and_none_is_blamed() -> None:
-    """The instance was not there: the same members leave again, five times at most."""
+def test_unsent_batch_is_retried_whole_without_blame() -> None:
+    """A batch that reached no instance is sent again whole, up to five times."""
     batcher = eager()
     batch = sent(batcher, request(1, "x"), request(2, "y"))
     for attempt in (2, 3, 4, 5):
@@ -179,8 +196,8 @@ def test_a_batch_that_was_never_sent_is_sent_again_whole_and_none_is_blamed() ->
     sent(batcher, request(3, "x"), request(4, "y"))
 
 
-def test_a_broken_function_is_not_hammered() -> None:
-    """Where all fail alone too, later batches fail whole instead of in 2n pieces."""
+def test_batches_of_broken_function_fail_without_division() -> None:
+    """When all requests fail alone too, later batches fail whole instead of in 2n pieces."""
     drive = Drive(
         Deadline(Deadline.Params()), ScriptedFunction(lambda _: EXEC_S, breaks=lambda _: True)
     )
@@ -191,8 +208,8 @@ def test_a_broken_function_is_not_hammered() -> None:
     assert 1 == len(drive.batches)
 
 
-def test_a_broken_function_is_not_hammered_in_small_batches_either() -> None:
-    """Eight failures alone in a row and no answer: the third batch of four fails whole."""
+def test_small_batches_of_broken_function_fail_without_division() -> None:
+    """After eight single failures in a row, the third batch of four fails whole."""
     drive = Drive(
         Deadline(Deadline.Params()),
         ScriptedFunction(lambda _: EXEC_S, breaks=lambda _: True),
@@ -204,8 +221,8 @@ def test_a_broken_function_is_not_hammered_in_small_batches_either() -> None:
         assert batches == len(drive.batches)
 
 
-def test_offenders_between_answers_do_not_make_a_broken_function() -> None:
-    """Three of four fail, again and again: the fourth is answered every time."""
+def test_offenders_among_successes_do_not_mark_function_broken() -> None:
+    """Where three of four requests keep failing, the fourth is answered every time."""
     bad = {number for number in range(1, 41) if number % 4}
     drive = Drive(
         Deadline(Deadline.Params()),
@@ -219,7 +236,7 @@ def test_offenders_between_answers_do_not_make_a_broken_function() -> None:
 
 
 def test_a_request_cancelled_between_two_attempts_is_not_sent() -> None:
-    """A request is cancelled while its half waits: the others go without it."""
+    """A request that is cancelled while its half waits is left out of the next attempt."""
     batcher = eager()
     requests = [request(number, str(number)) for number in range(4)]
     batcher.broken(sent(batcher, *requests), Fault.ANSWERED, 0.0)
@@ -228,8 +245,8 @@ def test_a_request_cancelled_between_two_attempts_is_not_sent() -> None:
     assert [requests[1]] == half.requests
 
 
-def test_the_last_that_waits_is_tried_alone_before_it_is_blamed() -> None:
-    """The offender's caller left while the batch broke: its neighbour still gets an answer."""
+def test_last_remaining_request_is_tried_alone_before_it_fails() -> None:
+    """The last request of a broken batch is answered if the offender was the cancelled one."""
     batcher = eager()
     offender, neighbour = request(1, "bad"), request(2, "good")
     batch = sent(batcher, offender, neighbour)
@@ -239,14 +256,14 @@ def test_the_last_that_waits_is_tried_alone_before_it_is_blamed() -> None:
     assert [neighbour] == batcher.finished(alone, [False], 0.1)
 
 
-def test_an_isolation_that_has_begun_is_brought_to_its_end() -> None:
-    """Most fail alone, but not all: those few are answered although dividing is suspended."""
+def test_isolation_in_progress_finishes_while_division_is_suspended() -> None:
+    """An isolation in progress answers its good requests although further division is suspended."""
     ends = fates(poisoned(*range(1, 27)).run([Arrival(0.0)] * 32))
     assert set(range(27, 33)) == {n for n, state in ends.items() if state is State.DONE}
 
 
-def test_giving_up_includes_the_divided() -> None:
-    """A function that does not come back fails those between two attempts as well."""
+def test_give_up_fails_requests_of_divided_batches() -> None:
+    """Giving up also fails the requests that wait between two attempts."""
     batcher = eager()
     requests = [request(1, "a"), request(2, "b")]
     batcher.broken(sent(batcher, *requests), Fault.DIED, 0.0)
@@ -254,8 +271,8 @@ def test_giving_up_includes_the_divided() -> None:
     assert batcher.idle
 
 
-def test_offenders_that_are_answered_count_as_such() -> None:
-    """Many errors in answer to one request each are a broken function, too."""
+def test_error_responses_to_single_requests_mark_function_broken() -> None:
+    """Many error responses to single requests also mark the function as broken."""
     batcher = eager()
     batch = sent(batcher, *(request(n, f"bad {n}") for n in range(8)))
     batcher.broken(batch, Fault.ANSWERED, 0.0)

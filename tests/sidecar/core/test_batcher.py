@@ -19,7 +19,7 @@ WINDOW_S = 0.010
 
 
 def windowed(size: int = 4, *, up: bool = True, queue_max: int = 100) -> Batcher:
-    """A batcher with a window of 10 ms and one instance."""
+    """Return a batcher with a window of 10 ms and one instance."""
     policy = FixedWindow(FixedWindow.Params(size=size, wait_s=WINDOW_S))
     batcher = Batcher(policy, batch_max=32, queue_max=queue_max)
     batcher.upstreams.add(Upstream("a", 32, up=up))
@@ -27,19 +27,19 @@ def windowed(size: int = 4, *, up: bool = True, queue_max: int = 100) -> Batcher
 
 
 def eager() -> Batcher:
-    """A batcher that pulls whenever the instance is free."""
+    """Return a batcher that fills a batch whenever the instance is free."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=100)
     batcher.upstreams.add(Upstream("a", 32, up=True))
     return batcher
 
 
 def request(number: int, at: float = 0.0, *, key: str = "k", deadline: float = math.inf) -> Request:
-    """A request that arrived at ``at``."""
+    """Return a request that arrived at ``at``."""
     return Request(number, key, at, deadline=deadline)
 
 
 def test_a_full_batch_leaves_at_once() -> None:
-    """Size is reached before the window ends: no waiting."""
+    """A batch that reaches its size leaves before the window ends."""
     batcher = windowed(size=2)
     for number in (1, 2):
         batcher.admit(request(number), 0.0)
@@ -49,7 +49,7 @@ def test_a_full_batch_leaves_at_once() -> None:
 
 
 def test_a_partial_batch_waits_for_its_window() -> None:
-    """One request waits until the window of the oldest has passed, and the core says until when."""
+    """A partial batch waits for the window of its oldest request, and ``wake_at`` gives its end."""
     batcher = windowed()
     batcher.admit(request(1), 0.0)
     assert [] == batcher.step(0.0).send
@@ -58,8 +58,8 @@ def test_a_partial_batch_waits_for_its_window() -> None:
     assert CloseReason.DEPARTURE is batch.close_reason
 
 
-def test_a_busy_instance_never_causes_a_small_batch() -> None:
-    """While the instance works, departures pass and the batch grows; it leaves when pulled."""
+def test_batch_keeps_growing_while_instance_is_busy() -> None:
+    """While the instance is busy the batch grows past its departure time, until it is pulled."""
     batcher = eager()
     batcher.admit(request(1), 0.0)
     (first,) = batcher.step(0.0).send
@@ -72,8 +72,8 @@ def test_a_busy_instance_never_causes_a_small_batch() -> None:
     assert list(range(2, 10)) == [r.id for r in second.requests]
 
 
-def test_unlike_requests_never_share_a_batch() -> None:
-    """Groups of different compat keys leave separately, the one with the oldest request first."""
+def test_requests_with_different_keys_never_share_batch() -> None:
+    """Requests with different keys leave in separate batches, oldest request first."""
     batcher = eager()
     batcher.upstreams.add(Upstream("b", 32, up=True))
     for number, key in enumerate(("x", "y", "x", "y"), 1):
@@ -82,8 +82,8 @@ def test_unlike_requests_never_share_a_batch() -> None:
     assert [[1, 3], [2, 4]] == [[r.id for r in batch.requests] for batch in batches]
 
 
-def test_a_ready_group_does_not_wait_behind_one_that_is_not() -> None:
-    """A full batch of a younger key leaves although an older key still waits for its window."""
+def test_ready_batch_does_not_wait_behind_older_unready_key() -> None:
+    """A full batch of a younger key leaves while an older key still waits for its window."""
     batcher = windowed(size=2)
     for number, key in enumerate(("x", "y", "y"), 1):
         batcher.admit(request(number, key=key), 0.0)
@@ -91,8 +91,8 @@ def test_a_ready_group_does_not_wait_behind_one_that_is_not() -> None:
     assert [2, 3] == [r.id for r in batch.requests]
 
 
-def test_without_an_instance_nothing_leaves() -> None:
-    """An instance that is down takes nothing; requests wait for one."""
+def test_nothing_is_sent_without_instance() -> None:
+    """Requests wait while no instance is up."""
     batcher = windowed(size=1, up=False)
     batcher.admit(request(1), 0.0)
     assert [] == batcher.step(1.0).send
@@ -101,7 +101,7 @@ def test_without_an_instance_nothing_leaves() -> None:
 
 
 def test_the_queue_is_bounded() -> None:
-    """More than queue_max waiting: refused, with the reason, and never admitted later."""
+    """A request beyond ``queue_max`` is refused with the reason and never admitted later."""
     batcher = windowed(queue_max=1, up=False)
     extra = request(2)
     assert batcher.admit(request(1), 0.0) is None
@@ -111,7 +111,7 @@ def test_the_queue_is_bounded() -> None:
 
 
 def test_an_expired_request_is_never_sent() -> None:
-    """Its deadline passes in the queue: it is reported expired, the others leave."""
+    """A request whose deadline passes in the queue is reported as expired, and the others leave."""
     batcher = eager()
     batcher.admit(request(1, deadline=0.5), 0.0)
     (running,) = batcher.step(0.0).send
@@ -126,13 +126,13 @@ def test_an_expired_request_is_never_sent() -> None:
     assert [fine] == batch.requests
 
 
-def test_a_request_whose_deadline_has_passed_is_not_admitted() -> None:
-    """It is refused at the door, so that it costs nothing."""
+def test_request_past_its_deadline_is_refused_on_arrival() -> None:
+    """A request whose deadline has passed is refused on arrival."""
     assert Refusal.EXPIRED is eager().admit(request(1, deadline=0.0), 0.0)
 
 
-def test_cancelling_is_idempotent_and_leaves_no_gap() -> None:
-    """A caller that leaves makes room at once; leaving twice changes nothing."""
+def test_cancelling_is_idempotent_and_frees_queue_place() -> None:
+    """A cancelled request frees its place at once, and cancelling it twice changes nothing."""
     batcher = windowed(size=2)
     gone, stays, late = request(1), request(2), request(3)
     batcher.admit(gone, 0.0)
@@ -146,8 +146,8 @@ def test_cancelling_is_idempotent_and_leaves_no_gap() -> None:
     assert [stays, late] == batch.requests
 
 
-def test_a_request_cancelled_in_flight_gets_no_answer() -> None:
-    """The batch continues; only those that still wait are returned."""
+def test_request_cancelled_in_flight_gets_no_response() -> None:
+    """The batch of a request cancelled in flight continues, and returns only the others."""
     batcher = eager()
     gone, stays = request(1), request(2)
     batcher.admit(gone, 0.0)
@@ -160,7 +160,7 @@ def test_a_request_cancelled_in_flight_gets_no_answer() -> None:
 
 
 def test_one_bad_item_fails_alone() -> None:
-    """The function failed on one item: its neighbours are done."""
+    """When the function fails on one item, the other items of the batch are done."""
     batcher = eager()
     requests = [request(number) for number in (1, 2, 3)]
     for each in requests:
@@ -170,8 +170,8 @@ def test_one_bad_item_fails_alone() -> None:
     assert [State.DONE, State.FAILED, State.DONE] == [r.state for r in requests]
 
 
-def test_failures_say_nothing_about_execution_time() -> None:
-    """Broken and failed batches leave the latency model as it was."""
+def test_failed_batches_do_not_update_latency_model() -> None:
+    """Broken and failed batches leave the latency model unchanged."""
     batcher = eager()
     (upstream,) = batcher.upstreams
     for number, outcome in enumerate(("broken", "failed"), 1):
@@ -184,8 +184,8 @@ def test_failures_say_nothing_about_execution_time() -> None:
     assert not upstream.exec_time.known
 
 
-def test_draining_lets_partial_batches_leave_at_once() -> None:
-    """None waits for a fuller batch that will not come."""
+def test_draining_sends_partial_batches_immediately() -> None:
+    """While draining, a partial batch leaves without waiting for its window."""
     batcher = windowed()
     batcher.admit(request(1), 0.0)
     batcher.drain()
@@ -193,8 +193,8 @@ def test_draining_lets_partial_batches_leave_at_once() -> None:
     assert CloseReason.DRAIN is batch.close_reason
 
 
-def test_giving_up_fails_what_waits() -> None:
-    """The function cannot be started: all requests in the queue are answered."""
+def test_give_up_returns_all_queued_requests() -> None:
+    """Giving up returns all queued requests."""
     batcher = windowed(up=False)
     waiting = [request(1), request(2, key="other")]
     for each in waiting:
@@ -203,8 +203,8 @@ def test_giving_up_fails_what_waits() -> None:
     assert batcher.idle
 
 
-def test_instances_share_in_proportion_to_their_weights() -> None:
-    """Two instances of weights 3 and 1, always free: three quarters of the requests to one."""
+def test_requests_are_split_by_instance_weights() -> None:
+    """Of two instances with weights 3 and 1, the first gets three quarters of the requests."""
     batcher = Batcher(NoBatching(NoBatching.Params()), batch_max=32, queue_max=100)
     upstreams = [Upstream(name, 32, name, up=True) for name in ("big", "small")]
     route = Route({"big": 0.75, "small": 0.25})
@@ -218,8 +218,8 @@ def test_instances_share_in_proportion_to_their_weights() -> None:
     assert {"big": 300, "small": 100} == taken
 
 
-def test_one_instance_is_filled_before_the_next_is_started() -> None:
-    """Ten requests, two idle instances, batches of eight: 8 and 2, not 5 and 5."""
+def test_first_instance_is_filled_before_second_gets_requests() -> None:
+    """Ten requests on two idle instances make batches of 8 and 2, not 5 and 5."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=8, queue_max=100)
     for name in ("a", "b"):
         batcher.upstreams.add(Upstream(name, 8, up=True))
@@ -228,8 +228,8 @@ def test_one_instance_is_filled_before_the_next_is_started() -> None:
     assert [8, 2] == [len(batch.requests) for batch in batcher.step(0.0).send]
 
 
-def test_an_instance_takes_no_more_than_it_can() -> None:
-    """The batch is bounded by the instance, the settings and the policy, whichever is least."""
+def test_batch_size_respects_instance_settings_and_policy_limits() -> None:
+    """The batch size is the least of the limits of the instance, the settings and the policy."""
     batcher = Batcher(FixedWindow(FixedWindow.Params(size=100)), batch_max=32, queue_max=100)
     batcher.upstreams.add(Upstream("a", 3, up=True))
     for number in range(10):
@@ -237,8 +237,8 @@ def test_an_instance_takes_no_more_than_it_can() -> None:
     assert [3] == [len(batch.requests) for batch in batcher.step(0.0).send]
 
 
-def test_a_batch_is_bounded_in_bytes_too() -> None:
-    """Large bodies leave in several batches; one that is too large by itself leaves alone."""
+def test_batch_size_is_limited_in_bytes() -> None:
+    """Large bodies leave in several batches, and a body above the limit leaves alone."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=100, batch_bytes_max=100)
     for name in "abcd":
         batcher.upstreams.add(Upstream(name, 32, up=True))
@@ -249,8 +249,8 @@ def test_a_batch_is_bounded_in_bytes_too() -> None:
 
 
 @pytest.mark.parametrize("wanted", [-5, 0, 10**9])
-def test_a_policy_that_asks_for_nonsense_is_kept_within_limits(wanted: int) -> None:
-    """Whatever size a policy names, batches hold one to batch_max requests."""
+def test_batch_size_from_policy_is_clamped_to_limits(wanted: int) -> None:
+    """Batches hold between one and ``batch_max`` requests, whatever size the policy asks for."""
 
     class Odd(NoBatching):
         def decide(self, waiting: object) -> Decision:
@@ -265,8 +265,8 @@ def test_a_policy_that_asks_for_nonsense_is_kept_within_limits(wanted: int) -> N
     assert 1 <= len(batch.requests) <= 4
 
 
-def test_a_batch_behind_another_begins_when_that_has_come_back() -> None:
-    """However late that is: the instance is not taken for free when the first was overdue."""
+def test_queued_batch_is_expected_to_start_when_previous_returns() -> None:
+    """A queued batch is expected to start when the one before it returns, however late that is."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=100)
     upstream = Upstream("a", 4, up=True)
     batcher.upstreams.add(upstream)
@@ -283,8 +283,8 @@ def test_a_batch_behind_another_begins_when_that_has_come_back() -> None:
     assert [0.0, 0.01, 0.06] == pytest.approx([batch.starts for batch in batches], abs=0.005)
 
 
-def test_what_cannot_be_in_time_makes_room_for_what_can() -> None:
-    """A policy that sends the first four; two of them would be late, and two others wait."""
+def test_late_requests_yield_batch_places_to_requests_in_time() -> None:
+    """Requests that would be late leave the batch to waiting requests that can be in time."""
     batcher = Batcher(FixedWindow(FixedWindow.Params(size=4, wait_s=0.0)), batch_max=4, queue_max=9)
     upstream = Upstream("a", 4, up=True)
     batcher.upstreams.add(upstream)
@@ -299,8 +299,10 @@ def test_what_cannot_be_in_time_makes_room_for_what_can() -> None:
 
 
 @pytest.mark.parametrize("deadlines", [(0.005, 0.008, 0.1, 0.1), (0.005,) * 6])
-def test_none_is_given_up_for_nothing(deadlines: tuple[float, ...]) -> None:
-    """Where all fit in the batch, or those behind would be late as well."""
+def test_late_requests_are_kept_if_dropping_them_helps_no_other(
+    deadlines: tuple[float, ...],
+) -> None:
+    """No late request is given up if all fit in the batch or those behind would be late too."""
     batcher = Batcher(FixedWindow(FixedWindow.Params(size=4, wait_s=0.0)), batch_max=4, queue_max=9)
     upstream = Upstream("a", 4, up=True)
     batcher.upstreams.add(upstream)

@@ -1,4 +1,4 @@
-"""Interactive and background requests: which leave first, and that none starves."""
+"""Order of interactive and background requests, and freedom from starvation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sidecar.policies.deadline import Deadline
 
 
 def batcher(share: float = 0.25, batch_max: int = 4, queue_max: int = 1000) -> Batcher:
-    """A batcher with one instance that is busy with a first request."""
+    """Return a batcher with one instance."""
     made = Batcher(
         Deadline(Deadline.Params()),
         batch_max=batch_max,
@@ -26,12 +26,12 @@ def batcher(share: float = 0.25, batch_max: int = 4, queue_max: int = 1000) -> B
 
 
 def request(number: int, *, background: bool = False, key: str = "k") -> Request:
-    """One request at time zero."""
+    """Return a request that arrives at time zero."""
     return Request(number, key, 0.0, background=background)
 
 
 def leave(made: Batcher, batches: int) -> list[Request]:
-    """Let so many batches leave and come back, one after the other; the requests in them."""
+    """Let ``batches`` batches leave and return one after the other, and return their requests."""
     left = []
     for number in range(batches):
         (batch,) = made.step(float(number)).send
@@ -40,8 +40,8 @@ def leave(made: Batcher, batches: int) -> list[Request]:
     return left
 
 
-def test_interactive_requests_leave_first_and_the_background_fills_the_rest() -> None:
-    """Two interactive requests overtake three older background ones; two places are left."""
+def test_background_requests_fill_places_left_by_interactive_ones() -> None:
+    """Interactive requests overtake older background ones, which take the remaining places."""
     made = batcher(share=0.0)
     for number in (1, 2, 3):
         made.admit(request(number, background=True), 0.0)
@@ -52,8 +52,10 @@ def test_interactive_requests_leave_first_and_the_background_fills_the_rest() ->
 
 @pytest.mark.parametrize("keys", [("k", "k"), ("k", "other")])
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
-def test_the_background_gets_its_share_and_no_more(share: float, keys: tuple[str, str]) -> None:
-    """Both classes wait all the time, with one compat key or two: the shares hold."""
+def test_background_gets_exactly_its_share_while_both_classes_wait(
+    share: float, keys: tuple[str, str]
+) -> None:
+    """The background gets its share while both classes wait, with one key or with two."""
     made = batcher(share)
     for number in range(800):
         made.admit(request(number, key=keys[0]), 0.0)
@@ -63,8 +65,8 @@ def test_the_background_gets_its_share_and_no_more(share: float, keys: tuple[str
     assert share * len(left) == pytest.approx(background, abs=5)
 
 
-def test_what_the_background_had_alone_is_not_held_against_it() -> None:
-    """After a time alone it gets its share at once, not after the others have caught up."""
+def test_background_share_is_not_reduced_by_earlier_idle_capacity() -> None:
+    """After a time alone, the background still gets its share at once."""
     made = batcher(share=0.25)
     for number in range(400):
         made.admit(request(number, background=True), 0.0)
@@ -75,16 +77,16 @@ def test_what_the_background_had_alone_is_not_held_against_it() -> None:
     assert 8 == sum(request.background for request in left)
 
 
-def test_a_flood_of_background_requests_does_not_fill_the_queue_of_the_others() -> None:
-    """Each class has a queue of its own length."""
+def test_each_class_has_its_own_queue_limit() -> None:
+    """Each class has its own limit on queue length."""
     made = batcher(queue_max=5)
     refusals = [made.admit(request(number, background=True), 0.0) for number in range(7)]
     assert [None] * 5 + [Refusal.QUEUE_FULL] * 2 == refusals
     assert made.admit(request(100), 0.0) is None
 
 
-def test_a_background_flood_makes_no_interactive_request_late_in_the_forecast() -> None:
-    """Only what leaves before a request counts for whether it will be late."""
+def test_forecast_counts_only_requests_sent_earlier() -> None:
+    """The forecast for a request counts only the requests that leave before it."""
     made = batcher(share=0.25, batch_max=4)
     (upstream,) = made.upstreams
     for size in (1, 2, 3, 4) * 3:
@@ -100,8 +102,8 @@ def test_a_background_flood_makes_no_interactive_request_late_in_the_forecast() 
     assert alone + 4 * 0.1 == pytest.approx(made.finish_predictor.finish_at(0.0))
 
 
-def test_a_late_background_request_does_not_shield_the_others() -> None:
-    """Requests without a deadline are never given up, and never keep others from it."""
+def test_request_without_deadline_does_not_protect_late_ones() -> None:
+    """Requests without a deadline are never given up, but do not protect late ones."""
     made = batcher(share=0.5, batch_max=2)
     (upstream,) = made.upstreams
     for size in (1, 2) * 6:

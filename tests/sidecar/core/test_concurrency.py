@@ -1,4 +1,4 @@
-"""Instances that work on several batches at once: what they are sent, and what they die of."""
+"""Dispatch to instances that run several batches at once, and blame when they die."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ WINDOW = FixedWindow(FixedWindow.Params())
 
 
 def batcher(at_once: int, policy: BatchPolicy = DEADLINE) -> Batcher:
-    """A batcher with one instance."""
+    """Return a batcher with one instance."""
     made = Batcher(policy, batch_max=4, queue_max=100)
     made.upstreams.add(Upstream("a", 4, up=True, concurrency=at_once))
     return made
 
 
 def sizes(made: Batcher, count: int, now: float = 0.0) -> list[int]:
-    """Let so many come, and return the sizes of the batches that leave."""
+    """Admit ``count`` requests and return the sizes of the batches that leave."""
     for number in range(count):
         made.admit(Request(number, "k", now), now)
     return [batch.item_count for batch in made.step(now).send]
 
 
 @pytest.mark.parametrize("policy", [DEADLINE, WINDOW], ids=["deadline", "fixed"])
-def test_requests_leave_one_by_one_while_there_is_room(policy: BatchPolicy) -> None:
-    """Each is answered when it is done; a window would only keep them waiting."""
+def test_requests_are_sent_alone_while_slots_are_free(policy: BatchPolicy) -> None:
+    """While the instance has free slots, each request leaves alone at once, whatever the policy."""
     assert [1, 1, 1] == sizes(batcher(8, policy), 3)
 
 
-def test_batches_grow_when_room_is_scarce() -> None:
-    """None waits while there is capacity, and no batch is larger than it may be."""
+def test_batches_grow_once_slots_run_out() -> None:
+    """Requests share batches once the slots run out, and no batch exceeds its maximum size."""
     assert [2, 2, 2] == sizes(batcher(3), 6)
     assert [4, 4, 4] == sizes(batcher(3), 20)
 
 
-def test_never_more_than_it_takes_at_once() -> None:
-    """The rest waits in the sidecar, where deadlines and limits are kept."""
+def test_batches_in_flight_never_exceed_instance_concurrency() -> None:
+    """An instance gets as many batches as it runs at once, and the rest waits in the sidecar."""
     made = batcher(2)
 
     assert 2 == len(sizes(made, 20))
     assert not made.step(1.0).send
 
 
-def test_execution_times_are_each_batchs_own() -> None:
-    """One that returns between another's sending and return takes nothing from its time."""
+def test_concurrent_batches_keep_their_own_execution_times() -> None:
+    """Batches that run side by side do not shorten each other's measured execution times."""
     made = batcher(2)
     sizes(made, 1)
     first = next(iter(made._in_flight))
@@ -68,8 +68,8 @@ def test_execution_times_are_each_batchs_own() -> None:
     assert (2.0, 5.0) == (second.exec_s, first.exec_s)
 
 
-def test_who_was_there_when_it_died_gets_the_instance_for_itself() -> None:
-    """Any of the batches can have been the cause: only the one that is, fails."""
+def test_requests_in_flight_at_instance_death_are_retried_alone() -> None:
+    """After a death each request in flight is retried alone, and only the cause fails."""
     made = batcher(3)
     for number in range(3):
         made.admit(Request(number, "k", 0.0), 0.0)
@@ -91,8 +91,8 @@ def test_who_was_there_when_it_died_gets_the_instance_for_itself() -> None:
     assert 3 == deaths
 
 
-def test_who_may_be_deadly_waits_until_an_instance_has_nothing_else() -> None:
-    """Busy ones are given no more until one of them is idle; then all continue as usual."""
+def test_suspect_request_waits_for_idle_instance() -> None:
+    """A suspect request waits for an idle instance, and the others get no more work until then."""
     made = batcher(2)
     made.upstreams.add(Upstream("b", 4, up=True, concurrency=2))
     sent = []
@@ -114,8 +114,8 @@ def test_who_may_be_deadly_waits_until_an_instance_has_nothing_else() -> None:
     assert [[3], [4]] == [[r.id for r in batch.requests] for batch in made.step(3.0).send]
 
 
-def test_no_request_is_promised_a_time_while_there_is_room() -> None:
-    """A forecast is for requests that have to wait; it counts what is done at once."""
+def test_forecast_counts_concurrent_batches_and_only_waiting_requests() -> None:
+    """The forecast covers only requests that have to wait, and counts batches that run at once."""
     made = batcher(2)
     upstream = next(iter(made.upstreams))
     for _ in range(10):
@@ -127,3 +127,20 @@ def test_no_request_is_promised_a_time_while_there_is_room() -> None:
 
     assert 0.0 == early
     assert 0.2 == pytest.approx(made.finish_predictor.finish_at(0.0))
+
+
+def test_requests_are_admitted_while_suspect_has_the_instance_for_itself() -> None:
+    """The forecast knows that an instance with a suspect takes no other batch beside it."""
+    made = batcher(3)
+    (upstream,) = made.upstreams
+    for _ in range(10):
+        upstream.exec_time.observe(1, 0.1)
+    made.admit(Request(0, "k", 0.0), 0.0)
+    (batch,) = made.step(0.0).send
+    made.broken(batch, Fault.DIED, 1.0)
+    (alone,) = made.step(1.0).send
+    assert (batch.requests, True) == (alone.requests, upstream.exclusive)
+
+    assert made.admit(Request(1, "k", 1.0, deadline=2.0), 1.0) is None
+    assert 1.1 == pytest.approx(made._in_flight.free_at(upstream, 1.0))
+    assert not made.step(1.0).send

@@ -1,4 +1,4 @@
-"""The batch that saves the most under overload: the same as by looking at the whole queue."""
+"""The deadline policy picks the same batch under overload as a search of the whole queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ requests = st.tuples(
 
 
 class Queue:
-    """A group of requests, as a policy sees it; counts those that the policy is shown."""
+    """Group of requests as a policy sees it; counts the requests shown to the policy."""
 
     def __init__(self, drawn: Sequence[tuple[float, int]], limit: int) -> None:
         self.shown = 0
@@ -43,7 +43,7 @@ class Queue:
 
 
 def plainly(waiting: Waiting) -> Decision:
-    """Every size in turn, over the whole queue."""
+    """Return the decision found by trying every size over the whole queue."""
     requests = [r for r in waiting.first(waiting.count) if r.deadline < math.inf]
     largest = min(waiting.count, waiting.limit)
     best, best_rate = Decision(waiting.limit), 0.0
@@ -62,16 +62,16 @@ def plainly(waiting: Waiting) -> Decision:
 
 
 @given(st.lists(requests, min_size=1, max_size=120), st.sampled_from([1, 2, 7, 8, 32]))
-def test_what_is_looked_at_decides_as_the_whole_queue(
+def test_examined_requests_give_same_decision_as_whole_queue(
     drawn: list[tuple[float, int]], limit: int
 ) -> None:
-    """However deadlines and sizes are mixed."""
+    """The decision equals that of the whole queue for any mix of deadlines and sizes."""
     waiting = Queue(drawn, limit).waiting
     assert plainly(waiting) == _most_saved(waiting)
 
 
-def test_a_long_queue_is_not_looked_through() -> None:
-    """Two batches at its front, not the thousand requests behind."""
+def test_only_front_of_long_queue_is_examined() -> None:
+    """Only two batches at the front of a queue of a thousand requests are examined."""
     queue = Queue([(0.04 + 0.0001 * number, 1) for number in range(1000)], 32)
     assert plainly(queue.waiting) == _most_saved(queue.waiting)
     queue.shown = 0

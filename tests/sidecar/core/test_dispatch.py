@@ -1,4 +1,4 @@
-"""Many instances: routes, shares, ejection, a second batch behind the first."""
+"""Dispatch to several instances: routes, shares, ejection and pipelined batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.core.batch import Batch, CloseReason, Fault
 from sidecar.core.batcher import Batcher
-from sidecar.core.dispatch import Route, Upstream
+from sidecar.core.dispatch import Route, Upstream, apply_conditions
 from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 from sidecar.policies.planned import Planned
@@ -21,7 +21,7 @@ BATCH_MAX = 4
 
 
 def planned(routes: Mapping[str, Route], waits: Mapping[str, float], *names: str) -> Batcher:
-    """A batcher under a plan with an instance of each class named."""
+    """Return a batcher under a plan with one instance of each named class."""
     made = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=1000)
     upstreams = [Upstream(name, BATCH_MAX, name, up=True) for name in names]
     made.replan(Planned(Planned.Params(waits)), routes, upstreams)
@@ -29,7 +29,7 @@ def planned(routes: Mapping[str, Route], waits: Mapping[str, float], *names: str
 
 
 def eager(*names: str, exec_s: float | None = None) -> Batcher:
-    """A batcher without a plan whose instances take ``exec_s`` a batch, as it knows."""
+    """Return a batcher without a plan whose instances are known to take ``exec_s`` per batch."""
     made = Batcher(Deadline(Deadline.Params()), batch_max=BATCH_MAX, queue_max=1000)
     for name in names:
         upstream = Upstream(name, BATCH_MAX, up=True)
@@ -41,18 +41,18 @@ def eager(*names: str, exec_s: float | None = None) -> Batcher:
 
 
 def arrive(made: Batcher, *ids: int, app: str = "*", now: float = 0.0) -> None:
-    """Requests of one application."""
+    """Admit requests of one application."""
     for number in ids:
         made.admit(Request(number, "k", now, app=app), now)
 
 
 def ids(batch: Batch) -> list[int]:
-    """The numbers of the requests in it."""
+    """Return the request numbers of ``batch``."""
     return [request.id for request in batch.requests]
 
 
-def test_an_application_goes_where_its_route_says() -> None:
-    """Two applications on two classes share nothing; no class takes the other's requests."""
+def test_applications_are_sent_along_their_routes() -> None:
+    """Two applications with routes to different classes share no instance."""
     routes = {"web": Route({"small": 1.0}), "car": Route({"big": 1.0})}
     made = planned(routes, {"*": 0.0}, "small", "big")
     for number in range(4):
@@ -61,8 +61,8 @@ def test_an_application_goes_where_its_route_says() -> None:
     assert {"small": [0, 2], "big": [1, 3]} == sent
 
 
-def test_applications_on_one_route_share_batches_and_the_tightest_wait_decides() -> None:
-    """``min(a_i + T_i)``: the batch leaves when the most urgent one must, with all that wait."""
+def test_shared_batch_is_sent_at_earliest_wait_of_its_applications() -> None:
+    """A shared batch leaves at ``min(a_i + T_i)``, when its most urgent request must."""
     route = Route({"a": 1.0})
     made = planned({"slow": route, "fast": route}, {"slow": 1.0, "fast": 0.01}, "a")
     arrive(made, 1, app="slow", now=0.0)
@@ -73,15 +73,15 @@ def test_applications_on_one_route_share_batches_and_the_tightest_wait_decides()
     assert ([1, 2], CloseReason.DEPARTURE) == (ids(batch), batch.close_reason)
 
 
-def test_applications_without_a_route_take_the_one_for_all_others() -> None:
-    """``*`` is every application that the plan does not name."""
+def test_unnamed_applications_use_wildcard_route() -> None:
+    """The route ``*`` serves every application that the plan does not name."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a", "b")
     arrive(made, 1, app="unheard-of")
     assert ["a"] == [batch.upstream.name for batch in made.step(0.0).send]
 
 
-def test_the_shares_of_a_route_hold_in_items() -> None:
-    """Three to one, also where the batches have different sizes."""
+def test_route_shares_are_counted_in_items() -> None:
+    """The shares of a route hold in items, even where batch sizes differ."""
     made = planned({"*": Route({"a": 0.75, "b": 0.25})}, {"*": 0.0}, "a", "b")
     items = {"a": 0, "b": 0}
     for number in range(400):
@@ -92,8 +92,8 @@ def test_the_shares_of_a_route_hold_in_items() -> None:
     assert pytest.approx(3.0, rel=0.05) == items["a"] / items["b"]
 
 
-def test_a_new_plan_keeps_what_waits_and_what_is_in_flight() -> None:
-    """Requests go on under the new routes and waits; a batch of a class that is gone comes back."""
+def test_new_plan_keeps_waiting_and_in_flight_requests() -> None:
+    """Waiting requests follow a new plan, and batches in flight on a removed class still return."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
     arrive(made, 1, 2, 3, 4)
     (flying,) = made.step(0.0).send
@@ -108,8 +108,8 @@ def test_a_new_plan_keeps_what_waits_and_what_is_in_flight() -> None:
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_nothing_keeps_answered_requests_after_the_plan_has_changed() -> None:
-    """Bodies are released at once: the collector of cycles runs rarely, and late."""
+def test_answered_requests_are_released_after_plan_change() -> None:
+    """Bodies of answered requests are released without the cycle collector after a plan change."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
     body = {"a body"}  # not bytes, as it has to be watched
     watched = weakref.ref(body)
@@ -121,8 +121,8 @@ def test_nothing_keeps_answered_requests_after_the_plan_has_changed() -> None:
     assert watched() is None
 
 
-def test_a_failed_batch_is_sent_again_where_the_new_plan_says() -> None:
-    """The parts of a divided batch follow the plan as well."""
+def test_divided_batch_is_retried_by_new_plan() -> None:
+    """The parts of a divided batch follow a new plan."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
     arrive(made, 1, 2)
     (batch,) = made.step(0.0).send
@@ -132,8 +132,8 @@ def test_a_failed_batch_is_sent_again_where_the_new_plan_says() -> None:
     assert ["b"] == [sent.upstream.name for sent in made.step(0.0).send]
 
 
-def test_what_fails_after_the_plan_has_changed_goes_where_the_new_one_says() -> None:
-    """It was in flight meanwhile, and the class that it was sent to is gone."""
+def test_batch_failing_on_removed_class_is_retried_by_new_plan() -> None:
+    """A batch that fails after its class was removed is sent again where the new plan says."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
     arrive(made, 1, 2)
     (batch,) = made.step(0.0).send
@@ -143,8 +143,8 @@ def test_what_fails_after_the_plan_has_changed_goes_where_the_new_one_says() -> 
     assert [("b", [1, 2])] == [(sent.upstream.name, ids(sent)) for sent in made.step(0.0).send]
 
 
-def test_what_is_sent_again_fits_its_new_instance() -> None:
-    """A batch that a large instance did not take goes to small ones in pieces, none of it later."""
+def test_retried_batch_is_split_to_fit_smaller_instance() -> None:
+    """A batch that is sent again is split at once to fit smaller instances."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
     arrive(made, 1, 2, 3, 4)
     (batch,) = made.step(0.0).send
@@ -154,8 +154,8 @@ def test_what_is_sent_again_fits_its_new_instance() -> None:
     assert [[1, 2], [3, 4]] == [ids(piece) for piece in made.step(0.0).send]
 
 
-def test_what_is_sent_again_parts_where_its_ways_part() -> None:
-    """Members of one batch whose applications now have different routes go to different ones."""
+def test_retried_batch_is_split_by_route() -> None:
+    """A batch that is sent again is split where its applications now have different routes."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
     arrive(made, 1, app="web")
     arrive(made, 2, app="car")
@@ -168,8 +168,8 @@ def test_what_is_sent_again_parts_where_its_ways_part() -> None:
     assert [("a", [1]), ("b", [2])] == [(part.upstream.name, ids(part)) for part in sent]
 
 
-def test_an_instance_that_fails_everything_is_ejected_and_proves_itself() -> None:
-    """Five failures in a row: no more for five seconds, then one batch; a success ends it."""
+def test_failing_instance_is_ejected_then_probed_with_one_batch() -> None:
+    """After five failures in a row an instance is ejected for five seconds, then gets one batch."""
     made = eager("bad", "good")
     bad = next(upstream for upstream in made.upstreams if upstream.name == "bad")
     now, failures = 0.0, 0
@@ -196,7 +196,7 @@ def test_an_instance_that_fails_everything_is_ejected_and_proves_itself() -> Non
 
 
 def test_the_last_instance_is_never_ejected() -> None:
-    """Failing is better than serving none."""
+    """The only instance is never ejected, as failing is better than serving nothing."""
     made = eager("only")
     for number in range(20):
         arrive(made, number)
@@ -207,7 +207,7 @@ def test_the_last_instance_is_never_ejected() -> None:
 
 
 def test_one_bad_request_ejects_no_instance() -> None:
-    """Dividing its batch makes several failures, with successes between them."""
+    """Dividing a batch with one bad request ejects no instance, as successes come in between."""
     made = eager("a", "b")
     arrive(made, 1, 2, 3, 4)
     for _ in range(30):
@@ -220,8 +220,8 @@ def test_one_bad_request_ejects_no_instance() -> None:
     assert all(upstream.available(0.0) for upstream in made.upstreams)
 
 
-def test_a_second_full_batch_follows_a_quick_one_and_nothing_less() -> None:
-    """The instance gets its next batch while it works, if there is a whole one."""
+def test_busy_fast_instance_gets_only_full_second_batch() -> None:
+    """A fast instance gets a second batch while it works, but only a full one."""
     made = eager("a", exec_s=0.01)
     arrive(made, 1, 2, 3, 4, 5, 6, 7)
     assert [[1, 2, 3, 4]] == [ids(batch) for batch in made.step(0.0).send]
@@ -234,14 +234,14 @@ def test_a_second_full_batch_follows_a_quick_one_and_nothing_less() -> None:
 
 
 def test_a_slow_function_gets_one_batch_at_a_time() -> None:
-    """Where a batch takes long, the next can still change, and loses nothing."""
+    """A slow function gets one batch at a time, so that the next one can still change."""
     made = eager("a", exec_s=0.5)
     arrive(made, *range(20))
     assert 1 == len(made.step(0.0).send)
 
 
-def test_execution_is_measured_from_when_the_instance_was_free() -> None:
-    """A batch that waited behind another is not blamed for the wait."""
+def test_execution_time_excludes_wait_behind_previous_batch() -> None:
+    """The execution time of a batch excludes its wait behind another."""
     made = eager("a", exec_s=0.01)
     arrive(made, *range(8))
     first, second = made.step(0.0).send
@@ -251,8 +251,8 @@ def test_execution_is_measured_from_when_the_instance_was_free() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_only_the_first_batch_can_have_killed_the_instance(order: tuple[int, int]) -> None:
-    """The one behind it is sent again whole, whichever is heard of first."""
+def test_only_running_batch_is_blamed_for_instance_death(order: tuple[int, int]) -> None:
+    """After a death the second batch is sent again whole, whichever is reported first."""
     made = eager("a", exec_s=0.01)
     arrive(made, *range(8))
     batches = made.step(0.0).send
@@ -271,7 +271,7 @@ def test_only_the_first_batch_can_have_killed_the_instance(order: tuple[int, int
 
 
 def test_batches_are_counted_in_items() -> None:
-    """Sizes are counted in items; what is larger than any batch is sent alone."""
+    """Batch sizes count items, and a request larger than any batch is sent alone."""
     made = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=100)
     for name in "abcd":
         made.upstreams.add(Upstream(name, 4, up=True))
@@ -280,8 +280,8 @@ def test_batches_are_counted_in_items() -> None:
     assert [[1], [2, 3], [4], [5]] == [ids(batch) for batch in made.step(0.0).send]
 
 
-def test_an_instance_may_refuse_a_second_batch() -> None:
-    """However fast it is."""
+def test_instance_without_pipelining_gets_no_second_batch() -> None:
+    """An instance without pipelining gets no second batch, however fast it is."""
     made = eager("a", exec_s=0.01)
     (instance,) = made.upstreams
     instance.pipelines = False
@@ -289,3 +289,23 @@ def test_an_instance_may_refuse_a_second_batch() -> None:
     (first,) = made.step(0.0).send
     made.finished(first, [False] * 4, 0.01)
     assert [4, 5, 6, 7] == ids(*made.step(0.01).send)
+
+
+@pytest.mark.parametrize("is_other_well", [True, False])
+def test_an_interfered_instance_gets_batches_only_if_none_of_its_class_is_well(
+    *, is_other_well: bool
+) -> None:
+    """Interfered instances are left out only while one of their class is well and reachable."""
+    names = ("a", "b", "c", "gone")
+    a, b, c, gone = (Upstream(name, 4, "small", up=name != "gone") for name in names)
+    b.instance_class = "big"
+    conditions = {"a": "interfered", "gone": "interfered"}
+    if not is_other_well:
+        conditions["c"] = "overloaded"
+    states = apply_conditions([a, b, c, gone], conditions)
+    assert {("small", "a"), ("big", "b"), ("small", "c")} == set(states)
+    assert is_other_well == a.interfered
+    assert (False, False) == (b.interfered, b.overloaded)
+    assert is_other_well != c.overloaded
+    apply_conditions([a, b, c, gone], {})
+    assert [False] * 2 == [a.interfered, c.overloaded]

@@ -1,4 +1,4 @@
-"""Batches that are not answered in time, and instances that give no sign of life."""
+"""Batches that time out and instances that stop responding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 30.0  # exec_timeout
 
 
 def fleet(*upstreams: Upstream, batch_max: int = 8) -> Batcher:
-    """A batcher that recognises requests by their payload."""
+    """Return a batcher that recognizes requests by their payload."""
     policy = Deadline(Deadline.Params())
     made = Batcher(policy, batch_max=batch_max, queue_max=99, fingerprint=lambda r: r.payload)
     for upstream in upstreams:
@@ -28,17 +28,17 @@ def fleet(*upstreams: Upstream, batch_max: int = 8) -> Batcher:
 
 
 def instance(name: str = "a", concurrency: int = 1) -> Upstream:
-    """An instance that is ready."""
+    """Return an instance that is ready."""
     return Upstream(name, 8, up=True, concurrency=concurrency)
 
 
 def request(number: int, word: str = "", deadline: float = math.inf) -> Request:
-    """A request that is recognised by ``word``."""
+    """Return a request that is recognized by ``word``."""
     return Request(number, "k", 0.0, payload=word or str(number), deadline=deadline)
 
 
 def sent(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
-    """Admit ``requests`` and let them leave together."""
+    """Admit ``requests`` and send them as one batch."""
     for each in requests:
         assert batcher.admit(each, now) is None
     (batch,) = batcher.step(now).send
@@ -47,13 +47,13 @@ def sent(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
 
 
 def restarted(upstream: Upstream) -> None:
-    """Its process has been replaced, and is ready."""
+    """Replace the process of ``upstream`` with a new one that is ready."""
     upstream.up = False
     upstream.came_up()
 
 
-def test_a_hung_instance_gets_nothing_until_it_was_restarted() -> None:
-    """Requests wait, however few instances there are; the new process is not on probation."""
+def test_hung_instance_gets_no_requests_until_restarted() -> None:
+    """Requests wait until a hung instance is restarted; the new process is not on probation."""
     a = instance()
     batcher = fleet(a)
     batcher.broken(sent(batcher, request(1)), Fault.HUNG, LIMIT_S)
@@ -64,8 +64,8 @@ def test_a_hung_instance_gets_nothing_until_it_was_restarted() -> None:
     assert [[waits]] == [batch.requests for batch in batcher.step(LIMIT_S).send]
 
 
-def test_an_instance_of_others_is_tried_again_with_longer_and_longer_pauses() -> None:
-    """It is not a child, so it may never be restarted."""
+def test_hung_instance_without_restart_is_retried_with_doubling_pauses() -> None:
+    """An instance that is never restarted is tried again after pauses that double."""
     a = instance()
     batcher, now, pauses = fleet(a), 0.0, []
     for number in range(3):
@@ -78,8 +78,8 @@ def test_an_instance_of_others_is_tried_again_with_longer_and_longer_pauses() ->
     assert [5.0, 10.0, 20.0] == pauses
 
 
-def test_members_of_a_hung_batch_are_sent_again_each_alone() -> None:
-    """Most of them are innocent; those whose deadlines have passed expire instead."""
+def test_requests_of_hung_batch_are_retried_alone() -> None:
+    """The requests of a hung batch are retried alone, except those whose deadlines have passed."""
     a = instance()
     batcher = fleet(a)
     late, *rest = [request(1, deadline=LIMIT_S - 1), request(2), request(3)]
@@ -96,8 +96,8 @@ def test_members_of_a_hung_batch_are_sent_again_each_alone() -> None:
     assert (rest, 3) == (done, batcher._batches)
 
 
-def test_a_request_that_hung_alone_fails_and_is_sent_alone_for_a_while() -> None:
-    """Trying again would hold the instance up for as long again."""
+def test_request_that_hangs_alone_fails_and_is_quarantined() -> None:
+    """A request that hangs alone fails at once, and its like are sent alone for a while."""
     a = instance()
     batcher = fleet(a)
     bad = request(1, "bad")
@@ -110,8 +110,8 @@ def test_a_request_that_hung_alone_fails_and_is_sent_alone_for_a_while() -> None
     assert [again] == first.requests
 
 
-def test_a_function_that_hangs_by_itself_is_not_tried_with_every_member() -> None:
-    """Two of a batch hang alone: the others fail, and the next batch that hangs is not divided."""
+def test_hanging_function_stops_division_after_two_single_hangs() -> None:
+    """After two requests hang alone, the rest fails and the next hung batch is not divided."""
     a = instance()
     batcher, now = fleet(a), LIMIT_S
     members = [request(number) for number in range(8)]
@@ -134,8 +134,8 @@ def test_a_function_that_hangs_by_itself_is_not_tried_with_every_member() -> Non
     assert [] == batcher.broken(batch, Fault.HUNG, much_later)
 
 
-def test_a_batch_behind_one_that_hangs_goes_whole_to_another_instance() -> None:
-    """It never began: none in it is suspect, whether it times out or the process is killed."""
+def test_batch_queued_behind_hung_one_is_sent_whole_elsewhere() -> None:
+    """A batch queued behind a hung one goes whole to another instance, as it never began."""
     for end in (Fault.HUNG, Fault.DIED):
         a, b = instance("a"), instance("b")
         for upstream in (a, b):
@@ -159,8 +159,8 @@ def test_a_batch_behind_one_that_hangs_goes_whole_to_another_instance() -> None:
         assert [1, 1, 2] == sizes
 
 
-def test_batches_beside_a_hung_one_are_not_blamed_for_the_kill() -> None:
-    """An instance that works on several at once is killed for one: the others go again, whole."""
+def test_batches_beside_hung_one_are_retried_whole_after_kill() -> None:
+    """When an instance is killed for one hung batch, its other batches are sent again whole."""
     a = instance(concurrency=2)
     batcher = fleet(a)
     hung = sent(batcher, request(1))
@@ -173,8 +173,8 @@ def test_batches_beside_a_hung_one_are_not_blamed_for_the_kill() -> None:
         neighbour.blameless = True
 
 
-def test_deadlines_are_kept_while_an_instance_gives_no_sign_of_life() -> None:
-    """Requests that it holds expire at their deadlines; if it comes back, it answers the others."""
+def test_requests_on_silent_instance_expire_at_their_deadlines() -> None:
+    """Requests on a silent instance expire in time; if it recovers, it answers the others."""
     a = instance()
     batcher = fleet(a)
     soon, later, never = request(1, deadline=1.0), request(2, deadline=9.0), request(3)
@@ -190,8 +190,8 @@ def test_deadlines_are_kept_while_an_instance_gives_no_sign_of_life() -> None:
     assert [later, never] == batcher.finished(batch, [False] * 3, 10.0)
 
 
-def test_others_may_take_what_an_instance_holds() -> None:
-    """If routes admit and instances are available; what has ended need not be taken."""
+def test_instance_is_replaceable_if_routes_allow_others() -> None:
+    """An instance is replaceable if available others may take all its requests by their routes."""
     a, b = instance("a"), instance("b")
     a.instance_class, b.instance_class = "one", "two"
     batcher = fleet(a, b)

@@ -1,4 +1,4 @@
-"""What a sidecar counts for the scaler."""
+"""Load that a sidecar reports to the scaler."""
 
 from __future__ import annotations
 
@@ -9,13 +9,24 @@ from sidecar.core.load import Load
 from sidecar.core.request import Request
 
 
-def test_latencies_are_from_arrival_to_answer() -> None:
-    """Each request has its own; one answered after its deadline is late; then counts restart."""
+def test_latency_is_measured_from_arrival_to_response() -> None:
+    """Latency runs from each arrival to its answer, and counts restart with each sample."""
     load = Load(0.0)
     requests = [Request(1, "", 10.0), Request(2, "", 10.9, deadline=11.5), Request(3, "", 10.9)]
     batch = Batch(1, requests, 3, Upstream("a", 8), CloseReason.FULL, 11.0, 11.0, 1.0, "small")
     load.executed(batch, 12.0, idle=True)
+    load.answered(requests, 12.0)
     sample = load.take(12.0)
     assert {bin_of(2.0): 1, bin_of(1.1): 2} == sample.latency
-    assert (1, 3) == (sample.late, sample.classes["small"].item_count)
+    assert (1, 3) == (sample.late, sample.executed["small"]["a"].item_count)
     assert {} == load.take(13.0).latency
+
+
+def test_applications_of_sample_are_bounded() -> None:
+    """However many demands callers state, few are counted separately, and no request is lost."""
+    load = Load(0.0)
+    for number in range(10_000):
+        load.arrived(f"cost={number}", float(number))
+    arrivals = load.take(10_000.0).arrivals
+    assert 10_000 == sum(arrivals.values())
+    assert len(arrivals) < 1100

@@ -1,4 +1,4 @@
-"""A policy that fails is replaced, once, and nothing is lost."""
+"""Replacement of a batch policy that fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = NoBatching(NoBatching.Params())
 
 
 class Faulty(NoBatching):
-    """Fails in one method, after a few good calls."""
+    """Policy that fails in one method after a few good calls."""
 
     def __init__(self, method: str, result: object) -> None:
         self.method, self.result, self.calls = method, result, 0
@@ -51,8 +51,10 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("method", "result"), FAULTS, ids=[f"{m}-{r!r}" for m, r in FAULTS])
-def test_a_failing_policy_is_replaced_once_and_loses_nothing(method: str, result: object) -> None:
-    """All requests are answered, the reason is reported once."""
+def test_failing_policy_is_replaced_once_without_losing_requests(
+    method: str, result: object
+) -> None:
+    """When the policy fails, all requests are still answered and the reason is reported once."""
     reasons: list[str] = []
     fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
     policy = PolicyGuard(Faulty(method, result), fallback, reasons.append)

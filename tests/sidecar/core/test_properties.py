@@ -1,4 +1,4 @@
-"""What must hold whatever happens: random arrivals, cancels, faults, plans and times."""
+"""Invariants of the batcher under random arrivals, cancellations, faults, plans and times."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EVENT = st.one_of(
 
 
 class Run:
-    """Plays events against a batcher and watches every promise."""
+    """Plays events against a batcher and checks every invariant."""
 
     def __init__(self, policy: str) -> None:
         self.batcher = Batcher(
@@ -74,12 +74,12 @@ class Run:
         self.routes: dict[str, Route] = {}
 
     def play(self, kind: str, what: object) -> None:
-        """One event, then a step."""
+        """Apply one event, then step."""
         getattr(self, kind)(what)
         self.step()
 
     def arrive(self, what: dict[str, object]) -> None:
-        """A request comes."""
+        """Admit a request."""
         deadline = self.now + what["budget_s"]  # type: ignore[operator]
         rest = {name: what[name] for name in ("item_count", "background", "app")}
         request = Request(len(self.requests), what["key"], self.now, deadline=deadline, **rest)  # type: ignore[arg-type]
@@ -87,29 +87,29 @@ class Run:
         self.batcher.admit(request, self.now)
 
     def cancel(self, number: int) -> None:
-        """A caller leaves, perhaps for the second time."""
+        """Cancel a request, perhaps for the second time."""
         if self.requests:
             self.batcher.cancel(self.requests[number % len(self.requests)])
 
     def finish(self, what: tuple[int, bool]) -> None:
-        """A batch comes back, perhaps with one failure in it."""
+        """Finish a batch, perhaps with one failed request."""
         if self.in_flight:
             batch = self.in_flight.pop(what[0] % len(self.in_flight))
             failed = [what[1] and index == 0 for index in range(len(batch.requests))]
             self.tell(self.batcher.finished(batch, failed, self.now))
 
     def fail(self, what: tuple[int, Fault]) -> None:
-        """A batch fails as a whole."""
+        """Fail a whole batch."""
         if self.in_flight:
             batch = self.in_flight.pop(what[0] % len(self.in_flight))
             self.tell(self.batcher.broken(batch, what[1], self.now))
 
     def wait(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance the time."""
         self.now += seconds
 
     def replan(self, how: str) -> None:
-        """Another plan: a class of its own for each application, one for both, or one is gone."""
+        """Apply another plan: a route per application, one for both, or class ``b`` removed."""
         if how == "split":
             self.routes = {"web": Route({"a": 1.0}), "car": Route({"a": 0.5, "b": 0.5})}
         elif how == "one":
@@ -122,15 +122,15 @@ class Run:
         self.left.clear()  # requests that wait keep their order, among those of their new route
 
     def down(self, name: str) -> None:
-        """An instance cannot be reached."""
+        """Make an instance unreachable."""
         self.upstreams[name].up = False
 
     def up(self, name: str) -> None:
-        """It is back."""
+        """Make an instance reachable again."""
         self.upstreams[name].up = True
 
     def step(self) -> None:
-        """Send what may leave, and check it."""
+        """Send the batches that may leave, and check them."""
         actions = self.batcher.step(self.now)
         self.tell(actions.expired)
         for batch in actions.send:
@@ -144,7 +144,7 @@ class Run:
             assert all(batch.close_reason is CloseReason.FULL for batch in held[1:])
 
     def check(self, batch: Batch) -> None:
-        """What holds of every batch."""
+        """Check the invariants of a batch."""
         requests = batch.requests
         assert batch.upstream.up
         assert batch.item_count == sum(request.item_count for request in requests)
@@ -166,11 +166,11 @@ class Run:
                 earlier.append(request.id)
 
     def tell(self, requests: list[Request]) -> None:
-        """The callers of ``requests`` hear their fate."""
+        """Count the answers to ``requests``."""
         self.answered.update(r.id for r in requests)
 
     def end(self) -> None:
-        """No more arrivals: everything comes to its end."""
+        """Let all requests come to their end without further arrivals."""
         self.batcher.drain()
         self.replan("one")
         for upstream in self.upstreams.values():
@@ -189,8 +189,8 @@ class Run:
 
 @settings(max_examples=scaled(400))
 @given(st.sampled_from(sorted(POLICIES)), st.lists(EVENT, min_size=10, max_size=150))
-def test_every_promise_holds(policy: str, events: list[tuple[str, object]]) -> None:
-    """One end each, sizes, keys, routes kept, none sent late, first in first out, answered once."""
+def test_batcher_invariants_hold(policy: str, events: list[tuple[str, object]]) -> None:
+    """Requests end once, in order and in time, in batches that keep sizes, keys and routes."""
     run = Run(policy)
     for event in events:
         run.play(*event)
@@ -206,7 +206,7 @@ def test_every_promise_holds(policy: str, events: list[tuple[str, object]]) -> N
 def test_the_same_calls_give_the_same_actions(
     policy: str, events: list[tuple[str, object]]
 ) -> None:
-    """Nothing depends on a clock, an address or a hash."""
+    """The actions depend on no clock, address or hash."""
     runs = [Run(policy), Run(policy)]
     for run in runs:
         for event in events:

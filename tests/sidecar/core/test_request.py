@@ -1,4 +1,4 @@
-"""The state table."""
+"""The state table of a request."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import pytest
 from sidecar.core.request import TERMINAL, TRANSITIONS, IllegalTransition, Request, State, advance
 
 
-def test_every_state_has_a_row() -> None:
-    """The table is total: no state is forgotten."""
+def test_transition_table_has_row_for_every_state() -> None:
+    """The table has a row for every state."""
     assert set(TRANSITIONS) == set(State)
 
 
-def test_the_terminal_states_are_the_five_fates() -> None:
-    """A request ends done, failed, expired, refused or cancelled, and in no other way."""
+def test_terminal_states_are_the_five_outcomes() -> None:
+    """The terminal states are done, failed, expired, refused and cancelled."""
     fates = {State.DONE, State.FAILED, State.EXPIRED, State.REFUSED, State.CANCELLED}
     assert fates == TERMINAL
 
 
-def test_every_state_reaches_an_end() -> None:
-    """From wherever a request is, some arrows lead to a terminal state."""
+def test_every_state_reaches_terminal_state() -> None:
+    """From every state, some transitions lead to a terminal state."""
     ending = set(TERMINAL)
     for _ in State:
         ending |= {state for state, after in TRANSITIONS.items() if after & ending}
@@ -28,7 +28,7 @@ def test_every_state_reaches_an_end() -> None:
 
 @pytest.mark.parametrize("state", sorted(TERMINAL, key=str))
 def test_a_terminal_state_never_changes(state: State) -> None:
-    """A fate is final."""
+    """A terminal state allows no transition."""
     request = Request(1, "k", 0.0)
     request.state = state
     for other in State:
@@ -37,6 +37,6 @@ def test_a_terminal_state_never_changes(state: State) -> None:
 
 
 def test_an_expired_request_cannot_be_sent() -> None:
-    """There is no arrow from EXPIRED to IN_FLIGHT, nor past BATCHED."""
+    """Neither EXPIRED nor QUEUED leads directly to IN_FLIGHT."""
     assert State.IN_FLIGHT not in TRANSITIONS[State.EXPIRED]
     assert State.IN_FLIGHT not in TRANSITIONS[State.QUEUED]

@@ -1,4 +1,4 @@
-"""Refusing on arrival what would be late, in simulated time."""
+"""Refusal on arrival of requests that would be late, in simulated time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPAN_S = scaled(4)  # of arrivals
 
 
 def overloaded(times: float, shedding: Shedding) -> tuple[Drive, list[End]]:
-    """Several times the capacity for a while, with an objective of 100 ms."""
+    """Run ``times`` the capacity for a while, with an objective of 100 ms."""
     drive = Drive(Deadline(Deadline.Params()), WIDE, shedding=shedding)
     span_s = SPAN_S / 2
     count = int(span_s * times * CAPACITY)
@@ -31,7 +31,7 @@ def overloaded(times: float, shedding: Shedding) -> tuple[Drive, list[End]]:
 def poisson(
     chance: random.Random, rate_rps: float, budget_s: float, *, background: bool = False
 ) -> list[Arrival]:
-    """Arrivals at random."""
+    """Return Poisson arrivals."""
     arrivals, at = [], chance.expovariate(rate_rps)
     while at < SPAN_S:
         arrivals.append(Arrival(at, budget_s, background=background))
@@ -40,7 +40,7 @@ def poisson(
 
 
 def test_accepted_requests_keep_their_objective_at_twice_the_capacity() -> None:
-    """Switched on, shedding leaves to the function what it can do in time, and nearly all of it."""
+    """At twice the capacity, 97 % of accepted requests are in time, using 85 % of the capacity."""
     _, ends = overloaded(2.0, Shedding("on", cap=0.9))
     accepted = [end for end in ends if end.state is not State.REFUSED]
     in_time = [e for e in accepted if e.state is State.DONE and e.at <= e.request.deadline]
@@ -48,8 +48,8 @@ def test_accepted_requests_keep_their_objective_at_twice_the_capacity() -> None:
     assert len(in_time) > 0.85 * SPAN_S / 2 * CAPACITY
 
 
-def test_the_margin_follows_what_cannot_be_predicted() -> None:
-    """Execution times that scatter by a tenth: once that is learned, one in a hundred is late."""
+def test_margin_covers_variance_of_execution_times() -> None:
+    """With execution times that scatter by a tenth, under 1 % of accepted requests are late."""
     chance = random.Random(1)
     scattering = ScriptedFunction(lambda size: WIDE.exec_s(size) * (1 + chance.expovariate(10)))
     drive = Drive(Deadline(Deadline.Params()), scattering, shedding=Shedding("on", cap=0.9))
@@ -62,8 +62,8 @@ def test_the_margin_follows_what_cannot_be_predicted() -> None:
     assert len(in_time) > 0.8 * (span_s - 1) * CAPACITY
 
 
-def test_the_margin_never_takes_more_than_an_eighth_of_the_time() -> None:
-    """However wrong predictions are, requests that can be served in the rest of it are."""
+def test_margin_is_at_most_an_eighth_of_budget() -> None:
+    """However wrong predictions are, the margin is at most an eighth of the budget."""
     interactive = ClassShedding()
     for _ in range(100):
         interactive.learn(math.inf, exec_s=0.01, budget_s=0.4)
@@ -73,16 +73,16 @@ def test_the_margin_never_takes_more_than_an_eighth_of_the_time() -> None:
     assert 0.0 == interactive.margin(1.0, 0.0)
 
 
-def test_a_hurried_caller_takes_nothing_from_what_was_learned() -> None:
-    """A request with a millisecond in all tells nothing about the margin that others need."""
+def test_late_request_with_tiny_budget_does_not_change_margin() -> None:
+    """A late request with a tiny budget does not change the margin of the others."""
     interactive = ClassShedding()
     interactive.learn(0.03, exec_s=0.05, budget_s=0.4)
     interactive.learn(math.inf, exec_s=0.05, budget_s=0.001)
     assert 0.03 == interactive.margin(0.4, 0.0)
 
 
-def test_the_background_teaches_nothing_about_interactive_requests() -> None:
-    """A flood of background requests with a time limit has no interactive one refused."""
+def test_background_flood_does_not_refuse_interactive_requests() -> None:
+    """A flood of background requests with deadlines causes no refusal of an interactive one."""
     chance = random.Random(1)
     drive = Drive(Deadline(Deadline.Params()), WIDE, shedding=Shedding("on"))
     ends = drive.run(
@@ -93,8 +93,8 @@ def test_the_background_teaches_nothing_about_interactive_requests() -> None:
     assert all(end.at <= end.request.deadline for end in interactive)
 
 
-def test_none_is_refused_while_an_instance_is_idle() -> None:
-    """It delays no other request, and teaches that the function is fast again."""
+def test_no_request_is_refused_while_instance_is_idle() -> None:
+    """While an instance is idle every request is admitted, so that shorter times are learned."""
     batcher = Batcher(
         Deadline(Deadline.Params()), batch_max=4, queue_max=10, shedding=Shedding("on", cap=1.0)
     )
@@ -110,8 +110,8 @@ def test_none_is_refused_while_an_instance_is_idle() -> None:
     assert upstream.exec_time.mean(1) < 0.1
 
 
-def test_observe_counts_and_serves() -> None:
-    """Without an objective none is refused as late, and how many would have been is counted."""
+def test_observe_mode_counts_late_requests_without_refusing() -> None:
+    """In the mode ``observe``, late requests are counted but none is refused."""
     drive, ends = overloaded(2.0, Shedding("observe"))
     assert drive.batcher.shedding.late > 100
     refused = [end for end in ends if end.state is State.REFUSED]
@@ -119,13 +119,13 @@ def test_observe_counts_and_serves() -> None:
 
 
 def test_nothing_is_refused_below_the_capacity() -> None:
-    """At eight tenths of what the function can do there is no reason to."""
+    """At 80 % of the capacity no request is refused."""
     _, ends = overloaded(0.8, Shedding("on", cap=0.9))
     assert {State.DONE} == {end.state for end in ends}
 
 
-def test_a_window_refuses_no_more_than_its_share() -> None:
-    """Even if everything is predicted to be late, a fifth passes and can correct the prediction."""
+def test_share_of_refused_requests_per_window_is_limited() -> None:
+    """Even if all requests are predicted late, a fifth is admitted to correct the prediction."""
     shedding = Shedding("on", cap=0.8)
     interactive_class, late = shedding.interactive, Request(1, "k", 0.0, deadline=0.1)
     late.predicted_finish = 0.2
@@ -136,14 +136,14 @@ def test_a_window_refuses_no_more_than_its_share() -> None:
     assert interactive_class.refuses(late, shedding.refused_share_max, 20.0)
 
 
-def test_nothing_is_predicted_from_nothing() -> None:
-    """Before the first batch has run, none is refused."""
+def test_predicted_finish_is_now_before_first_batch() -> None:
+    """Before the first batch has run, the predicted finish is now."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=10)
     assert 5.0 == batcher.finish_predictor.finish_at(5.0)
 
 
-def test_an_overload_is_no_reason_to_refuse_people_afterwards() -> None:
-    """Batches that may take as long as the objective, were they full, stay small at low load."""
+def test_hardly_any_request_is_refused_after_overload() -> None:
+    """After an overload, fewer than 2 % of the requests of a low load are refused."""
     chance = random.Random(3)
     spiky = ScriptedFunction(lambda size: WIDE.exec_s(size) + 0.08 * (chance.random() < 0.02))
     drive = Drive(Deadline(Deadline.Params()), spiky, shedding=Shedding("on"))
@@ -157,7 +157,7 @@ def test_an_overload_is_no_reason_to_refuse_people_afterwards() -> None:
 
 
 def scattered(mode: str, times: float) -> float:
-    """Share of requests in time, within 100 ms, with times that scatter by a fifth."""
+    """Return the share answered within 100 ms, with execution times that scatter by a fifth."""
     chance = random.Random(1)
     function = ScriptedFunction(
         lambda size: (0.0125 + 0.00062 * size) * (1 + chance.expovariate(5))
@@ -172,11 +172,11 @@ def scattered(mode: str, times: float) -> float:
 
 @pytest.mark.parametrize("times", [2.0, 5.0])
 @pytest.mark.parametrize("mode", ["off", "on"])
-def test_none_is_sent_at_its_deadline_to_miss_it_by_milliseconds(mode: str, times: float) -> None:
-    """What cannot be in time makes room for what can, whether arrivals are refused or not."""
+def test_requests_bound_to_miss_deadline_are_not_sent(mode: str, times: float) -> None:
+    """Requests that cannot be in time make room for others, with or without refusals on arrival."""
     assert scattered(mode, times) > 0.85 / times
 
 
-def test_below_the_capacity_hardly_any_is_refused_that_would_have_been_in_time() -> None:
-    """At nine tenths about as many are in time as if none was refused."""
+def test_shedding_below_capacity_hardly_costs_requests_in_time() -> None:
+    """At 90 % of the capacity, shedding costs at most 0.1 % of the requests in time."""
     assert scattered("on", 0.9) > scattered("off", 0.9) - 0.001

@@ -1,4 +1,4 @@
-"""When arrivals are more than what was reported lets expect."""
+"""Detection of arrivals beyond the reported rate."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sidecar.core.surge import SurgeDetector
 
 
 def poisson(rate_rps: float, from_s: float, until_s: float, seed: int = 1) -> list[float]:
-    """Arrivals at random."""
+    """Return Poisson arrivals."""
     rng = np.random.default_rng(seed)
     count = rng.poisson(rate_rps * (until_s - from_s))
     return sorted(rng.uniform(from_s, until_s, count).tolist())
 
 
 def reporting(rate_rps: float, seed: int = 1) -> SurgeDetector:
-    """A detector after reports of a rate, twice a second for half a minute."""
+    """Return a detector after half a minute of reports of a rate, twice a second."""
     surge = SurgeDetector(0.0)
     for number in range(60):
         for at_s in poisson(rate_rps, number / 2, number / 2 + 0.5, seed + number):
@@ -29,8 +29,8 @@ def reporting(rate_rps: float, seed: int = 1) -> SurgeDetector:
 
 
 @pytest.mark.parametrize("rate_rps", [2.0, 20.0, 200.0, 5000.0])
-def test_three_times_the_rate_is_a_surge_once(rate_rps: float) -> None:
-    """It shows within the time in which the new rate brings some tens of requests, and once."""
+def test_tripled_rate_is_detected_as_surge_once(rate_rps: float) -> None:
+    """A tripled rate is detected once, within some tens of requests."""
     surge = reporting(rate_rps)
     surges = [at_s for at_s in poisson(3 * rate_rps, 30.0, 60.0) if surge.arrived(at_s)]
     assert 1 == len(surges)
@@ -38,8 +38,8 @@ def test_three_times_the_rate_is_a_surge_once(rate_rps: float) -> None:
     assert surge.reported(60.0)
 
 
-def test_what_was_reported_is_no_surge() -> None:
-    """After a report of a jump the same rate is what is expected, from the second one at latest."""
+def test_reported_rate_is_no_surge() -> None:
+    """After a jump is reported, the new rate is no surge from the second report on."""
     surge = reporting(50.0)
     now_s = next(at_s for at_s in poisson(200.0, 30.0, 31.0) if surge.arrived(at_s))
     surge.reported(now_s)
@@ -53,8 +53,8 @@ def test_what_was_reported_is_no_surge() -> None:
 
 
 @pytest.mark.parametrize("rate_rps", [0.2, 3.0, 60.0, 900.0])
-def test_chance_is_rarely_a_surge(rate_rps: float) -> None:
-    """Fewer than one report in a thousand of an even load is out of turn."""
+def test_even_load_is_rarely_reported_as_surge(rate_rps: float) -> None:
+    """Under an even load, fewer than one report in a thousand is a surge."""
     surge, surges, count = reporting(rate_rps), 0, 4000
     for number in range(count):
         start_s = 30.0 + number / 2
@@ -64,8 +64,8 @@ def test_chance_is_rarely_a_surge(rate_rps: float) -> None:
     assert surges < count / 1000
 
 
-def test_a_fall_is_no_surge() -> None:
-    """The scaler hears of it with the next report."""
+def test_falling_rate_is_no_surge() -> None:
+    """A falling rate is no surge, as the next report shows it."""
     surge = reporting(100.0)
     assert not any(surge.arrived(at_s) for at_s in poisson(10.0, 30.0, 40.0))
     assert not surge.reported(40.0)
@@ -77,10 +77,10 @@ def test_a_fall_is_no_surge() -> None:
         max_size=300,  # a pause; then a request or report
     )
 )
-def test_a_surge_is_detected_as_soon_as_by_checking_each_arrival(
+def test_sparse_checks_find_same_surges_as_check_per_arrival(
     events: list[tuple[float, bool]],
 ) -> None:
-    """Checking only where there can be one finds what checking at each request finds."""
+    """Sparse checks find the same surges as a check at each request."""
     sparing, thorough, now_s = SurgeDetector(0.0), SurgeDetector(0.0), 0.0
     detected = False
     for pause_s, is_report in events:
@@ -95,23 +95,24 @@ def test_a_surge_is_detected_as_soon_as_by_checking_each_arrival(
         detected = detected or found
 
 
-def test_a_load_reports_a_surge_at_once_and_in_its_sample() -> None:
-    """`on_surge` is called at once, and the next sample says why."""
-    load, called = Load(0.0), []
-    load.on_surge = lambda: called.append(True)
+def test_surge_calls_on_surge_immediately_and_marks_sample() -> None:
+    """A surge calls `on_surge` once, at once, and marks the next sample."""
+    load = Load(0.0)
+    called: list[float] = []
+    load.on_surge = called.append
     for at_s in poisson(20.0, 0.0, 10.0):
         load.arrived("web", at_s)
     load.take(10.0)
     called.clear()
     for at_s in poisson(200.0, 10.0, 10.5):
         load.arrived("web", at_s)
-    assert [True] == called
+    assert 1 == len(called)
     assert load.take(10.5).surging
     assert not load.take(11.0).surging
 
 
-def test_requests_that_were_only_counted_make_the_same_surge() -> None:
-    """The same surge and the same rate, whether each was checked or not."""
+def test_counted_requests_give_same_surge_as_checked_ones() -> None:
+    """Requests that are only counted give the same surge and rate as checked ones."""
     one, other = SurgeDetector(0.0, 10.0), SurgeDetector(0.0, 10.0)
     for number, count in enumerate((10, 9, 60, 60)):
         for _ in range(count):

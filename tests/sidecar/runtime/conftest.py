@@ -1,4 +1,4 @@
-"""A real sidecar process in front of a scripted handler, or several, and its admin API."""
+"""Fixtures that run a real sidecar process, scripted handlers and a client of the admin API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXPLAIN = ("x-carpool-explain", "1")
 
 
 def on_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
-    """Run an asynchronous test on an event loop of its own."""
+    """Run an asynchronous test on its own event loop."""
 
     @functools.wraps(test)
     def run(*args: object, **kwargs: object) -> None:
@@ -48,24 +48,24 @@ def on_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..
 
 @dataclass(slots=True)
 class Sidecar:
-    """A running sidecar: its process and a client to it."""
+    """Running sidecar: its process and a client."""
 
     process: subprocess.Popen[bytes]
     pool: Pool
 
     async def ask(self, body: str, *headers: tuple[str, str], target: str = "/") -> Response:
-        """One request."""
+        """Send one request."""
         return await self.pool.request("POST", target, headers, body.encode(), HANG_S)
 
     async def ready(self) -> int:
-        """Status of /_/ready; 0 while nothing listens."""
+        """Return the status of /_/ready, or 0 while nothing listens."""
         try:
             return (await self.pool.request("GET", "/_/ready", timeout_s=HANG_S)).status
         except ConnectionFailed:
             return 0
 
     def listening(self) -> bool:
-        """Whether it accepts connections, which its socket's file alone does not mean."""
+        """Return whether the sidecar accepts connections, which its socket file does not prove."""
         return accepts(self.pool.address)
 
     async def until_ready(self) -> None:
@@ -75,19 +75,19 @@ class Sidecar:
                 await asyncio.sleep(_POLL_S)
 
     async def metric(self, name: str) -> float:
-        """The value of one series of /metrics."""
+        """Return the value of one series of /metrics."""
         text = (await self.pool.request("GET", "/metrics")).body.decode()
         lines = [line for line in text.splitlines() if line.startswith(f"{name} ")]
         return float(lines[0].rpartition(" ")[2]) if lines else 0.0
 
     async def until_metric(self, name: str, least: float) -> None:
-        """Wait until a series is at ``least`` or more."""
+        """Wait until a series reaches ``least``."""
         async with asyncio.timeout(HANG_S):
             while await self.metric(name) < least:  # noqa: ASYNC110 - another process changes it
                 await asyncio.sleep(_POLL_S)
 
     async def together(self, gate: Gate, *asked: Coroutine[Any, Any, T]) -> list[T]:
-        """What becomes of requests that all wait before any of them is sent."""
+        """Return the results of requests that all wait before any of them reaches the handler."""
         gate.close()
         busy = asyncio.create_task(self.ask(gate.word))
         await self.until_metric("batch_in_flight", 1)
@@ -98,27 +98,27 @@ class Sidecar:
         return await answers
 
     def handler_pid(self) -> int:
-        """The process id of the handler."""
+        """Return the process ID of the handler."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return int(children.split()[0])
 
 
 def accepts(address: str) -> bool:
-    """Whether a process listens on a Unix socket."""
+    """Return whether a process listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(address.removeprefix("unix:")) == 0
 
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Gate]:
-    """A closed gate."""
+    """Return a closed gate."""
     made = Gate(tmp_path / "gate")
     yield made
     made.remove()
 
 
 def error(body: bytes) -> str:
-    """The text of an error answer."""
+    """Return the message of an error response."""
     text: str = json.loads(body)["error"]
     return text
 
@@ -127,7 +127,7 @@ def error(body: bytes) -> str:
 def sidecar(tmp_path: Path) -> Start:
     """Start a sidecar with the given environment; it is ready on entry unless told otherwise.
 
-    An isolated one has a network of its own: two watchdogs cannot share one.
+    An isolated sidecar has its own network namespace, as two watchdogs cannot share one.
     """
 
     @contextlib.asynccontextmanager
@@ -165,7 +165,7 @@ def sidecar(tmp_path: Path) -> Start:
 
 @pytest.fixture
 def handler(tmp_path: Path) -> Iterator[Handlers]:
-    """Start a handler process by name; the address it listens on."""
+    """Return a function that starts a named handler process and returns its address."""
     with contextlib.ExitStack() as running:
 
         def start(name: str) -> str:
@@ -181,7 +181,7 @@ def handler(tmp_path: Path) -> Iterator[Handlers]:
 
 
 class AdminClient:
-    """A client of the admin API."""
+    """Client of the admin API."""
 
     def __init__(self, address: str, token: str = "") -> None:
         self.pool = Pool(address)
@@ -195,12 +195,12 @@ class AdminClient:
         )
 
     async def get(self, target: str) -> Any:
-        """What is at ``target``."""
+        """Return the JSON document at ``target``."""
         response = await self.pool.request("GET", target, self.headers, timeout_s=HANG_S)
         return json.loads(response.body)
 
 
 @pytest.fixture
 def admin(tmp_path: Path) -> AdminClient:
-    """The admin API of the sidecar under test."""
+    """Return a client of the admin API of the sidecar under test."""
     return AdminClient(f"unix:{tmp_path}/admin.sock")

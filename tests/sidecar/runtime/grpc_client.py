@@ -1,4 +1,4 @@
-"""Callers of a sidecar by gRPC: Triton's generated stub over a channel of grpcio's."""
+"""gRPC client of a sidecar: Triton's generated stub over a grpcio channel."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ Rows = np.ndarray[Any, np.dtype[Any]]
 
 
 class Answered(NamedTuple):
-    """An answer and the metadata behind it."""
+    """Response message and its trailing metadata."""
 
     message: Any
     metadata: dict[str, Any]
 
 
 class Caller:
-    """A client of one sidecar."""
+    """Client of one sidecar."""
 
     def __init__(self, channel: Any) -> None:
         self.channel = channel
         self.stub = GRPCInferenceServiceStub(channel)
 
     def infer(self, request: Any, *metadata: tuple[str, str], timeout_s: float = HANG_S) -> Any:
-        """Begin an inference; what it returns can be awaited and cancelled."""
+        """Start an inference and return the call, which can be awaited and cancelled."""
         return self.stub.ModelInfer(request, timeout=timeout_s, metadata=metadata)
 
     async def answered(self, request: Any, *metadata: tuple[str, str]) -> Answered:
-        """One inference and its metadata."""
+        """Run one inference and return its response with the metadata."""
         call = self.infer(request, *metadata)
         return Answered(await call, dict(await call.trailing_metadata()))
 
@@ -54,7 +54,7 @@ class Caller:
 async def called(
     sidecar: Start, folder: Path, *, ready: bool = True, **env: Any
 ) -> AsyncIterator[tuple[Sidecar, Caller]]:
-    """A sidecar that serves gRPC, and a client of it."""
+    """Run a sidecar that serves gRPC, with a client of it."""
     address = f"unix:{folder}/grpc.sock"
     unlimited = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
     async with (
@@ -65,14 +65,14 @@ async def called(
 
 
 def raw(rows: Rows, model: str = "m", own_id: str = "", **about: Any) -> Any:
-    """A request with raw contents."""
+    """Return a request with raw contents."""
     request = _about(rows, model, own_id, **about)
     request.raw_input_contents.append(rows.astype("<f4").tobytes())
     return request
 
 
 def typed(rows: Rows, model: str = "m", own_id: str = "", **about: Any) -> Any:
-    """A request with typed contents."""
+    """Return a request with typed contents."""
     request = _about(rows, model, own_id, **about)
     request.inputs[0].contents.fp32_contents.extend(rows.ravel().tolist())
     return request
@@ -85,7 +85,7 @@ def _about(rows: Rows, model: str, own_id: str, name: str = "x") -> Any:
 
 
 def numbers(message: Any, name: str) -> Rows:
-    """The values of an output, raw or typed."""
+    """Return the values of an output, raw or typed."""
     for index, output in enumerate(message.outputs):
         if output.name == name:
             if message.raw_output_contents:

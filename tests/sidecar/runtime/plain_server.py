@@ -1,4 +1,4 @@
-"""Servers that know nothing of Carpool, under gunicorn."""
+"""Servers without Carpool code, under gunicorn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["plain_server"]
 
 @contextmanager
 def plain_server(app: str, folder: Path) -> Iterator[str]:
-    """The address of a server of ``app`` with one worker, which may still have to start."""
+    """Start a server of ``app`` with one worker and yield its address; it may still be starting."""
     path = folder / "server.sock"
     command = [sys.executable, "-m", "gunicorn", "--bind", f"unix:{path}"]
     process = subprocess.Popen(

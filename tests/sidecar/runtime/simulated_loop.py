@@ -1,7 +1,7 @@
-"""A sidecar's event loop in simulated time: the real intake and batcher, and clients.
+"""A sidecar's event loop in simulated time, with the real intake and batcher, and its clients.
 
-What reading, parsing, answering and refusing cost is written down, so that a flood that no machine
-could send is as exact as a trickle. The handler has a core of its own.
+The costs of reading, parsing, answering and refusing are fixed numbers, so that a flood that no
+machine could send is simulated as exactly as a low load. The handler has its own core.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RESTED_S = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of the sidecar's core, and of the handler for a batch."""
+    """Seconds of the sidecar's core, and handler seconds per batch."""
 
     read_s: float = 4e-6
     parse_s: float = 26e-6
@@ -48,7 +48,7 @@ class Costs:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of requests that were due in one stretch."""
+    """Results of the requests that were due in one stretch."""
 
     due: int = 0
     in_time: int = 0
@@ -59,23 +59,23 @@ class Outcome:
 
 
 class _Connection:
-    """A client's connection, as the intake sees it."""
+    """Client connection as the intake sees it."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.due = 0.0
 
     def between_requests(self) -> bool:
-        """It always is."""
+        """Return True, as every connection is always between requests."""
         return True
 
     def unpark(self, data: bytes) -> None:
-        """There is one request in it."""
+        """Parse the one request of the connection."""
         del data
         self._loop.parsed(self)
 
     def answer(self, data: bytes, answer: bytes) -> None:
-        """Only its cost counts."""
+        """Charge the cost of a refusal and end the request."""
         del data, answer
         self._loop.clock.advance(self._loop.costs.refuse_s)
         self._loop.ended(self, _REFUSED)
@@ -85,7 +85,7 @@ class Loop:
     """One sidecar under open-loop load from a limited number of connections.
 
     Attributes:
-        pauses: times at which the process is stopped, and for how many seconds; in order.
+        pauses: start and duration of each stop of the process in seconds, in order of time.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Loop:
         self._began = 0.0
 
     def run(self, *stretches: tuple[float, float], seed: int = 1) -> list[Outcome]:
-        """Load at each rate for so many seconds, one after the other; what became of each."""
+        """Apply each rate for its duration in turn and return the outcome of each stretch."""
         chance, at = random.Random(seed), 0.0
         for rate_rps, span_s in stretches:
             end = at + span_s
@@ -132,7 +132,7 @@ class Loop:
         return [outcome for _, outcome in self._stretches]
 
     def parsed(self, connection: _Connection) -> None:
-        """A request is read and parsed: admit it."""
+        """Admit a request that has been read and parsed."""
         now = self.clock.advance(self.costs.parse_s)
         waited_s = self._unread_s + self.intake.waited_s
         request = Request(
@@ -150,7 +150,7 @@ class Loop:
             self._step()
 
     def ended(self, connection: _Connection, status: int) -> None:
-        """A client has its answer and can send another request."""
+        """Record a response and free the client's connection for another request."""
         outcome = self._outcome(connection.due)
         latency_s = self.clock.now - connection.due
         if status == _REFUSED:
@@ -204,7 +204,7 @@ class Loop:
         self._step()
 
     def _rest(self) -> bool:
-        """Sleep until there is something to do; whether that was for a while."""
+        """Sleep until there is something to do; return whether that took a while."""
         if self._readable or self._soon:
             return False
         times = [each[0][0] for each in (self._timers, self._running) if each]

@@ -1,4 +1,4 @@
-"""The admin API of a real sidecar: plans under load, the last batches, whom it admits."""
+"""The admin API of a real sidecar: plans under load, recent batches and access control."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.http.client import ConnectionFailed
+from tests.ports import free_port
 from tests.sidecar.runtime.conftest import ROOT, AdminClient, on_loop
 from tests.waiting import HANG_S
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
     Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
 
+FOREIGN = (("host", "evil.example"), ("origin", "http://evil.example"))
+
 
 def a_plan(version: int, batch: int = 8, **shares: dict[str, float]) -> dict[str, Any]:
-    """A plan with a class for every name in ``shares``, which are routes by application."""
+    """Return a plan with the routes in ``shares``, by application, and a class for every weight."""
     classes = sorted({name for weights in shares.values() for name in weights})
     return {
         "function": "echo",
@@ -43,10 +46,10 @@ def a_plan(version: int, batch: int = 8, **shares: dict[str, float]) -> dict[str
 
 
 @on_loop
-async def test_a_plan_sends_applications_where_it_says(
+async def test_applications_run_on_classes_of_plan(
     sidecar: Start, handler: Handlers, admin: AdminClient
 ) -> None:
-    """Two classes, two applications: the ledger shows each where it belongs, under that plan."""
+    """Under a plan, each application runs on its class and responses carry the plan's version."""
     small, big = handler("small"), handler("big")
     async with sidecar(sidecar_upstreams=small, sidecar_admin=admin.pool.address) as running:
         plan = a_plan(3, web={"small": 1.0}, car={"big": 1.0})
@@ -64,10 +67,10 @@ async def test_a_plan_sends_applications_where_it_says(
 
 @pytest.mark.slow
 @on_loop
-async def test_plans_that_change_under_load_lose_nothing(
+async def test_plan_changes_under_load_lose_no_requests(
     sidecar: Start, handler: Handlers, admin: AdminClient
 ) -> None:
-    """Instances and routes come and go between six hundred requests; each is answered, rightly."""
+    """All of six hundred requests are answered correctly while instances and routes change."""
     a, b = handler("a"), handler("b")
     async with sidecar(sidecar_upstreams=a, sidecar_admin=admin.pool.address) as running:
 
@@ -94,10 +97,10 @@ async def test_plans_that_change_under_load_lose_nothing(
 
 @pytest.mark.slow
 @on_loop
-async def test_what_an_instance_leaves_behind_goes_to_another(
+async def test_requests_of_dead_instance_are_sent_to_another(
     sidecar: Start, handler: Handlers
 ) -> None:
-    """Handlers die of a request that do not come back: it alone fails, before the last is gone."""
+    """A request that kills handlers fails alone, before the last handler is gone."""
     addresses = ",".join(handler(name) for name in "abcdef")
     async with sidecar(sidecar_upstreams=addresses) as running:
         words = ["crash", *(f"fine {number}" for number in range(15))]
@@ -108,8 +111,10 @@ async def test_what_an_instance_leaves_behind_goes_to_another(
 
 
 @on_loop
-async def test_bad_plans_change_nothing(sidecar: Start, admin: AdminClient) -> None:
-    """Each mistake is named with its path; what was in force stays."""
+async def test_invalid_plan_is_refused_and_current_one_kept(
+    sidecar: Start, admin: AdminClient
+) -> None:
+    """Each mistake in a plan is named with its path, and the current plan stays in force."""
     async with sidecar(sidecar_admin=admin.pool.address) as running:
         assert 200 == (await admin.put(a_plan(2, others={"only": 1.0}))).status
         wrong = a_plan(3, others={"only": 1.0})
@@ -137,24 +142,42 @@ async def test_bad_plans_change_nothing(sidecar: Start, admin: AdminClient) -> N
 
 
 @on_loop
-async def test_the_side_door_is_not_the_front_door(sidecar: Start) -> None:
-    """By default there is none, and the function's listener knows nothing of plans."""
+async def test_function_listener_does_not_serve_admin_api(sidecar: Start) -> None:
+    """By default there is no admin API, and the function's listener does not serve plans."""
     async with sidecar() as running:
         answer = await running.ask("{}", target="/v1/plan")
         assert (200, b"{}") == (answer.status, answer.body)
 
 
 @on_loop
-async def test_a_token_is_asked_for(sidecar: Start, admin: AdminClient) -> None:
-    """With a token set, callers without it are turned away."""
+async def test_admin_api_requires_token(sidecar: Start, admin: AdminClient) -> None:
+    """With a token set, requests without it get status 401."""
     async with sidecar(sidecar_admin=admin.pool.address, sidecar_admin_token="s3cret"):
         assert 401 == (await admin.pool.request("GET", "/v1/plan")).status
         assert 401 == (await admin.put(a_plan(1, others={"only": 1.0}))).status
         assert await AdminClient(admin.pool.address, "s3cret").get("/v1/plan") is None
 
 
-def test_an_open_side_door_is_refused() -> None:
-    """An address that others can reach needs a token; the error says how to fix it."""
+@pytest.mark.parametrize(("token", "status"), [("", 403), ("s3cret", 200)])
+@on_loop
+async def test_pages_of_other_sites_are_refused_without_token(
+    sidecar: Start, token: str, status: int
+) -> None:
+    """A page cannot reach the admin API through a browser, unless it knows the token."""
+    address = f"127.0.0.1:{free_port()}"
+    env = {"sidecar_admin_token": token} if token else {}
+    async with sidecar(sidecar_admin=address, **env):
+        own, page = AdminClient(address, token), AdminClient(address, token)
+        for version, header in enumerate(FOREIGN, 1):
+            page.headers = [*own.headers, header]
+            answer = await page.put(a_plan(version, others={"only": 1.0}))
+            assert status == answer.status
+            assert (b"set sidecar_admin_token" in answer.body) is not bool(token)
+        assert bool(token) is bool(await own.get("/v1/plan"))
+
+
+def test_public_admin_address_without_token_is_refused() -> None:
+    """A public admin address without a token is an error that says how to fix it."""
     ran = subprocess.run(
         [sys.executable, "-m", "sidecar"],
         env={**os.environ, "fprocess": "true", "sidecar_admin": "0.0.0.0:0"},
@@ -168,10 +191,10 @@ def test_an_open_side_door_is_refused() -> None:
 
 
 @on_loop
-async def test_the_ledger_says_why_each_batch_left(
+async def test_batch_log_has_close_reason_of_each_batch(
     sidecar: Start, admin: AdminClient, gate: Gate
 ) -> None:
-    """Departure, full, isolation: with members, waits and times; bodies are not kept."""
+    """The batch log has close reasons, requests, waits and times of batches, but no bodies."""
     async with sidecar(
         sidecar_admin=admin.pool.address,
         carpool_batch_policy="fixed",
@@ -194,8 +217,8 @@ async def test_the_ledger_says_why_each_batch_left(
 
 
 @on_loop
-async def test_classes_are_told_from_the_header(sidecar: Start) -> None:
-    """``batch`` and ``interactive`` are served, another class is an error that names both."""
+async def test_request_class_is_read_from_header(sidecar: Start) -> None:
+    """The classes ``batch`` and ``interactive`` are served; the error for others names both."""
     async with sidecar() as running:
         for name in ("batch", "interactive"):
             assert 200 == (await running.ask("x", ("x-carpool-class", name))).status
@@ -206,7 +229,7 @@ async def test_classes_are_told_from_the_header(sidecar: Start) -> None:
 
 @on_loop
 async def test_the_admin_api_closes_with_the_sidecar(sidecar: Start, admin: AdminClient) -> None:
-    """Nothing listens any more after the end."""
+    """The admin API stops listening when the sidecar ends."""
     async with sidecar(sidecar_admin=admin.pool.address):
         assert [] == await admin.get("/v1/batches")
     with pytest.raises(ConnectionFailed):

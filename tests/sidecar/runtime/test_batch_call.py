@@ -1,4 +1,4 @@
-"""Answers of a handler that cannot go back to a caller."""
+"""Handler responses that cannot be passed on to a caller."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from sidecar.runtime import batch_call
         (b"", "no text"),
     ],
 )
-def test_a_failed_batch_is_reported_with_the_functions_own_text(body: bytes, reason: str) -> None:
-    """An error in the protocol's form is not quoted as JSON inside the caller's JSON."""
+def test_failed_batch_error_quotes_function_text(body: bytes, reason: str) -> None:
+    """The function's error text is quoted plainly, not as JSON inside the caller's JSON."""
     with pytest.raises(FunctionFault) as caught:
         batch_call._answers(Response(500, [], body), [1])
     assert f"the function failed the batch with status 500: {reason}" == str(caught.value)
 
 
-def test_another_fault_is_told_too(
+def test_repeated_faults_are_logged_with_count(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A function's log has its faults, not only the first one since it was started."""
+    """Faults are logged at intervals with a count, not only the first one."""
     now = 100.0
     monkeypatch.setattr(batch_call, "_log_limit", RateLimit())
     monkeypatch.setattr("sidecar.runtime.batch_call.time.monotonic", lambda: now)

@@ -1,4 +1,4 @@
-"""Sidecar, watchdog and handler in a row: the real of-watchdog where there is one."""
+"""Sidecar, watchdog and handler in a row, with the real of-watchdog if it is installed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def handle_batch(items):
 
 
 def watchdog_on_path(folder: Path) -> str:
-    """A PATH with ``fwatchdog`` on it: the machine's own, or the stand-in."""
+    """Return a PATH with ``fwatchdog`` on it: the installed one or the stand-in."""
     if not shutil.which("fwatchdog"):
         script = ROOT / "tests" / "services" / "fwatchdog.py"
         tool = folder / "fwatchdog"
@@ -44,7 +44,7 @@ def watchdog_on_path(folder: Path) -> str:
 
 
 def behind_watchdog(folder: Path) -> dict[str, str]:
-    """The environment of a sidecar whose handler is behind a watchdog."""
+    """Return the environment of a sidecar whose handler is behind a watchdog."""
     (folder / "function").mkdir()
     (folder / "function" / "handler.py").write_text(FUNCTION)
     return {
@@ -58,13 +58,13 @@ def behind_watchdog(folder: Path) -> dict[str, str]:
     }
 
 
-def test_no_other_client_reaches_the_handler_and_nothing_is_logged_of_batches(
+def test_watchdog_refuses_batches_without_key_and_logs_no_batches(
     sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The watchdog's port is open to the function's network: batches need the sidecar's key there.
+    """Batches sent to the watchdog's port without the sidecar's key get status 403.
 
-    A request without the header of our batches and probes is logged by the real watchdog, so its
-    line shows that theirs are missing on purpose.
+    The real watchdog logs requests without the header of the sidecar's batches and probes, so the
+    log line of a forged request shows that those of the sidecar are left out on purpose.
     """
     env = behind_watchdog(tmp_path)
     head = wire.build_head("POST /", [])
@@ -88,10 +88,10 @@ def test_no_other_client_reaches_the_handler_and_nothing_is_logged_of_batches(
 
 
 @pytest.mark.slow
-def test_batches_pass_the_watchdog_and_its_death_is_survived(
+def test_batches_pass_watchdog_and_function_recovers_from_its_death(
     sidecar: Start, tmp_path: Path
 ) -> None:
-    """Chunked batches, answers equal; watchdog killed or handler crashed: the function recovers."""
+    """Batches pass the watchdog unchanged, and the function recovers from a kill or a crash."""
     env = behind_watchdog(tmp_path)
 
     async def run() -> None:
@@ -109,6 +109,6 @@ def test_batches_pass_the_watchdog_and_its_death_is_survived(
 
 
 async def recovered(running: Sidecar) -> bool:
-    """Whether the function answers again."""
+    """Return whether the function answers again."""
     await running.until_ready()
     return (await running.ask("again")).status == 200

@@ -1,4 +1,4 @@
-"""Calls that reach a sidecar together over one connection, as a provider sends them."""
+"""Calls that reach a sidecar bundled on one connection, as a provider sends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = b"POST /\nx-carpool-explain: 1\n"
 
 @asynccontextmanager
 async def calling(running: Sidecar) -> AsyncIterator[Calls]:
-    """A connection for calls to a sidecar that says that it takes them."""
+    """Open a connection for calls to a sidecar that advertises them."""
     said = await running.pool.request("GET", "/_/ready")
     assert b"true" == said.header(CALLS_HEADER.encode())
     calls = Calls(running.pool.address, 100_000, None)
@@ -34,7 +34,7 @@ async def calling(running: Sidecar) -> AsyncIterator[Calls]:
 
 
 def test_calls_of_one_bundle_become_one_batch(sidecar: Start) -> None:
-    """Each has its own answer; one that is bad fails alone."""
+    """The calls of a bundle share a batch with separate responses, and a bad call fails alone."""
 
     async def run() -> None:
         async with sidecar() as running, calling(running) as calls:
@@ -47,8 +47,8 @@ def test_calls_of_one_bundle_become_one_batch(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_headers_of_a_call_alone_count(sidecar: Start, gate: Gate) -> None:
-    """The caller's time limit and stamp are read wherever they stand."""
+def test_time_limit_is_read_from_headers_of_each_call(sidecar: Start, gate: Gate) -> None:
+    """A call's own time limit counts, in either part of its head."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="1") as running, calling(running) as calls:
@@ -62,8 +62,8 @@ def test_headers_of_a_call_alone_count(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_a_call_whose_caller_leaves_makes_room(sidecar: Start, gate: Gate) -> None:
-    """It is never sent to the handler."""
+def test_cancelled_call_frees_queue_place(sidecar: Start, gate: Gate) -> None:
+    """A cancelled call frees its place in the queue and is never sent to the handler."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="1") as running, calling(running) as calls:
@@ -80,8 +80,8 @@ def test_a_call_whose_caller_leaves_makes_room(sidecar: Start, gate: Gate) -> No
     asyncio.run(run())
 
 
-def test_a_sidecar_that_ends_answers_its_calls(sidecar: Start, gate: Gate) -> None:
-    """It exits when the last is answered, without waiting for the connection's time to be over."""
+def test_terminated_sidecar_answers_pending_calls(sidecar: Start, gate: Gate) -> None:
+    """A terminated sidecar answers its calls and exits without waiting for a timeout."""
 
     async def run() -> None:
         async with sidecar() as running, calling(running) as calls:

@@ -1,4 +1,4 @@
-"""A front without an instance holds requests longer than an objective, not than their callers."""
+"""Without an instance, a front holds requests beyond the objective up to their own timeouts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORT = "30ms"  # much less than a process takes to start
 
 
 def ended(scripted: Scaler) -> dict[str, int]:
-    """Requests that ended, by state, from all reports."""
+    """Return the number of ended requests by state, summed over all reports."""
     total: dict[str, int] = {}
     for report in scripted.reports:
         for state, count in report.fates.items():
@@ -30,8 +30,8 @@ def ended(scripted: Scaler) -> dict[str, int]:
 
 
 @on_loop
-async def test_an_objective_shorter_than_a_start_refuses_none(tmp_path: Path) -> None:
-    """Held, answered late and counted so; what a caller will not wait for is over in time."""
+async def test_requests_held_during_cold_start_are_not_refused(tmp_path: Path) -> None:
+    """Requests held during a cold start are answered and count as late, or expire at X-Timeout."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "f", carpool_slo=SHORT) as f:
         held = [asyncio.ensure_future(f.ask("ok")) for _ in range(3)]
         impatient = await f.ask("ok", ("x-timeout", "150ms"))
@@ -47,10 +47,10 @@ async def test_an_objective_shorter_than_a_start_refuses_none(tmp_path: Path) ->
 
 @pytest.mark.slow
 @on_loop
-async def test_who_waits_when_the_last_instance_goes_is_held_too(
+async def test_waiting_requests_are_held_when_last_instance_goes(
     tmp_path: Path, gate: Gate
 ) -> None:
-    """Deadlines that stood are put off; with an instance there, objectives hold as usual."""
+    """Waiting requests are held when the last instance goes; with one up, objectives hold."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "f", carpool_slo="1s") as f:
         async with sidecar(tmp_path, "one", sidecar_class="big") as one:
             await wait_until_async(lambda: scripted.ready["big"], what="an announcement")

@@ -1,4 +1,4 @@
-"""Answers in fewer bytes, for callers that accept it."""
+"""Compression of responses for callers that accept it."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
         (b"gzip; q=1.0", "gzip"),
     ],
 )
-def test_what_a_caller_accepts(value: bytes | None, expected: str) -> None:
-    """Gzip before deflate; what has no weight, or none that can be read, is not used."""
+def test_coding_is_chosen_by_accept_encoding(value: bytes | None, expected: str) -> None:
+    """Gzip is preferred to deflate, and a coding with a zero or unreadable weight is not used."""
     assert expected == accepted(value)
 
 
 @pytest.mark.parametrize(
     ("tag", "expected"), [('"1"', 'W/"1"'), ('W/"1"', 'W/"1"'), ("none", "none")]
 )
-def test_other_bytes_have_a_weak_tag(tag: str, expected: str) -> None:
-    """A strong one says that the bytes are the same, whatever the coding."""
+def test_compressed_response_has_weak_etag(tag: str, expected: str) -> None:
+    """A compressed response gets a weak ETag, as a strong one promises identical bytes."""
     assert ("etag", expected) == _weak(("etag", tag))
     assert ("x-etag", tag) == _weak(("x-etag", tag))
 
 
 @pytest.mark.parametrize("size", [1000, 200_000], ids=["at once", "on another thread"])
-def test_large_answers_are_compressed(sidecar: Start, size: int) -> None:
-    """In the coding that the caller accepts, and as they are for others; small ones never."""
+def test_only_large_responses_are_compressed(sidecar: Start, size: int) -> None:
+    """Large responses are compressed in the accepted coding, and small ones never."""
 
     async def run() -> None:
         text = "0123456789" * (size // 10)
@@ -74,8 +74,8 @@ def test_large_answers_are_compressed(sidecar: Start, size: int) -> None:
     asyncio.run(run())
 
 
-def test_head_is_told_what_get_is(sidecar: Start) -> None:
-    """But for the length, which only compressing would tell."""
+def test_head_response_has_headers_of_get(sidecar: Start) -> None:
+    """HEAD has the headers of GET, except for the length of a compressed body."""
 
     async def run() -> None:
         async with sidecar(carpool_compress_from="1000") as running:
@@ -96,8 +96,8 @@ def test_head_is_told_what_get_is(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_without_the_setting_nothing_is(sidecar: Start) -> None:
-    """Whatever the caller accepts."""
+def test_nothing_is_compressed_without_setting(sidecar: Start) -> None:
+    """Without the setting nothing is compressed, whatever the caller accepts."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -107,8 +107,8 @@ def test_without_the_setting_nothing_is(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_requests_reads_it(sidecar: Start) -> None:
-    """A client that asks for it by default, by many callers at once."""
+def test_requests_library_reads_compressed_responses(sidecar: Start) -> None:
+    """The ``requests`` library, which accepts gzip by default, reads concurrent responses."""
     where = f"127.0.0.1:{free_port()}"
 
     def listens() -> bool:

@@ -1,4 +1,4 @@
-"""Web pages of other origins: what their browsers ask, and are told."""
+"""Cross-origin requests from web pages (CORS)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ASKED = (
 
 
 async def preflight(running: Sidecar, origin: str, path: str = "/any") -> Response:
-    """A browser's question."""
+    """Send a browser's preflight request."""
     headers = [("origin", origin), *ASKED]
     return await running.pool.request("OPTIONS", path, headers, timeout_s=HANG_S)
 
 
-def test_pages_of_the_origins_may_call(sidecar: Start) -> None:
-    """They are told so before and with each answer, errors too; others are not."""
+def test_only_allowed_origins_get_cors_headers(sidecar: Start) -> None:
+    """Only allowed origins get CORS headers, on preflights and all responses, errors included."""
 
     async def run() -> None:
         async with sidecar(carpool_cors_origins=f"{PAGE}, http://127.0.0.1:3000") as running:
@@ -70,8 +70,8 @@ def test_pages_of_the_origins_may_call(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_all_pages_may_call(sidecar: Start) -> None:
-    """Without an origin, too, as a cache may have asked."""
+def test_wildcard_allows_all_origins(sidecar: Start) -> None:
+    """With ``*``, responses allow all origins, even without an Origin header because of caches."""
 
     async def run() -> None:
         async with sidecar(carpool_cors_origins="*") as running:
@@ -81,8 +81,8 @@ def test_all_pages_may_call(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_without_the_setting_no_page_may(sidecar: Start) -> None:
-    """`OPTIONS` says what methods there are."""
+def test_no_origin_is_allowed_without_setting(sidecar: Start) -> None:
+    """Without the setting no origin is allowed, and `OPTIONS` lists the methods."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -95,7 +95,7 @@ def test_without_the_setting_no_page_may(sidecar: Start) -> None:
 
 
 def test_origins_are_read_from_an_annotation() -> None:
-    """Separated by commas, and written back alike."""
+    """Origins are read from a comma-separated annotation and written back unchanged."""
     text = f"{PAGE}, *"
     settings = FunctionSettings.from_labels({}, {"com.carpool.cors.origins": text})
     assert (PAGE, "*") == settings.cors_origins
@@ -118,12 +118,12 @@ for (const options of [
 @pytest.mark.slow
 @pytest.mark.xdist_group("live")
 @pytest.mark.parametrize("allowed", [True, False])
-def test_a_browser_lets_pages_read_what_they_may(
+def test_browser_exposes_responses_only_to_allowed_origin(
     sidecar: Start,
     tmp_path: Path,
     allowed: bool,  # noqa: FBT001
 ) -> None:
-    """A real one: all answers, errors too, or none."""
+    """In a real browser, only a page of an allowed origin reads responses, errors included."""
     (tmp_path / "page.html").write_text("<!doctype html><title>page</title>")
     listen = f"127.0.0.1:{free_port()}"
     serve = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))

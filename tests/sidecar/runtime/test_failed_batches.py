@@ -1,4 +1,4 @@
-"""Batches without a response hold nothing once their requests are answered."""
+"""Batches without a response release everything once their requests are answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sidecar.core.request import Request
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.ingress import Ingress
-from sidecar.runtime.merging import FORMS
+from sidecar.runtime.merging import PROTOCOLS
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.upstreams import FunctionUpstreams
@@ -31,7 +31,7 @@ HELD = (ConnectionFailed, Batch, Request)
 
 
 def dies_of_work(exchange: Exchange) -> None:
-    """Be ready, but close the connection of each batch."""
+    """Answer probes, but close the connection of each batch."""
     if exchange.method == "GET":
         exchange.reply(200, b"{}")
     else:
@@ -41,13 +41,13 @@ def dies_of_work(exchange: Exchange) -> None:
 @pytest.mark.parametrize("wire", ["carpool", "v1"])
 @pytest.mark.usefixtures("no_collector")
 @on_loop
-async def test_a_batch_whose_connection_breaks_holds_nothing(wire: str) -> None:
-    """Its requests with their bodies, and its error, are released without the collector."""
+async def test_requests_of_broken_batch_are_released(wire: str) -> None:
+    """The requests of a broken batch and its error are released without the cycle collector."""
     before = {id(thing) for thing in held()}
     function = await serve(dies_of_work, listen="127.0.0.1:0")
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
     settings = FunctionSettings.from_env({"carpool_wire": wire})
-    upstreams = FunctionUpstreams(batcher, 1000, FORMS.get(wire))
+    upstreams = FunctionUpstreams(batcher, 1000, PROTOCOLS.get(wire))
     ingress = Ingress(settings, time.time, upstreams.backoff)
     metrics = Metrics()
     recent = RecentBatches(time.time)
@@ -71,5 +71,5 @@ async def test_a_batch_whose_connection_breaks_holds_nothing(wire: str) -> None:
 
 
 def held() -> list[object]:
-    """Batches, requests and their errors that have not been released."""
+    """Return batches, requests and their errors that have not been released."""
     return [thing for thing in gc.get_objects() if isinstance(thing, HELD)]

@@ -1,4 +1,4 @@
-"""The gRPC service of a real sidecar, in front of a server whose one worker a test can hold up."""
+"""The gRPC service of a real sidecar, in front of a one-worker server that a test can hold up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LENGTH = "inference-header-content-length"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of a server of the protocol over HTTP."""
+    """Start a server of the protocol over HTTP and return its address."""
     with plain_server("tests.services.flask_oip:app", tmp_path) as address:
         yield address
 
@@ -44,19 +44,19 @@ def server(tmp_path: Path) -> Iterator[str]:
 async def merging(
     sidecar: Start, server: str, folder: Path, **env: Any
 ) -> AsyncIterator[tuple[Sidecar, Caller]]:
-    """A sidecar in front of that server, and a caller."""
+    """Run a sidecar in front of that server, with a client."""
     wire: dict[str, Any] = {"carpool_wire": "oip", "sidecar_upstreams": server}
     async with called(sidecar, folder, **wire, **env) as both:
         yield both
 
 
 def row(value: float) -> Any:
-    """One row of two equal values."""
+    """Return one row of two equal values."""
     return np.full((1, 2), value, np.float32)
 
 
 async def over_http(running: Sidecar, rows: Any) -> Any:
-    """The output ``y`` for rows sent over HTTP, as Triton's client sends them."""
+    """Return output ``y`` for rows sent over HTTP as Triton's client sends them."""
     size = {"binary_data_size": rows.nbytes}
     tensor = {"name": "x", "shape": rows.shape, "datatype": "FP32", "parameters": size}
     asked = {"inputs": [tensor], "parameters": {"binary_data_output": True}}
@@ -73,7 +73,7 @@ async def over_http(running: Sidecar, rows: Any) -> Any:
 
 @asynccontextmanager
 async def busy(running: Sidecar, gate: Gate) -> AsyncIterator[None]:
-    """While its handler is held up; what waits is served afterwards."""
+    """Hold up the handler for the block; waiting requests are served afterwards."""
     gate.close()
     holding = asyncio.create_task(running.ask(gate.word))
     await running.until_metric("batch_in_flight", 1)
@@ -83,10 +83,10 @@ async def busy(running: Sidecar, gate: Gate) -> AsyncIterator[None]:
 
 
 @on_loop
-async def test_calls_share_batches_with_requests_over_http(
+async def test_grpc_calls_share_batches_with_http_requests(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
 ) -> None:
-    """Raw, typed and over HTTP in one; each gets its own rows, in the form in which it asked."""
+    """Raw, typed and HTTP requests share a batch, and each gets its own rows in its own form."""
     async with merging(sidecar, server, tmp_path, carpool_batch_max="64") as (running, caller):
         explain = ("x-carpool-explain", "1")
         asked = [
@@ -113,7 +113,7 @@ async def test_calls_share_batches_with_requests_over_http(
 async def test_a_bad_call_fails_alone(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
 ) -> None:
-    """With the function's own text and headers; its neighbours are answered."""
+    """A bad call gets the function's error text and headers, and its neighbours are answered."""
     async with merging(sidecar, server, tmp_path) as (running, caller):
         first, second, third = await running.together(
             gate, *(inferred(caller, raw(row(value))) for value in (1, -1, 3))
@@ -131,7 +131,7 @@ async def inferred(caller: Caller, request: Any) -> Any:
 
 
 async def outcome(call: Any) -> Any:
-    """An answer, or the error in its place."""
+    """Return the response, or the error in its place."""
     try:
         return await call
     except aio.AioRpcError as error:
@@ -140,10 +140,10 @@ async def outcome(call: Any) -> Any:
 
 @pytest.mark.slow
 @on_loop
-async def test_a_deadline_is_the_calls_own(
+async def test_call_deadline_is_enforced_in_queue(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
 ) -> None:
-    """One whose time passes in the queue is never sent; X-Timeout counts as over HTTP."""
+    """A call whose time passes in the queue is never sent, and X-Timeout counts as over HTTP."""
     async with merging(sidecar, server, tmp_path, carpool_slo="60s") as (running, caller):
         async with busy(running, gate):
             error = await outcome(caller.infer(raw(row(-1)), timeout_s=0.2))
@@ -163,10 +163,10 @@ async def test_a_deadline_is_the_calls_own(
 
 @pytest.mark.slow
 @on_loop
-async def test_a_cancelled_call_makes_room(
+async def test_cancelled_call_leaves_queue_and_is_released(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
 ) -> None:
-    """It leaves the queue, and what was held for it is released."""
+    """A cancelled call leaves the queue, and its memory is released."""
     async with merging(sidecar, server, tmp_path) as (running, caller):
         before = await running.metric("batch_held_bytes")
         async with busy(running, gate):
@@ -186,10 +186,10 @@ async def test_a_cancelled_call_makes_room(
 
 @pytest.mark.slow
 @on_loop
-async def test_a_full_queue_refuses_and_says_when_to_come_back(
+async def test_full_queue_refuses_with_retry_time(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
 ) -> None:
-    """RESOURCE_EXHAUSTED at once, with the time in the metadata; each class has its queue."""
+    """A full queue refuses with RESOURCE_EXHAUSTED and a retry time, separately for each class."""
     limits = {"carpool_batch_max": "1", "carpool_queue_max": "1"}
     async with merging(sidecar, server, tmp_path, **limits) as (running, caller):
         async with busy(running, gate):
@@ -209,7 +209,7 @@ async def test_a_full_queue_refuses_and_says_when_to_come_back(
 @pytest.mark.slow
 @on_loop
 async def test_large_messages_have_a_limit(sidecar: Start, server: str, tmp_path: Path) -> None:
-    """Larger than gRPC's usual 4 MiB is served; beyond the sidecar's limit a call is refused."""
+    """Messages above gRPC's usual 4 MiB are served, and those above the sidecar's limit refused."""
     limit = {"sidecar_body_max_bytes": str(5_000_000), "carpool_batch_max": "4"}
     async with merging(sidecar, server, tmp_path, **limit) as (running, caller):
         rows = np.random.default_rng(3).standard_normal((1, 1_200_000)).astype(np.float32)
@@ -228,10 +228,10 @@ async def test_large_messages_have_a_limit(sidecar: Start, server: str, tmp_path
 
 @pytest.mark.slow
 @on_loop
-async def test_ill_formed_calls_are_told_what_was_expected(
+async def test_malformed_call_gets_error_that_says_what_was_expected(
     sidecar: Start, server: str, tmp_path: Path
 ) -> None:
-    """Bytes that are no message, unknown methods and applications, contents that do not fit."""
+    """Malformed messages, methods, metadata and contents get errors that say what was expected."""
     async with merging(sidecar, server, tmp_path) as (_, caller):
         method = "/inference.GRPCInferenceService/ModelInfer"
         noise = await outcome(caller.channel.unary_unary(method)(b"\xff\xff\xff", timeout=HANG_S))
@@ -256,10 +256,10 @@ async def test_ill_formed_calls_are_told_what_was_expected(
 
 @pytest.mark.slow
 @on_loop
-async def test_what_is_no_answer_of_the_protocol_is_told(
+async def test_response_outside_protocol_is_internal_error(
     sidecar: Start, gate: Gate, tmp_path: Path
 ) -> None:
-    """A function that answers otherwise, whose handler dies, or that cannot be reached."""
+    """A response that is not one of the protocol is an INTERNAL error, even after a restart."""
     async with called(sidecar, tmp_path, carpool_slo="60s") as (running, caller):
         echoed = await outcome(caller.infer(raw(row(1))))  # its own body
         assert StatusCode.INTERNAL == echoed.code()
@@ -277,10 +277,10 @@ async def test_what_is_no_answer_of_the_protocol_is_told(
 
 @pytest.mark.slow
 @on_loop
-async def test_a_function_that_does_not_start(
+async def test_function_that_fails_to_start_is_live_but_unavailable(
     sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Live, not ready; calls are UNAVAILABLE with its last words."""
+    """A function that does not start is live, not ready, and its calls are UNAVAILABLE."""
     from tritonclient.grpc import service_pb2 as pb
 
     async with called(sidecar, tmp_path, ready=False, start_exit="1") as (running, caller):
@@ -299,10 +299,10 @@ async def test_a_function_that_does_not_start(
 
 @pytest.mark.slow
 @on_loop
-async def test_sigterm_answers_calls_under_way(
+async def test_sigterm_answers_calls_in_flight(
     sidecar: Start, server: str, gate: Gate, tmp_path: Path
 ) -> None:
-    """Then the sidecar exits with 0; until then it takes none that come later."""
+    """After SIGTERM the sidecar takes no new calls, answers those in flight and exits with 0."""
     async with merging(sidecar, server, tmp_path) as (running, caller):
         gate.close()
         holding = asyncio.create_task(running.ask(gate.word))
@@ -319,7 +319,7 @@ async def test_sigterm_answers_calls_under_way(
 
 
 def ended(tmp_path: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """A sidecar that is expected to end at its start."""
+    """Run a sidecar that is expected to exit at its start."""
     return subprocess.run(
         [sys.executable, "-c", f"import sys; {code}sys.exit(main([]))"],
         env={"PYTHONPATH": str(ROOT), "sidecar_listen": "unix:s", **env},
@@ -333,15 +333,15 @@ def ended(tmp_path: Path, code: str, **env: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.parametrize("missing", ["grpc", "google.protobuf"])
 def test_a_missing_extra_is_named(missing: str, tmp_path: Path) -> None:
-    """Before anything is served."""
+    """A missing package is reported at the start with the extra that installs it."""
     code = f"sys.modules[{missing!r}] = None; from sidecar.app import main; "
     done = ended(tmp_path, code, sidecar_grpc="unix:g", sidecar_upstreams="127.0.0.1:1")
     assert 2 == done.returncode
     assert 'pip install "carpool[grpc]"' in done.stderr
 
 
-def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
-    """With the setting."""
+def test_error_names_setting_of_address_in_use(tmp_path: Path) -> None:
+    """An address in use is reported with the setting."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -352,8 +352,8 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
     assert f"sidecar_grpc = '{address}': expected an address that is free" in done.stderr
 
 
-def test_what_serves_no_grpc_imports_nothing() -> None:
-    """The packages are an extra's."""
+def test_sidecar_without_grpc_does_not_import_package() -> None:
+    """Without gRPC the sidecar does not import the package, as it belongs to an extra."""
     code = "import sys, sidecar.serving; sys.exit('grpc' in sys.modules)"
     env = {"PYTHONPATH": str(ROOT)}
     assert 0 == subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode

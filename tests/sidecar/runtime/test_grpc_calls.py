@@ -1,8 +1,9 @@
-"""Calls by gRPC to an application that a test has written: memory, errors and what ends early."""
+"""gRPC calls to a test application: memory, errors and calls that end early."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from carpool.http.call_server import ServedCalls
 from carpool.http.server import Exchange, Limits, serve
 from sidecar import serving
 from sidecar.options import Options
-from sidecar.runtime.oip_grpc import service
+from sidecar.runtime.oip_grpc import rpc, service
+from sidecar.runtime.oip_grpc.requests import HttpRequest
 from tests.sidecar.runtime.conftest import on_loop
 from tests.sidecar.runtime.grpc_client import Caller, raw
 from tests.sidecar.runtime.test_grpc import inferred
@@ -34,7 +36,7 @@ ANSWER = b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": 
 async def calling(
     app: Callable[[Exchange], None], folder: Path
 ) -> AsyncIterator[tuple[Server, Caller]]:
-    """Serve ``app``, with a caller of it."""
+    """Serve ``app``, with a client of it."""
     server = await serve(app, listen=f"unix:{folder}/http.sock", limits=NARROW)
     own = await service.serve(server, f"unix:{folder}/grpc.sock")
     async with aio.insecure_channel(own.address) as channel:
@@ -44,13 +46,13 @@ async def calling(
 
 
 def rows(count: int) -> Any:
-    """Values of four bytes."""
+    """Return ``count`` values of four bytes."""
     return np.zeros((1, count), np.float32)
 
 
 @on_loop
 async def test_memory_is_counted_until_a_call_has_ended(tmp_path: Path) -> None:
-    """What would take more than all clients may is refused; it is free again afterwards."""
+    """A call above the memory limit of all clients is refused, until others have ended."""
     waiting: list[Exchange] = []
     async with calling(waiting.append, tmp_path) as (server, caller):
         first = asyncio.create_task(inferred(caller, raw(rows(20_000))))
@@ -66,8 +68,8 @@ async def test_memory_is_counted_until_a_call_has_ended(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_the_application_is_told_of_callers_that_leave(tmp_path: Path) -> None:
-    """Once, and answers after that are dropped."""
+async def test_application_is_notified_when_caller_leaves(tmp_path: Path) -> None:
+    """The application is notified once of a caller that leaves, and later responses are dropped."""
     waiting: list[Exchange] = []
     left: list[Exchange] = []
 
@@ -87,8 +89,22 @@ async def test_the_application_is_told_of_callers_that_leave(tmp_path: Path) -> 
 
 
 @on_loop
-async def test_what_an_application_raises_is_a_status(tmp_path: Path) -> None:
-    """Its own errors with their texts, others without; an answer that breaks off is told, too."""
+async def test_response_to_cancelled_call_is_dropped(tmp_path: Path) -> None:
+    """A response may come after a call was cancelled and before its task has learned of that."""
+    left: list[str] = []
+    server = await serve(lambda _: None, listen=f"unix:{tmp_path}/http.sock")
+    exchange = rpc._Exchange(server, HttpRequest("POST", "/"), (), math.inf)
+    exchange.on_gone = lambda: left.append("left")
+    exchange.answer.cancel()
+    exchange.reply(200, ANSWER)
+    exchange.leave()
+    assert ([], True, False) == (left, exchange.answered, exchange.gone)
+    await server.stop()
+
+
+@on_loop
+async def test_application_errors_become_grpc_statuses(tmp_path: Path) -> None:
+    """Carpool errors keep their texts, others do not, and a cut response is an error too."""
 
     def app(exchange: Exchange) -> None:
         what = exchange.path.split("/")[3]
@@ -106,15 +122,15 @@ async def test_what_an_application_raises_is_a_status(tmp_path: Path) -> None:
             ("known", StatusCode.NOT_FOUND, "there is none"),
             ("unknown", StatusCode.INTERNAL, "internal error"),
             ("upgrades", StatusCode.INVALID_ARGUMENT, "a call cannot upgrade its connection"),
-            ("aborts", StatusCode.INTERNAL, "the answer broke off"),
+            ("aborts", StatusCode.INTERNAL, "the response was cut off"),
         ):
             error = await inferred(caller, raw(rows(1), model=model))
             assert (code, text) == (error.code(), error.details())
 
 
 @on_loop
-async def test_instances_behind_a_front_serve_none(tmp_path: Path) -> None:
-    """Their front does; its calls and theirs would share a port."""
+async def test_instances_behind_front_do_not_serve_grpc(tmp_path: Path) -> None:
+    """Only the front serves gRPC, as its port would clash with those of its instances."""
     server = await serve(lambda _: None, listen=f"unix:{tmp_path}/http.sock")
     env = {"sidecar_grpc": f"unix:{tmp_path}/grpc.sock"}
     scaled = {"sidecar_scaler": "127.0.0.1:1", "sidecar_function": "fn"}

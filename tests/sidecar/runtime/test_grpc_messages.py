@@ -1,4 +1,4 @@
-"""Messages of the gRPC service beside those of Triton's client, and their form over HTTP."""
+"""Messages of the gRPC service compared with those of Triton's client, and their HTTP form."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ VALUES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_fields_are_those_of_tritons_client(name: str) -> None:
-    """Name, number, type and repetition of each; what its version does not know is not compared."""
+def test_fields_match_triton_client(name: str) -> None:
+    """Each field has the name, number, type and repetition of the field in Triton's client."""
     theirs = TRITONS.get(name) or getattr(pb, name)
     expected = {field.number: field for field in theirs.DESCRIPTOR.fields}
     for field in MESSAGES[name].DESCRIPTOR.fields:
@@ -52,8 +52,8 @@ def test_fields_are_those_of_tritons_client(name: str) -> None:
     assert {} == expected
 
 
-def test_both_read_what_the_other_has_written() -> None:
-    """Maps as well, and a choice whose value is the default."""
+def test_messages_are_interchangeable_with_triton_client() -> None:
+    """Both sides read each other's messages, including maps and a oneof with a default value."""
     theirs = pb.ModelInferRequest(model_name="m", id="7", raw_input_contents=[b"ab"])
     theirs.inputs.add(name="x", shape=[1, -1], datatype="FP32")
     theirs.parameters["sequence_start"].bool_param = False
@@ -63,15 +63,15 @@ def test_both_read_what_the_other_has_written() -> None:
 
 
 def converted(request: Any, most: int = MIB) -> tuple[dict[str, Any], bytes, requests.HttpRequest]:
-    """The JSON, the bytes behind it and the whole of a request over HTTP."""
+    """Return the JSON, the bytes behind it and the whole of a request in HTTP form."""
     found, _ = requests.infer(request.SerializeToString(), most)
     length = int(dict(found.headers)[b"inference-header-content-length"])
     return json.loads(found.body[:length]), found.body[length:], found
 
 
 @pytest.mark.parametrize("datatype", FIELDS)
-def test_typed_values_go_and_come_as_they_are(datatype: str) -> None:
-    """Each type at the ends of its range, through the bytes of the HTTP form and back."""
+def test_typed_values_survive_round_trip_to_http_form(datatype: str) -> None:
+    """Values at the ends of each type's range survive the conversion to the HTTP form and back."""
     request = pb.ModelInferRequest(model_name="m")
     tensor = request.inputs.add(name="x", shape=[2, 1], datatype=datatype)
     field, values = FIELDS[datatype].name, VALUES[datatype]
@@ -91,8 +91,8 @@ def test_typed_values_go_and_come_as_they_are(datatype: str) -> None:
     assert not kept.outputs[0].HasField("contents")
 
 
-def test_a_request_is_as_tritons_client_writes_it_over_http() -> None:
-    """Parameters of all kinds and levels, the id, the version, outputs that are asked for."""
+def test_request_has_http_form_of_triton_client() -> None:
+    """Parameters of all kinds, the ID, the version and requested outputs take their HTTP form."""
     request = pb.ModelInferRequest(model_name="a/b", model_version="1", id="7")
     request.inputs.add(name="x", shape=[1], datatype="FP16")
     request.raw_input_contents.append(b"ab")
@@ -115,7 +115,7 @@ def test_a_request_is_as_tritons_client_writes_it_over_http() -> None:
 
 
 def bad(field: str, datatype: str, values: list[Any], *shape: int) -> Any:
-    """A request with one input."""
+    """Return a request with one input."""
     request = pb.ModelInferRequest(model_name="m")
     tensor = request.inputs.add(name="x", shape=shape, datatype=datatype)
     getattr(tensor.contents, field).extend(values)
@@ -123,7 +123,7 @@ def bad(field: str, datatype: str, values: list[Any], *shape: int) -> Any:
 
 
 def mixed() -> Any:
-    """Raw and typed at once."""
+    """Return a request with both raw and typed contents."""
     request = bad("fp32_contents", "FP32", [1.0], 1)
     request.raw_input_contents.append(b"abcd")
     return request
@@ -151,20 +151,20 @@ def mixed() -> Any:
         ),
     ],
 )
-def test_what_is_wrong_is_said(request_: Any, text: str) -> None:
-    """By the input's name, with what was expected."""
+def test_error_names_input_and_expectation(request_: Any, text: str) -> None:
+    """Errors name the input and what was expected."""
     with pytest.raises(BadRequest, match=text.replace("[", r"\[")):
         converted(request_)
 
 
-def test_values_that_would_be_larger_than_a_request_may_be() -> None:
-    """Are not even converted."""
+def test_values_above_size_limit_are_not_converted() -> None:
+    """Values that would exceed the size limit are not converted."""
     with pytest.raises(BodyTooLarge, match="has 4 values"):
         converted(bad("int64_contents", "INT64", [1, 2, 3, 4], 4), most=31)
 
 
-def test_lists_in_the_answer_are_read() -> None:
-    """Nested as the shape is, texts among them; FP16 has no typed form, so all are raw."""
+def test_lists_in_response_are_read() -> None:
+    """Nested lists and texts are read; with an FP16 output all are raw, as it has no typed form."""
     outputs = [
         {"name": "y", "datatype": "FP32", "shape": [2, 2], "data": [[1, 2], [3, 4.5]]},
         {"name": "t", "datatype": "BYTES", "shape": [1], "data": ["Käse"]},
@@ -199,14 +199,14 @@ def test_lists_in_the_answer_are_read() -> None:
         b"[" * 100_000,
     ],
 )
-def test_an_answer_that_is_none_is_the_functions_fault(body: bytes) -> None:
-    """Whatever it is."""
+def test_response_outside_protocol_is_fault_of_function(body: bytes) -> None:
+    """Any response that is not one of the protocol is a fault of the function."""
     with pytest.raises(FunctionFault, match="not one of the protocol"):
         answers.inferred(HttpAnswer(200, body), raw=False)
 
 
-def test_bytes_that_do_not_fit_their_datatype_are_a_fault() -> None:
-    """Of numbers and of texts, where they have to be taken apart."""
+def test_output_bytes_that_do_not_fit_datatype_are_fault() -> None:
+    """Bytes that do not fit the datatype of a number or text output are a fault."""
     for datatype, tail in (("FP32", b"abc"), ("BYTES", b"\3\0\0\0ab"), ("BYTES", b"\3\0")):
         size = {"binary_data_size": len(tail)}
         entry = {"name": "y", "datatype": datatype, "shape": [1], "parameters": size}
@@ -216,8 +216,8 @@ def test_bytes_that_do_not_fit_their_datatype_are_a_fault() -> None:
             answers.inferred(HttpAnswer(200, text + tail, header), raw=False)
 
 
-def test_statuses_are_grpcs_with_the_same_text() -> None:
-    """Errors in the protocol's form and others; metadata is what gRPC can send."""
+def test_http_errors_become_grpc_statuses_with_same_text() -> None:
+    """HTTP errors become gRPC statuses with the same text and only the metadata gRPC can send."""
     busy = Failure.of_error(Overloaded("wait", 1.5))
     assert (StatusCode.UNAVAILABLE, "wait", (("retry-after", "2"),)) == busy
     assert StatusCode.NOT_FOUND == Failure.of_error(NotFound("nope")).code

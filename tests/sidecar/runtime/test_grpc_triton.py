@@ -29,7 +29,7 @@ CALLERS, CALLS, BATCH = 8, 16, 16
 
 
 def given(name: str, array: Rows, datatype: str) -> triton.InferInput:
-    """An input as the client sends it."""
+    """Return an input as the client sends it."""
     made = triton.InferInput(name, list(array.shape), datatype)
     made.set_data_from_numpy(array)
     return made
@@ -37,7 +37,7 @@ def given(name: str, array: Rows, datatype: str) -> triton.InferInput:
 
 @asynccontextmanager
 async def serving(sidecar: Start, folder: Path, **env: Any) -> AsyncIterator[tuple[Sidecar, str]]:
-    """A sidecar whose function's model is in ``folder``, and its address."""
+    """Run a sidecar whose model is in ``folder`` and yield it with its address."""
     command: dict[str, Any] = {
         "fprocess": f"{sys.executable} -m watchdog_plugin",
         "function_dir": str(folder),
@@ -47,7 +47,7 @@ async def serving(sidecar: Start, folder: Path, **env: Any) -> AsyncIterator[tup
 
 
 def all_at_once(address: str) -> None:
-    """Many calls of many clients, of which none waits for another; each gets its own numbers."""
+    """Send concurrent calls from many clients and check that each gets its own numbers."""
     found: queue.SimpleQueue[tuple[int, Any, Any]] = queue.SimpleQueue()
     with ExitStack() as stack:
         clients = [
@@ -69,7 +69,7 @@ def all_at_once(address: str) -> None:
 
 @on_loop
 async def test_calls_of_many_clients_fill_batches(sidecar: Start, tmp_path: Path) -> None:
-    """Batches leave only once they are full, so all of them were."""
+    """With a policy that sends only full batches, the calls of many clients fill all of them."""
     models.doubler(tmp_path / "model.onnx")
     policy = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "1h"}
     async with serving(sidecar, tmp_path, carpool_batch_max=str(BATCH), **policy) as both:
@@ -80,7 +80,7 @@ async def test_calls_of_many_clients_fill_batches(sidecar: Start, tmp_path: Path
 
 
 def about_the_model(address: str) -> None:
-    """What the client asks before it infers."""
+    """Check what the client asks before it infers."""
     with triton.InferenceServerClient(address) as net:
         assert net.is_server_live()
         assert net.is_server_ready()
@@ -99,7 +99,7 @@ def about_the_model(address: str) -> None:
 
 
 def inferring(address: str) -> None:
-    """Numbers, the largest classes, parameters, and what is refused by name."""
+    """Check numbers, classification, parameters and refusals."""
     rows = np.random.default_rng(3).standard_normal((3, 4)).astype(np.float32)
     with triton.InferenceServerClient(address) as net:
         inputs = [given("x", rows, "FP32")]
@@ -127,8 +127,10 @@ def inferring(address: str) -> None:
 
 
 @on_loop
-async def test_the_client_is_answered_as_over_http(sidecar: Start, tmp_path: Path) -> None:
-    """Readiness and metadata, inference in all its forms, and errors with their texts."""
+async def test_triton_client_gets_same_responses_as_over_http(
+    sidecar: Start, tmp_path: Path
+) -> None:
+    """Readiness, metadata, all forms of inference and errors are answered as over HTTP."""
     models.mlp(tmp_path / "model.onnx")
     async with serving(sidecar, tmp_path) as (_, address):
         await asyncio.to_thread(about_the_model, address)
@@ -136,7 +138,7 @@ async def test_the_client_is_answered_as_over_http(sidecar: Start, tmp_path: Pat
 
 
 def words(address: str) -> None:
-    """BYTES, as the client sends and reads them."""
+    """Check that the client sends and reads BYTES."""
     sent = np.array(["a", "", "Käse"], object)
     with triton.InferenceServerClient(address) as net:
         found = net.infer("net", [given("text", sent, "BYTES")]).as_numpy("same")
@@ -144,8 +146,8 @@ def words(address: str) -> None:
 
 
 @on_loop
-async def test_text_comes_back(sidecar: Start, tmp_path: Path) -> None:
-    """Of any length."""
+async def test_text_of_any_length_is_returned_unchanged(sidecar: Start, tmp_path: Path) -> None:
+    """Text of any length is returned unchanged."""
     models.texts(tmp_path / "model.onnx")
     async with serving(sidecar, tmp_path) as (_, address):
         await asyncio.to_thread(words, address)
@@ -167,8 +169,8 @@ def stream(item):
 
 
 @on_loop
-async def test_a_streamed_answer_is_refused(sidecar: Start, tmp_path: Path) -> None:
-    """By the name of what it needs instead; its generator is closed."""
+async def test_streamed_response_is_refused_over_grpc(sidecar: Start, tmp_path: Path) -> None:
+    """A streamed response is refused with a hint to use HTTP, and its generator is closed."""
     (tmp_path / "handler.py").write_text(STREAMS)
     command: dict[str, Any] = {
         "fprocess": f"{sys.executable} -m watchdog_plugin",

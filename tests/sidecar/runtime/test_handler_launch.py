@@ -1,4 +1,4 @@
-"""How the function's process is started."""
+"""Environment and address with which the function's process is started."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from carpool.process.ready_notice import VARIABLE
 from sidecar.options import Options
-from sidecar.runtime.handler_launch import Launch, plan_launch
+from sidecar.runtime.handler_launch import HandlerLaunch, plan_launch
 
 ENV = {"fprocess": "python -m watchdog_plugin", "sidecar_watchdog": "off", "PATH": "/nowhere"}
 
 
-def planned(*, plain: bool = False, **more: str) -> Launch:
-    """What is started with these variables."""
+def planned(*, plain: bool = False, **more: str) -> HandlerLaunch:
+    """Return the launch with these variables."""
     env = {**ENV, **more}
     launch = plan_launch(Options.from_env(env), env, plain=plain)
     if launch.scratch:
@@ -23,8 +23,8 @@ def planned(*, plain: bool = False, **more: str) -> Launch:
     return launch
 
 
-def test_it_has_a_folder_for_its_sockets() -> None:
-    """That of its batches, and that on which it says that it is ready."""
+def test_handler_sockets_share_temporary_folder() -> None:
+    """The handler's socket and the readiness socket share a temporary folder."""
     launch = planned()
     assert (f"unix:{launch.scratch}/handler.sock", 0) == (launch.address, launch.port)
     assert launch.address == launch.env["handler_listen"]
@@ -34,7 +34,7 @@ def test_it_has_a_folder_for_its_sockets() -> None:
 def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And not left behind."""
+    """A folder whose path is too long for a socket is neither used nor left behind."""
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
@@ -44,10 +44,10 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_it_starts_where_nothing_can_be_written(
+def test_handler_uses_loopback_port_without_writable_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, plain: bool
 ) -> None:
-    """As in a container with a read-only root: a port of loopback, and probes alone."""
+    """Without a writable folder, the handler gets a loopback port and is probed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     launch = planned(plain=plain, NOTIFY_SOCKET="/the/sidecar's/own")
     assert ("", "", "") == (launch.scratch, launch.notices, launch.env[VARIABLE])
@@ -57,8 +57,8 @@ def test_it_starts_where_nothing_can_be_written(
     assert 1234 == planned(plain=plain, sidecar_handler_port="1234").port
 
 
-def test_a_server_that_knows_nothing_of_carpool_has_a_port() -> None:
-    """One of its own, where the variable names none."""
+def test_plain_server_gets_free_or_configured_port() -> None:
+    """A plain server gets its own free port, or the one that the variable names."""
     ports = {planned(plain=True).port for _ in range(5)}
     assert 0 not in ports
     assert "handler_listen" not in planned(plain=True).env

@@ -1,4 +1,4 @@
-"""The function's process is kept running; real processes that end at once."""
+"""Restarts of the function's process, with real processes that end at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 import uvloop
 
-from sidecar.runtime.handler_launch import Launch
+from sidecar.runtime.handler_launch import HandlerLaunch
 from sidecar.runtime.handler_process import HandlerProcess
 from tests.carpool.process.test_child import runs
 from tests.waiting import wait_until, wait_until_async
@@ -26,17 +26,17 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("was_ready", "waits"), [(True, ["0.1 s"] * 3), (False, ["0.1 s", "0.2 s", "0.4 s"])]
 )
-def test_a_process_that_has_served_is_started_again_soon(
+def test_restart_delay_grows_only_for_process_that_never_was_ready(
     caplog: pytest.LogCaptureFixture, *, was_ready: bool, waits: list[str]
 ) -> None:
-    """Only one that never becomes ready is waited for longer and longer."""
+    """The restart delay grows only for a process that never becomes ready."""
 
     async def run() -> None:
         def died(_reason: str) -> None:
             if was_ready:
                 handler.became_ready()
 
-        launch = Launch((sys.executable, "-I", "-S", "-c", ""), os.environ, "", "")
+        launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", ""), os.environ, "", "")
         handler = HandlerProcess(launch, died)
         handler.start()
         await wait_until_async(lambda: len(caplog.messages) >= 3, what="the third death")
@@ -46,13 +46,13 @@ def test_a_process_that_has_served_is_started_again_soon(
     assert waits == [message.rpartition("next in ")[2] for message in caplog.messages[:3]]
 
 
-def test_a_process_ended_by_a_signal_without_a_name_is_started_again() -> None:
-    """As most real-time signals are."""
+def test_process_killed_by_unnamed_signal_is_restarted() -> None:
+    """A process killed by a real-time signal without a name is restarted."""
 
     async def run() -> None:
         deaths: list[str] = []
         script = "import os; os.kill(os.getpid(), 35)"
-        launch = Launch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
+        launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
         handler = HandlerProcess(launch, deaths.append)
         handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, 20, what="the second death")
@@ -61,8 +61,8 @@ def test_a_process_ended_by_a_signal_without_a_name_is_started_again() -> None:
     uvloop.run(run())
 
 
-def test_a_process_that_cannot_be_started_now_is_started_later() -> None:
-    """While no file can be opened any more, as under a flood of connections."""
+def test_failed_start_is_retried_later() -> None:
+    """A start that fails for lack of file descriptors is tried again later."""
 
     async def run() -> None:
         deaths: list[str] = []
@@ -73,7 +73,7 @@ def test_a_process_that_cannot_be_started_now_is_started_later() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
         argv = (sys.executable, "-I", "-S", "-c", "import signal; signal.pause()")
-        handler = HandlerProcess(Launch(argv, os.environ, "", ""), died)
+        handler = HandlerProcess(HandlerLaunch(argv, os.environ, "", ""), died)
         handler.start()
         first_free = os.dup(0)
         os.close(first_free)
@@ -97,11 +97,12 @@ print(daemon.pid, flush=True, file=open({file!r}, "a"))
 
 
 @pytest.mark.parametrize(("env", "ends"), [("None", True), ("{}", False)], ids=["marked", "not"])
-def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, ends: bool) -> None:
-    """A daemon with its error output open: the next run begins, and the daemon is ended.
+def test_leftover_daemon_does_not_delay_restart(tmp_path: Path, env: str, *, ends: bool) -> None:
+    """A daemon that keeps the error output open does not delay the next run, and is ended.
 
-    Unless it has no environment to know it by; then the provider ends it, with the instance. Our
-    end of its output is closed in any case, or each run would cost an open file.
+    A daemon without an environment to recognize it by is left to the provider, which ends it with
+    the instance. The sidecar's end of its output is closed in any case, or each run would leak an
+    open file.
     """
     file = tmp_path / "daemons"
 
@@ -114,7 +115,7 @@ def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, 
         script = DAEMON.format(env=env, file=str(file))
         argv = (sys.executable, "-I", "-S", "-c", script)
         key = f"of-this-test-{os.getpid()}"  # what another process marks so would be ended, too
-        launch = Launch(argv, {**os.environ, "handler_key": key}, "", key)
+        launch = HandlerLaunch(argv, {**os.environ, "handler_key": key}, "", key)
         handler = HandlerProcess(launch, died)
         handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
@@ -133,10 +134,10 @@ def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, 
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(
+def test_watchdog_probe_errors_are_dropped_from_output(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A line for each probe that came before the handler listened; every other line passes."""
+    """The watchdog's lines on failed probes are dropped, and every other line passes."""
     probed = (
         '2026/11/22 14:52:35 Upstream HTTP request error: Get "http://127.0.0.1:5000/_/ready": dial'
     )
@@ -145,7 +146,7 @@ def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(
 
     async def run() -> None:
         ended = asyncio.Event()
-        launch = Launch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
+        launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
         handler = HandlerProcess(launch, lambda _: ended.set())
         handler.start()
         await ended.wait()
@@ -156,15 +157,15 @@ def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(
     assert [lines[1], lines[3]] == [line for line in said if line in lines]
 
 
-def test_output_that_is_not_read_stops_nothing() -> None:
-    """A sidecar whose standard error is a closed pipe keeps its function running."""
+def test_closed_stderr_does_not_stop_restarts() -> None:
+    """A sidecar whose standard error is a closed pipe keeps restarting its function."""
     reading, writing = os.pipe()
     os.close(reading)
 
     async def run() -> None:
         deaths: list[str] = []
         script = "import sys; sys.stderr.write('x' * 1_000_000)"
-        launch = Launch((sys.executable, "-I", "-S", "-c", script), dict(os.environ), "", "")
+        launch = HandlerLaunch((sys.executable, "-I", "-S", "-c", script), dict(os.environ), "", "")
         handler = HandlerProcess(launch, deaths.append)
         handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
@@ -175,15 +176,15 @@ def test_output_that_is_not_read_stops_nothing() -> None:
         uvloop.run(run())
 
 
-def test_a_process_is_heard_and_its_earlier_end_is_told(tmp_path: Path) -> None:
-    """What observes it may come later than its first run, which began before the event loop."""
+def test_observer_added_late_is_notified_of_earlier_exit(tmp_path: Path) -> None:
+    """An observer added late still gets the end of a first run from before the event loop."""
 
     async def run() -> None:
         script = "import os, sys; sys.path[:0] = [sys.argv[1]]; "
         script += "from carpool.process.ready_notice import tell; tell(); os._exit(1)"
         argv = (sys.executable, "-c", script, str(ROOT))
         env = {**os.environ, "NOTIFY_SOCKET": f"{tmp_path}/ready.sock"}
-        launch = Launch(argv, env, "", "", str(tmp_path))
+        launch = HandlerLaunch(argv, env, "", "", str(tmp_path))
         started = launch.start_early()
         assert started
         handler = HandlerProcess(launch, started=started)
@@ -200,8 +201,8 @@ def test_a_process_is_heard_and_its_earlier_end_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("began", [False, True])
-def test_a_process_that_is_to_end_at_once_leaves_nothing(tmp_path: Path, *, began: bool) -> None:
-    """As the settings turn out to be wrong, before it was taken over or while it is."""
+def test_process_stopped_during_takeover_leaves_no_child(tmp_path: Path, *, began: bool) -> None:
+    """A process stopped before or during its takeover leaves no child and no process behind."""
     pids = tmp_path / "pids"
 
     async def run() -> None:
@@ -210,7 +211,7 @@ def test_a_process_that_is_to_end_at_once_leaves_nothing(tmp_path: Path, *, bega
             "-c",
             f"sleep 3600 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait",
         )
-        launch = Launch(argv, os.environ, "", "")
+        launch = HandlerLaunch(argv, os.environ, "", "")
         started = launch.start_early()
         assert started
         wait_until(pids.exists, what="the process")

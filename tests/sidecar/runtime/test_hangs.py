@@ -1,4 +1,4 @@
-"""Handlers that hang, spin, are stopped or close their files; with of-watchdog, too."""
+"""Handlers that hang, spin, are stopped or close their files, also behind of-watchdog."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ DIED = 'batch_restarts_total{reason="died"}'
 
 @pytest.fixture
 def function(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The environment of a function that does as each item says; `WATCHDOG` puts that between."""
+    """Return the environment of a function that does what each item says.
+
+    With `WATCHDOG`, its handler is behind of-watchdog.
+    """
     (tmp_path / "function").mkdir()
     (tmp_path / "function" / "handler.py").write_text(FUNCTION)
     env = {
@@ -76,13 +79,13 @@ TOGETHER = {
 
 
 def started(sidecar: Start, function: dict[str, str], **env: str) -> Any:
-    """A sidecar before this function."""
+    """Start a sidecar in front of this function."""
     env = {**function, **env}
     return sidecar(isolated=bool(env.pop("isolated", "")), **env)
 
 
 async def together(running: Sidecar, *words: str) -> list[int]:
-    """Ask four at once; the statuses of good answers, or others."""
+    """Send four requests at once and return their statuses."""
     offenders = ("hang", "spin", "stop")
     asked = [running.ask(word, *([IMPATIENT] if word in offenders else [])) for word in words]
     answers = await asyncio.gather(*asked)
@@ -103,10 +106,10 @@ async def together(running: Sidecar, *words: str) -> list[int]:
     indirect=["function"],
 )
 @on_loop
-async def test_a_handler_that_hangs_is_restarted_and_neighbours_are_answered(
+async def test_hung_handler_is_restarted_and_other_requests_answered(
     offence: str, sidecar: Start, function: dict[str, str]
 ) -> None:
-    """One of four keeps the handler for ever: three get their answers, later ones too."""
+    """When one of four requests hangs, the other three and later ones are answered."""
     async with started(sidecar, function, **TOGETHER) as running:
         assert [504, 200, 200, 200] == await together(running, offence, "a", "b", "c")
         assert [200] * 4 == await together(running, "d", "e", "f", "g")
@@ -116,7 +119,7 @@ async def test_a_handler_that_hangs_is_restarted_and_neighbours_are_answered(
 @pytest.mark.slow
 @on_loop
 async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, str]) -> None:
-    """Until its successor is: none is sent there meanwhile, and what waits is answered then."""
+    """A hung handler is not ready until its successor is, which answers waiting requests."""
     async with started(sidecar, function, carpool_batch_max="1") as running:
         hanging = asyncio.create_task(running.ask("hang"))
         await until_metric(running, "batch_in_flight", 1)
@@ -137,7 +140,7 @@ async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, s
 async def test_a_handler_that_closes_its_files_is_restarted(
     sidecar: Start, function: dict[str, str]
 ) -> None:
-    """It ends by itself, when the next connection shows that there is nothing to accept on."""
+    """A handler without open files ends itself when the next connection fails, and is restarted."""
     async with started(sidecar, function, sidecar_silence_max="60s", exec_timeout="60s") as running:
         closing = asyncio.create_task(running.ask("close", IMPATIENT))
         await running.until_metric(DIED, 1)
@@ -149,10 +152,8 @@ async def test_a_handler_that_closes_its_files_is_restarted(
 
 @BOTH
 @on_loop
-async def test_without_a_limit_a_batch_takes_as_long_as_it_likes(
-    sidecar: Start, function: dict[str, str]
-) -> None:
-    """``exec_timeout=0``, as of-watchdog reads it: no limit, and no restart."""
+async def test_zero_exec_timeout_means_no_limit(sidecar: Start, function: dict[str, str]) -> None:
+    """``exec_timeout=0`` means no limit and no restart, as in of-watchdog."""
     async with started(sidecar, function, exec_timeout="0") as running:
         assert 200 == (await running.ask("at once")).status
         hanging = asyncio.create_task(running.ask("hang", ("x-carpool-class", "batch")))
@@ -166,8 +167,8 @@ async def test_without_a_limit_a_batch_takes_as_long_as_it_likes(
 
 
 @on_loop
-async def test_a_stopped_handler_leaves_rotation_and_comes_back(sidecar: Start) -> None:
-    """Within one probe, and ``exec_timeout`` is far: deadlines are kept, others wait on for it."""
+async def test_stopped_handler_leaves_rotation_until_it_continues(sidecar: Start) -> None:
+    """A stopped handler is unready after one probe; deadlines hold, and other requests wait."""
     pair = {**TOGETHER, "carpool_batch_max": "2"}
     async with sidecar(**pair) as running:
         stop_process(running.handler_pid())
@@ -181,10 +182,10 @@ async def test_a_stopped_handler_leaves_rotation_and_comes_back(sidecar: Start) 
 
 
 @on_loop
-async def test_of_several_handlers_the_one_that_hangs_gets_nothing_more(
+async def test_hung_handler_among_several_is_ejected(
     sidecar: Start, handler: Handlers, admin: AdminClient
 ) -> None:
-    """It answers probes all the while; it is no child to be restarted, so it is ejected at once."""
+    """A hung handler that still answers probes and is no child process is ejected at once."""
     where = [handler("one"), handler("two")]
     env = {"sidecar_upstreams": ",".join(where), "exec_timeout": "1s"}
     address = admin.pool.address
@@ -205,7 +206,7 @@ async def test_of_several_handlers_the_one_that_hangs_gets_nothing_more(
 async def test_an_instance_of_a_front_restarts_its_own_handler(
     sidecar: Start, function: dict[str, str]
 ) -> None:
-    """The batch is answered as hung; it is unready until the next handler is; gone or not."""
+    """An instance behind a front answers a hung batch with 504 and restarts its handler."""
     env = {"sidecar_scaler": "127.0.0.1:9", "sidecar_function": "f", "sidecar_class": "c"}
     env["exec_timeout"] = "1s"
     async with started(sidecar, function, **env) as running:
@@ -223,7 +224,7 @@ async def test_an_instance_of_a_front_restarts_its_own_handler(
 
 
 async def batch(running: Sidecar, word: str) -> Response:
-    """Send a batch of one, as the sidecar in front of several does."""
+    """Send a batch of one, as a front does."""
     head = wire.build_head("POST /", [])
     message = wire.encode_request([1], [math.inf], [head], [word.encode()])
     return await running.pool.request("POST", "/", BATCH, message, HANG_S)

@@ -1,4 +1,4 @@
-"""What a sidecar reads of requests before it queues them."""
+"""What the sidecar reads from requests before it queues them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGET = "/v2/models/m/infer"
 
 
 def exchange(headers: dict[str, str], **parameters: object) -> Exchange:
-    """An inference request, as a connection has read it."""
+    """Return an inference request as read from a connection."""
     pairs = tuple((name.encode(), text.encode()) for name, text in headers.items())
     found = Exchange("POST", TARGET, pairs)
     found.body = json.dumps({"inputs": [], "parameters": parameters}).encode()
@@ -43,19 +43,53 @@ def exchange(headers: dict[str, str], **parameters: object) -> Exchange:
         pytest.param({}, {"timeout": 0}, 0.2, id="no timeout"),
     ],
 )
-def test_a_request_that_names_a_latency_may_wait_longer_than_is_usual(
+def test_requested_latency_replaces_objective(
     headers: dict[str, str], parameters: dict[str, Any], waits_s: float
 ) -> None:
-    """Wherever it is named; named in several ways the shortest counts, and a timeout ends it."""
+    """The shortest latency that a request names replaces the objective, and a timeout limits it."""
     ingress = Ingress(FunctionSettings.from_labels({"com.carpool.slo": "200ms"}, {}), lambda: 0.0)
     request = ingress.read(exchange(headers, **parameters))
     assert pytest.approx(waits_s) == request.due
     assert pytest.approx(waits_s * 15 / 16) == request.deadline  # the rest is for the way back
 
 
+APPS = '[{"name": "web", "slo": "90ms"}]'
+
+
+@pytest.mark.parametrize("klass", ["interactive", "batch"])
+@pytest.mark.parametrize("name", ["wbe", "", "a b", "w" * 64, "latency=0.001"])
+def test_unknown_application_is_refused_in_either_class(klass: str, name: str) -> None:
+    """Where applications are set, a request that names another one is refused."""
+    ingress = Ingress(FunctionSettings.from_env({"carpool_apps": APPS}), lambda: 0.0)
+    with pytest.raises(BadRequest, match="expected one of web"):
+        ingress.read(exchange({"x-carpool-app": name, "x-carpool-class": klass}))
+
+
+@pytest.mark.parametrize("klass", ["interactive", "batch"])
+@pytest.mark.parametrize(
+    ("apps", "name", "counted_as"),
+    [
+        (APPS, "web", "web"),
+        (APPS, "*", "*"),
+        ("[]", "web", "*"),
+        ("[]", "", "*"),
+        ("[]", "a b", "*"),
+        ("[]", "w" * 64, "*"),
+        ("[]", "latency=0.001", "*"),
+    ],
+)
+def test_request_is_counted_under_a_name_of_the_settings(
+    apps: str, name: str, counted_as: str, klass: str
+) -> None:
+    """A name that the caller made up is kept for plans and logs, but not counted."""
+    ingress = Ingress(FunctionSettings.from_env({"carpool_apps": apps}), lambda: 0.0)
+    request = ingress.read(exchange({"x-carpool-app": name, "x-carpool-class": klass}))
+    assert (name, counted_as) == (request.app, request.counted_as)
+
+
 @pytest.mark.parametrize("timeout", [-1, 1.5, True, "1s", 2**63, 10**400])
-def test_a_timeout_that_is_no_number_of_microseconds_is_refused(timeout: Any) -> None:
-    """Not ignored."""
+def test_timeout_that_is_not_a_number_of_microseconds_is_refused(timeout: Any) -> None:
+    """A timeout that is not a number of microseconds is refused, not ignored."""
     ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
     with pytest.raises(BadRequest, match=r"the parameter timeout is .*microseconds"):
         ingress.read(exchange({}, timeout=timeout))
@@ -64,7 +98,7 @@ def test_a_timeout_that_is_no_number_of_microseconds_is_refused(timeout: Any) ->
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 @pytest.mark.parametrize("with_tensors", [True, False])
 def test_parameters_are_found_in_a_compressed_body(coding: str, with_tensors: bool) -> None:  # noqa: FBT001
-    """Also before tensors that are bytes, however large those are."""
+    """Parameters in a compressed body are found, even before large binary tensors."""
     ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
     found = exchange({"content-encoding": coding}, timeout=50_000, carpool_accuracy=0.5)
     if with_tensors:
@@ -78,8 +112,8 @@ def test_parameters_are_found_in_a_compressed_body(coding: str, with_tensors: bo
     assert 0.5 == request.demand.accuracy
 
 
-def test_no_more_of_a_compressed_body_is_decoded_than_is_said() -> None:
-    """A small one may be huge once it is decoded; what is no gzip stays as it is."""
+def test_decompression_stops_at_limit() -> None:
+    """Decompression stops at its limit, and a body that is not gzip stays as it is."""
     bomb = gzip.compress(bytes(2 * body_parameters.PLAIN_MAX))
     assert bytes(body_parameters.PLAIN_MAX) == body_parameters.plain(bomb, b"gzip", b"")
     assert b"text" == body_parameters.plain(b"text", b"gzip", b"")
@@ -87,8 +121,8 @@ def test_no_more_of_a_compressed_body_is_decoded_than_is_said() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
-def test_a_length_of_very_many_digits_is_none(coding: str) -> None:
-    """The handler says what is wrong with it; the parameters are found all the same."""
+def test_json_length_with_thousands_of_digits_is_ignored(coding: str) -> None:
+    """A JSON length of thousands of digits is ignored, and the parameters are still found."""
     ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
     length = {"inference-header-content-length": "9" * 5000}
     found = exchange({"content-encoding": coding, **length}, timeout=50_000)
@@ -97,8 +131,8 @@ def test_a_length_of_very_many_digits_is_none(coding: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["target", "accept", "content-type", "x-carpool-variant"])
-def test_large_heads_are_not_hoarded(name: str) -> None:
-    """What is remembered of heads is small, however large and different those are that come."""
+def test_caches_of_request_heads_stay_small(name: str) -> None:
+    """The caches of request heads stay small, however large and varied the heads are."""
     ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
     tracemalloc.start()
     try:
@@ -113,8 +147,8 @@ def test_large_heads_are_not_hoarded(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_a_limit_of_the_protocols_own_counts() -> None:
-    """The shortest of the objective, the caller's X-Timeout and the deadline of a gRPC call."""
+def test_shortest_of_objective_timeout_and_grpc_deadline_counts() -> None:
+    """The shortest of the objective, X-Timeout and the deadline of a gRPC call counts."""
     ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "1s"}), lambda: 0.0)
     for headers, budget_s in (((), 0.5), (((b"x-timeout", b"250ms"),), 0.25)):
         call = Exchange("POST", TARGET, headers)

@@ -1,4 +1,4 @@
-"""How many items a body carries, told without decoding it."""
+"""Number of items in a body, found without decoding it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sidecar.runtime.item_count import count_items
 def test_rows_of_the_v1_form_are_counted(
     rows: int, row: object, separators: tuple[str, str]
 ) -> None:
-    """Nested lists of any depth, compact or as ``json.dumps`` writes them."""
+    """Rows of nested lists of any depth are counted, compact or as ``json.dumps`` writes them."""
     body = json.dumps({"instances": [row] * rows}, separators=separators).encode()
     assert rows == count_items("/", body)
 
@@ -38,6 +38,8 @@ def test_rows_of_the_v1_form_are_counted(
         ("/", b"[[1],[2]]", 1),
     ],
 )
-def test_other_bodies(target: str, body: bytes, expected: int) -> None:
-    """Shapes say it; what says nothing is one item, and no body is too odd."""
+def test_items_are_counted_by_tensor_shape_or_as_one(
+    target: str, body: bytes, expected: int
+) -> None:
+    """Items are counted from the tensor's shape; a body that tells nothing is one item."""
     assert expected == count_items(target, body)

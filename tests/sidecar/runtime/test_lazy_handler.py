@@ -28,14 +28,14 @@ Start = Any  # a context manager's maker; conftest says which
 
 
 def body(length: int, seed: int) -> str:
-    """A sequence whose answer has so many steps."""
+    """Return a sequence whose response takes ``length`` steps."""
     tokens = [length, *(seed + place for place in range(sequences.LENGTH_MAX - 1))]
     tensor = {"name": "tokens", "datatype": "INT64", "shape": [1, len(tokens)], "data": tokens}
     return json.dumps({"inputs": [tensor]})
 
 
 def words(answer: bytes) -> list[int]:
-    """What was answered."""
+    """Return the words of a response."""
     outputs = json.loads(answer)["outputs"]
     return next(output["data"] for output in outputs if output["name"] == "word")
 
@@ -64,13 +64,13 @@ def is_open():
 
 
 def count(number: int) -> str:
-    """A request whose answer counts down from twice the number."""
+    """Return a request whose response counts down from twice ``number``."""
     return json.dumps({"instances": [[number] * 3]})
 
 
 @contextlib.asynccontextmanager
 async def counting(start: Start, folder: Path, gate: Gate) -> AsyncIterator[Sidecar]:
-    """A sidecar whose function is `COUNTS_DOWN`, with the gate closed."""
+    """Run a sidecar whose function is `COUNTS_DOWN`, with the gate closed."""
     models.doubler(folder / "model.onnx")
     (folder / "handler.py").write_text(COUNTS_DOWN.format(gate=str(gate.path)))
     gate.open()
@@ -80,10 +80,10 @@ async def counting(start: Start, folder: Path, gate: Gate) -> AsyncIterator[Side
 
 
 @on_loop
-async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long_ones(
+async def test_short_requests_end_before_long_ones_on_busy_handler(
     sidecar: Start, tmp_path: Path, gate: Gate, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each request is a batch of its own; the short end while the long go on, step by step."""
+    """Each request is its own batch, and short ones end while long ones continue."""
     explain = ("x-carpool-explain", "1")
     async with counting(sidecar, tmp_path, gate) as running:
         long = [asyncio.create_task(running.ask(count(35), explain)) for _ in range(3)]
@@ -105,7 +105,7 @@ async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long
 async def test_two_models_in_one_function_run_side_by_side(
     sidecar: Start, recurrent: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Both are asked at once, with deadlines; each gets its model's answer, in time."""
+    """Two models of one function answer concurrent requests, each with its own outputs."""
     shutil.copytree(recurrent, tmp_path / "models" / "words")
     models.deep(tmp_path / "models" / "deep" / "model.onnx")
     rows = [json.dumps({"instances": [[n + place / 16 for place in range(16)]]}) for n in range(8)]
@@ -137,10 +137,10 @@ async def test_two_models_in_one_function_run_side_by_side(
 
 @pytest.mark.slow
 @on_loop
-async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
+async def test_terminating_sidecar_answers_queued_and_in_flight_requests(
     sidecar: Start, tmp_path: Path, gate: Gate, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All that was taken in is answered, in the middle of the model or not."""
+    """A sidecar that is told to end answers all requests in its queue and in flight."""
     async with counting(sidecar, tmp_path, gate) as running:
         asked = []
         for number in range(1, 13):  # all that it takes at once
@@ -158,10 +158,10 @@ async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
 
 @pytest.mark.slow
 @on_loop
-async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
+async def test_requests_of_dead_handler_are_sent_to_its_successor(
     sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Another one starts, and requests in flight are sent again."""
+    """When a handler dies, requests in flight are sent again to its successor."""
     async with sidecar(**lazy(recurrent)) as running:
         expected = [words((await running.ask(body(30, n))).body) for n in range(6)]
         asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(6)]
@@ -176,10 +176,10 @@ async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
 
 @pytest.mark.slow
 @on_loop
-async def test_callers_that_leave_affect_no_other(
+async def test_callers_that_disconnect_do_not_affect_others(
     sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Half of them hang up in the middle of their sequence."""
+    """Callers that disconnect during their sequences do not affect the others."""
     async with sidecar(**lazy(recurrent)) as running:
         asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(12)]
         await until_in_flight(running)
@@ -194,7 +194,7 @@ async def test_callers_that_leave_affect_no_other(
 
 
 def lazy(folder: Path) -> dict[str, str]:
-    """The settings of a function that runs stage by stage."""
+    """Return the settings of a function that runs stage by stage."""
     return {
         "fprocess": f"{sys.executable} -m watchdog_plugin",
         "function_dir": str(folder),
@@ -204,5 +204,5 @@ def lazy(folder: Path) -> dict[str, str]:
 
 
 async def until_in_flight(running: Any) -> None:
-    """Wait until the handler has several batches."""
+    """Wait until the handler has two batches."""
     await running.until_metric("batch_in_flight", 2)

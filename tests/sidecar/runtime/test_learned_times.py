@@ -1,4 +1,4 @@
-"""Learned execution times survive a plan that only predicts something else."""
+"""Learned execution times survive a plan that changes only predictions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEFORE = InstanceClass("big", cpu=1, batch_size=4, replicas=1, exec_s=0.1, rate_
 
 
 def plan(version: int, of: InstanceClass) -> Plan:
-    """A plan of this class alone."""
+    """Return a plan with this class alone."""
     return Plan("echo", version, "test", (of,), (Route("*", {"big": 1.0}, 0.0),))
 
 
@@ -32,11 +32,11 @@ def plan(version: int, of: InstanceClass) -> Plan:
     ],
 )
 @on_loop
-async def test_execution_times_belong_to_the_size_of_an_instance(
+async def test_learned_times_are_kept_unless_resources_or_variant_change(
     changed: dict[str, Any],
     known: bool,  # noqa: FBT001  one of the table
 ) -> None:
-    """Whatever the plan predicts of it."""
+    """Execution times are kept unless the resources or the variant of the class change."""
     address = f"127.0.0.1:{free_port()}"
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
     upstreams = FunctionUpstreams(batcher, answer_bytes=100)

@@ -1,4 +1,4 @@
-"""When requests are not merged, in simulated time."""
+"""Suspension of request merging, in simulated time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sidecar.runtime.merge_backoff import PAUSE_S, VAIN_MAX, MergeBackoff
 
 
 def batch(count: int, split_from: SplitBatch | None = None) -> Batch:
-    """One with so many requests that have the same key."""
+    """Return a batch of ``count`` requests with the same key."""
     requests = [Request(n, "k", 0.0) for n in range(count)]
     made = Batch(1, requests, count, Upstream("a", 8), CloseReason.FULL, 0.0, 0.0, 0.0, "", None)
     made.split_from = split_from
@@ -17,14 +17,14 @@ def batch(count: int, split_from: SplitBatch | None = None) -> Batch:
 
 
 def in_vain(backoff: MergeBackoff, now: float, *, offenders: int = 0) -> None:
-    """Two requests were merged, and then asked one by one."""
+    """Record a merged batch of two that had to be answered one by one."""
     split = SplitBatch(2)
     for index in range(2):
         backoff.answered(batch(1, split), now, offends=index < offenders)
 
 
-def test_some_in_a_row_end_merging_for_a_while_then_for_longer() -> None:
-    """Of requests with that key alone."""
+def test_merging_stops_after_failures_in_a_row_for_growing_pauses() -> None:
+    """Merging for a key stops after a row of failures, for pauses that double up to 60 s."""
     backoff, now = MergeBackoff(), 0.0
     for _ in range(VAIN_MAX):
         assert not backoff.travels_alone("k", now)
@@ -37,8 +37,8 @@ def test_some_in_a_row_end_merging_for_a_while_then_for_longer() -> None:
         in_vain(backoff, now)
 
 
-def test_a_merged_request_that_is_answered_ends_the_row() -> None:
-    """And so the pause starts again where it began."""
+def test_answered_merged_request_resets_failure_count() -> None:
+    """A merged request that is answered resets the row of failures."""
     backoff = MergeBackoff()
     for _ in range(3):
         for _ in range(VAIN_MAX - 1):
@@ -47,8 +47,8 @@ def test_a_merged_request_that_is_answered_ends_the_row() -> None:
     assert not backoff.travels_alone("k", 0.0)
 
 
-def test_offenders_that_were_found_are_no_reason() -> None:
-    """They are quarantined; the others can be merged."""
+def test_failures_with_found_offender_do_not_stop_merging() -> None:
+    """Failures with a found offender do not stop merging, as the offender is quarantined."""
     backoff = MergeBackoff()
     for _ in range(2 * VAIN_MAX):
         in_vain(backoff, 0.0, offenders=1)

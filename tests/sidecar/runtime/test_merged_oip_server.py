@@ -1,4 +1,4 @@
-"""A sidecar in front of a server of the Open Inference Protocol, and Triton's own client."""
+"""A sidecar in front of a server of the Open Inference Protocol, also with Triton's own client."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ LENGTH = "inference-header-content-length"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of the server, which has one worker."""
+    """Start the server with one worker and return its address."""
     with plain_server("tests.services.flask_oip:app", tmp_path) as address:
         yield address
 
 
 @contextlib.asynccontextmanager
 async def merging(sidecar: Start, server: str) -> AsyncIterator[Sidecar]:
-    """A sidecar in front of the server."""
+    """Run a sidecar in front of the server."""
     async with sidecar(carpool_wire="oip", sidecar_upstreams=server) as running:
         yield running
 
 
 async def infer(running: Sidecar, *rows: Sequence[float], **others: object) -> Response:
-    """One request with these rows."""
+    """Send one request with these rows."""
     data = [value for row in rows for value in row]
     tensor = {"name": "x", "shape": [len(rows), len(rows[0])], "datatype": "FP32", "data": data}
     body = json.dumps({"inputs": [tensor], **others})
@@ -52,7 +52,7 @@ async def infer(running: Sidecar, *rows: Sequence[float], **others: object) -> R
 
 
 async def sizes(running: Sidecar) -> list[int]:
-    """How many rows each request had that reached the server."""
+    """Return the number of rows of each request that reached the server."""
     answer = await running.pool.request("GET", "/v2/models/m", timeout_s=HANG_S)
     assert 200 == answer.status
     found: list[int] = json.loads(answer.body)["sizes"]
@@ -60,16 +60,16 @@ async def sizes(running: Sidecar) -> list[int]:
 
 
 def outputs(answer: Response) -> dict[str, Any]:
-    """The tensors of a good answer."""
+    """Return the tensors of a successful response."""
     assert 200 == answer.status, answer.body
     return {tensor["name"]: tensor["data"] for tensor in json.loads(answer.body)["outputs"]}
 
 
 @pytest.mark.slow
-def test_requests_are_merged_and_the_answer_is_divided(
+def test_requests_are_merged_and_response_is_divided(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
-    """In one request; each caller gets its own rows of all outputs, and its own id."""
+    """Requests are merged into one, and each caller gets its own rows and ID."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -91,7 +91,7 @@ def test_requests_are_merged_and_the_answer_is_divided(
 
 
 def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) -> None:
-    """All fifteen neighbours are answered, and it gets the server's own error."""
+    """The bad request gets the server's own error, and its fifteen neighbours are answered."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -110,8 +110,8 @@ def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) ->
 
 
 @pytest.mark.slow
-def test_head_is_told_what_get_would_bring(sidecar: Start, server: str) -> None:
-    """The length of the body that GET brings, or none where the server does not know it."""
+def test_head_response_has_content_length_of_get(sidecar: Start, server: str) -> None:
+    """HEAD has the content length of GET, or none where the server does not know it."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -126,8 +126,10 @@ def test_head_is_told_what_get_would_bring(sidecar: Start, server: str) -> None:
 
 
 @pytest.mark.slow
-def test_surplus_values_are_no_neighbours(sidecar: Start, server: str, gate: Gate) -> None:
-    """One with a value too many and one with a value too few would make a good request together."""
+def test_requests_with_surplus_and_missing_values_are_not_merged(
+    sidecar: Start, server: str, gate: Gate
+) -> None:
+    """Requests with a value too many and one too few are not merged into a valid request."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -144,8 +146,8 @@ def test_surplus_values_are_no_neighbours(sidecar: Start, server: str, gate: Gat
 
 
 @pytest.mark.slow
-def test_tensors_as_bytes_are_merged(sidecar: Start, server: str, gate: Gate) -> None:
-    """And the answers have their own length of the JSON."""
+def test_binary_tensors_are_merged(sidecar: Start, server: str, gate: Gate) -> None:
+    """Binary tensors are merged, and each response has its own JSON length."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -175,12 +177,12 @@ def test_tensors_as_bytes_are_merged(sidecar: Start, server: str, gate: Gate) ->
 
 
 @pytest.mark.parametrize("binary", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_tritons_client_reads_the_answers(
+def test_triton_client_reads_responses(
     sidecar: Start,
     server: str,
     binary: bool,  # noqa: FBT001
 ) -> None:
-    """With tensors as bytes, as by default, and in the JSON."""
+    """Triton's client reads responses with binary tensors, its default, and with JSON ones."""
     where = f"127.0.0.1:{free_port()}"
 
     def call(value: float) -> list[list[float]]:

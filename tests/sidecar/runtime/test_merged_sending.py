@@ -1,4 +1,4 @@
-"""When the next merged request is sent, and when the responses to the last one."""
+"""Order of sending merged requests and dividing responses."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
     from carpool.http.client import Response
     from carpool.http.server import Exchange
-    from sidecar.runtime.merging.form import Message
+    from sidecar.runtime.merging.protocol import Message
 
 PATH = "/v1/models/m:predict"
 
 
 class Server:
-    """A server that answers when told to."""
+    """Server that answers on demand."""
 
     def __init__(self) -> None:
         self.held: list[tuple[Exchange, list[int]]] = []
         self.seen: list[list[int]] = []
 
     def __call__(self, exchange: Exchange) -> None:
-        """Be up, and hold what is to be predicted."""
+        """Answer probes and hold predictions."""
         if exchange.method == "GET":
             exchange.reply(200, b"{}")
             return
@@ -59,7 +59,7 @@ class Running:
     """A sidecar in front of that server.
 
     Attributes:
-        waited: for each response that was divided, how many requests waited then.
+        waited: number of requests that waited at each division of a response.
     """
 
     PROBE = v1.PROBE
@@ -73,12 +73,12 @@ class Running:
         self.pool: Pool
 
     def divided(self, answer: Message, requests: Sequence[v1.Instances]) -> list[Message]:
-        """Divide a response, as the form ``v1`` does."""
+        """Divide a response as the form ``v1`` does."""
         self.waited.append(self.batcher.queued)
         return v1.divided(answer, requests)
 
     async def asks(self, instance: int) -> asyncio.Task[Response]:
-        """Send a request that has to wait, as the server is busy."""
+        """Send a request that has to wait because the server is busy."""
         queued = self.batcher.queued
         body = json.dumps({"instances": [instance]}).encode()
         task = asyncio.create_task(self.pool.request("POST", PATH, (), body, HANG_S))
@@ -88,7 +88,7 @@ class Running:
 
 @asynccontextmanager
 async def running() -> AsyncIterator[Running]:
-    """A sidecar and its server, which is up."""
+    """Run a sidecar and its server, which is up."""
     made = Running()
     server = await serve(made.server, listen="127.0.0.1:0")
     upstreams = FunctionUpstreams(made.batcher, 1000, made)
@@ -110,7 +110,7 @@ async def running() -> AsyncIterator[Running]:
 
 
 async def merged(run: Running, first: int, *instances: int) -> list[asyncio.Task[Response]]:
-    """Requests: one keeps the server busy, others are merged, and the last waits behind them."""
+    """Send requests: one occupies the server, others are merged, and the last waits behind them."""
     body = json.dumps({"instances": [first]}).encode()
     tasks = [asyncio.create_task(run.pool.request("POST", PATH, (), body, HANG_S))]
     await wait_until_async(lambda: bool(run.server.held), what="the first request")
@@ -122,14 +122,14 @@ async def merged(run: Running, first: int, *instances: int) -> list[asyncio.Task
 
 
 def predictions(responses: Sequence[Response]) -> list[Any]:
-    """What each response says, all of them good."""
+    """Return the predictions of successful responses."""
     assert {200} == {response.status for response in responses}
     return [json.loads(response.body)["predictions"] for response in responses]
 
 
 @on_loop
-async def test_the_next_request_is_sent_before_the_last_response_is_divided() -> None:
-    """The server is not idle while many responses are made of one and sent."""
+async def test_next_request_is_sent_before_previous_response_is_divided() -> None:
+    """The next request is sent before a merged response is divided, so the server is not idle."""
     async with running() as run:
         tasks = await merged(run, 1, 2, 3, 4)
         await run.server.answers()
@@ -140,8 +140,8 @@ async def test_the_next_request_is_sent_before_the_last_response_is_divided() ->
 
 
 @on_loop
-async def test_requests_of_a_failed_one_are_sent_before_those_that_wait() -> None:
-    """They have waited longest."""
+async def test_parts_of_failed_merged_request_are_sent_before_waiting_ones() -> None:
+    """The parts of a failed merged request are sent before waiting requests, as they are older."""
     async with running() as run:
         tasks = await merged(run, 1, 2, 3, 4)
         await run.server.answers(500)

@@ -1,4 +1,4 @@
-"""A sidecar in front of a server that knows nothing of Carpool: Flask under gunicorn."""
+"""A sidecar in front of a server without Carpool code: Flask under gunicorn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sidecar.options import Options
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.handler_launch import plan_launch
 from sidecar.runtime.merge_backoff import VAIN_MAX
-from sidecar.runtime.merging import FORMS
+from sidecar.runtime.merging import PROTOCOLS
 from sidecar.runtime.upstreams import FunctionUpstreams
 from tests.ports import free_port
 from tests.sidecar.runtime.conftest import EXPLAIN
@@ -36,27 +36,27 @@ JSON_TYPE = ("content-type", "application/json")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of the server, which has one worker."""
+    """Start the server with one worker and return its address."""
     with plain_server("tests.services.flask_model:app", tmp_path) as address:
         yield address
 
 
 @contextlib.asynccontextmanager
 async def merging(sidecar: Start, server: str, **env: str) -> AsyncIterator[Sidecar]:
-    """A sidecar in front of the server."""
+    """Run a sidecar in front of the server."""
     env = {"carpool_wire": "v1", "sidecar_upstreams": server, **env}
     async with sidecar(**env) as running:
         yield running
 
 
 async def predict(running: Sidecar, *rows: object, **others: object) -> Response:
-    """One request with these instances."""
+    """Send one request with these instances."""
     body = json.dumps({"instances": rows, **others})
     return await running.ask(body, EXPLAIN, JSON_TYPE, target=PREDICT)
 
 
 async def sizes(running: Sidecar) -> list[int]:
-    """How many instances each request had that reached the server."""
+    """Return the number of instances of each request that reached the server."""
     answer = await running.pool.request("GET", "/v1/models/m", timeout_s=HANG_S)
     assert 200 == answer.status
     found: list[int] = json.loads(answer.body)["sizes"]
@@ -64,15 +64,15 @@ async def sizes(running: Sidecar) -> list[int]:
 
 
 def document(answer: Response) -> Any:
-    """A good answer's."""
+    """Return the JSON document of a successful response."""
     assert 200 == answer.status, answer.body
     return json.loads(answer.body)
 
 
-def test_requests_are_merged_and_the_answer_is_divided(
+def test_requests_are_merged_and_response_is_divided(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
-    """In one request; each caller gets its own predictions, and what else there is."""
+    """Requests are merged into one, and each caller gets its own predictions and common fields."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -89,9 +89,9 @@ def test_requests_are_merged_and_the_answer_is_divided(
 
 
 def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) -> None:
-    """All its neighbours are answered, and it gets the server's own error.
+    """The bad request gets the server's own error, and all its neighbours are answered.
 
-    When it comes again it travels alone, and costs the others nothing.
+    When it comes again it is sent alone, at no cost to the others.
     """
 
     async def run() -> None:
@@ -114,8 +114,8 @@ def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) ->
 
 
 @pytest.mark.slow
-def test_what_does_not_agree_is_not_merged(sidecar: Start, server: str, gate: Gate) -> None:
-    """Another signature, another query, and what has no instances at all."""
+def test_requests_that_differ_are_not_merged(sidecar: Start, server: str, gate: Gate) -> None:
+    """Requests with another signature or query, or without instances, are not merged."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -137,10 +137,10 @@ def test_what_does_not_agree_is_not_merged(sidecar: Start, server: str, gate: Ga
 
 
 @pytest.mark.slow
-def test_an_answer_that_cannot_be_divided_is_asked_for_again(
+def test_indivisible_response_is_requested_again_in_halves(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
-    """In halves, down to the request that it is the answer to."""
+    """A response that cannot be divided is requested again in halves, down to single requests."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -151,8 +151,8 @@ def test_an_answer_that_cannot_be_divided_is_asked_for_again(
     asyncio.run(run())
 
 
-def test_the_sidecar_starts_a_server_that_it_is_told_of(sidecar: Start) -> None:
-    """It listens where the variable PORT says, as gunicorn does by default."""
+def test_sidecar_starts_configured_server(sidecar: Start) -> None:
+    """The sidecar starts a server that listens on the port in PORT, as gunicorn does by default."""
 
     async def run() -> None:
         env = {
@@ -168,8 +168,8 @@ def test_the_sidecar_starts_a_server_that_it_is_told_of(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_two_servers_of_one_machine_listen_apart() -> None:
-    """Each without a watchdog gets a free port, unless its author names one."""
+def test_servers_on_one_machine_get_separate_ports() -> None:
+    """Each server without a watchdog gets a free port, unless its author names one."""
     env = {"fprocess": "gunicorn app:app", "sidecar_watchdog": "off"}
     options = Options.from_env({"sidecar_listen": "127.0.0.1:1", **env})
     launches = [plan_launch(options, env, plain=True) for _ in range(5)]
@@ -181,8 +181,8 @@ def test_two_servers_of_one_machine_listen_apart() -> None:
 
 
 @pytest.mark.slow
-def test_the_server_of_another_does_not_answer_for_this_one(sidecar: Start) -> None:
-    """It has the port that this function is to have: callers are told, and it is not asked."""
+def test_foreign_server_on_function_port_gets_no_requests(sidecar: Start) -> None:
+    """A foreign server on the function's port gets no requests, and the error names the port."""
     asked: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -213,8 +213,8 @@ def test_the_server_of_another_does_not_answer_for_this_one(sidecar: Start) -> N
     asyncio.run(run())
 
 
-def test_the_server_may_start_later(sidecar: Start, tmp_path: Path) -> None:
-    """Until it answers, the sidecar is not ready."""
+def test_sidecar_is_not_ready_until_server_answers(sidecar: Start, tmp_path: Path) -> None:
+    """The sidecar is not ready until the server answers."""
 
     async def run() -> None:
         late = f"unix:{tmp_path}/server.sock"
@@ -236,10 +236,10 @@ def test_the_server_may_start_later(sidecar: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_headers_that_the_server_sees_are_not_mixed(
+def test_requests_with_different_headers_are_not_merged(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
-    """Requests are merged only if they agree in each of them; those of one request are left out."""
+    """Requests are merged only if their headers agree; headers of single requests are left out."""
 
     async def run() -> None:
         async with merging(sidecar, server) as running:
@@ -262,10 +262,10 @@ def test_headers_that_the_server_sees_are_not_mixed(
 
 
 @pytest.mark.slow
-def test_where_merging_is_in_vain_requests_travel_alone(
+def test_requests_are_sent_alone_after_merging_keeps_failing(
     sidecar: Start, server: str, gate: Gate
 ) -> None:
-    """A NaN among the predictions is no JSON: merged requests fail, each alone succeeds."""
+    """Requests are sent alone after merged ones keep failing, as with NaN predictions."""
 
     def pair(running: Sidecar) -> list[Coroutine[Any, Any, Response]]:
         return [predict(running, "nan") for _ in range(2)]
@@ -285,8 +285,10 @@ def test_where_merging_is_in_vain_requests_travel_alone(
 
 
 @pytest.mark.slow
-def test_many_instances_travel_alone(sidecar: Start, server: str, gate: Gate) -> None:
-    """More of them than the largest batch has."""
+def test_request_with_too_many_instances_is_sent_alone(
+    sidecar: Start, server: str, gate: Gate
+) -> None:
+    """A request with more instances than the maximum batch size is sent alone."""
 
     async def run() -> None:
         async with merging(sidecar, server, carpool_batch_max="4") as running:
@@ -300,8 +302,8 @@ def test_many_instances_travel_alone(sidecar: Start, server: str, gate: Gate) ->
     asyncio.run(run())
 
 
-def test_requests_with_effects_are_not_repeated(sidecar: Start, tmp_path: Path) -> None:
-    """After the connection broke, a POST is sent again if it has instances, and no other one."""
+def test_post_without_instances_is_not_retried(sidecar: Start, tmp_path: Path) -> None:
+    """After a broken connection, a POST is sent again only if it has instances."""
     seen: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -329,12 +331,12 @@ def test_requests_with_effects_are_not_repeated(sidecar: Start, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("wire", ["v1", "oip", "carpool"])
-def test_only_an_instance_of_ours_may_hold_a_second_batch(wire: str) -> None:
-    """A plain server gets one request at a time."""
+def test_only_carpool_instance_gets_second_batch(wire: str) -> None:
+    """Only a Carpool instance gets a second batch; a plain server gets one request at a time."""
 
     async def run() -> None:
         batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
-        upstreams = FunctionUpstreams(batcher, 100, FORMS.get(wire))
+        upstreams = FunctionUpstreams(batcher, 100, PROTOCOLS.get(wire))
         (instance,) = upstreams.start([f"127.0.0.1:{free_port()}"], 4)
         assert (wire == "carpool") is instance.upstream.pipelines
         upstreams.close()

@@ -1,4 +1,4 @@
-"""Requests of the Open Inference Protocol as one, and the answer to it as many."""
+"""Merging requests of the Open Inference Protocol and dividing their response."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ TARGET = "/v2/models/m/infer"
 
 
 def tensor(name: str, rows: Any, datatype: str = "FP32", **more: Any) -> dict[str, Any]:
-    """An entry of inputs or outputs, its values in one list."""
+    """Return an entry of inputs or outputs with its values in one list."""
     array = np.asarray(rows)
     data = array.ravel().tolist()
     return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": data} | more
 
 
 def request(*tensors: dict[str, Any], **more: Any) -> bytes:
-    """A request's body."""
+    """Return a request body."""
     return json.dumps({"inputs": tensors, **more}).encode()
 
 
 def read(body: Buffer, length: bytes = b"", target: str = TARGET) -> oip.Inference:
-    """A request that can be merged."""
+    """Return a request that can be merged."""
     found = oip.read(target, Message(body, length), 32)
     assert found is not None
     return found
 
 
 def as_bytes(arrays: dict[str, Any], what: str = "inputs", **more: Any) -> Message:
-    """A message whose tensors stand behind the JSON."""
+    """Return a message whose tensors follow the JSON as bytes."""
     entries = [
         {"name": name, "shape": list(array.shape), "datatype": "FP32"}
         | {"parameters": {"binary_data_size": array.nbytes}}
@@ -59,10 +59,10 @@ def as_bytes(arrays: dict[str, Any], what: str = "inputs", **more: Any) -> Messa
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=scaled(200))
-def test_what_is_merged_and_divided_is_as_it_was(
+def test_merging_and_dividing_preserves_rows_order_and_id(
     counts: list[int], row_shape: list[int], layout: str, random: Any
 ) -> None:
-    """Whatever the rows are, in order; each request gets its own back, with its own id."""
+    """Merging and dividing returns each request's own rows, in order, with its own ID."""
     arrays = [
         np.asarray([random.choice([1, -2.5, 1e30, 12345]) for _ in range(np.prod([n, *row_shape]))])
         .reshape([n, *row_shape])
@@ -93,8 +93,8 @@ def test_what_is_merged_and_divided_is_as_it_was(
         assert own == json.loads(bytes(part.body))
 
 
-def test_tensors_as_bytes_are_merged_and_divided() -> None:
-    """Behind the JSON, in the order of the tensors; each part says how long its JSON is."""
+def test_binary_tensors_are_merged_and_divided() -> None:
+    """Binary tensors keep their order behind the JSON, and each part has its own JSON length."""
     rng = np.random.default_rng(1)
     arrays = [
         {"a": rng.random((n, 3), np.float32), "b": rng.random((n, 2, 2), np.float32)}
@@ -113,7 +113,7 @@ def test_tensors_as_bytes_are_merged_and_divided() -> None:
 
 
 def split(message: Message) -> tuple[Any, bytes]:
-    """The JSON of a message, and what stands behind it."""
+    """Return the JSON of a message and the bytes behind it."""
     length = int(message.json_length)
     return json.loads(bytes(message.body[:length])), bytes(message.body[length:])
 
@@ -131,8 +131,8 @@ def split(message: Message) -> tuple[Any, bytes]:
         request(tensor("x", [[1.0, 2.0]]), parameters={"a": 1}),
     ],
 )
-def test_what_does_not_agree_is_not_merged(other: bytes) -> None:
-    """Another tensor, datatype, shape of a row, layout, or anything else but the id."""
+def test_requests_that_differ_are_not_merged(other: bytes) -> None:
+    """Requests merge only if they agree in all but the ID and the number of rows."""
     plain = read(request(tensor("x", [[1.0, 2.0]])))
     assert plain.agreement == read(request(tensor("x", [[3.0, 4.0]] * 3), id="i")).agreement
     assert plain.agreement != read(other).agreement
@@ -169,8 +169,8 @@ def test_what_does_not_agree_is_not_merged(other: bytes) -> None:
         b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","data":[NaN]}]}',
     ],
 )
-def test_what_is_not_as_its_shape_says_is_not_merged(body: bytes) -> None:
-    """The server says what is wrong with it; its neighbours must not get its surplus values."""
+def test_request_with_data_not_matching_shape_is_not_merged(body: bytes) -> None:
+    """A request whose data do not fit its shape is not merged, so no neighbour gets its values."""
     assert oip.read(TARGET, Message(body), 32) is None
 
 
@@ -189,10 +189,10 @@ def test_what_is_not_as_its_shape_says_is_not_merged(body: bytes) -> None:
         (0, [9], "FP32"),
     ],
 )
-def test_bytes_that_do_not_fit_are_not_merged(
+def test_request_with_bytes_not_matching_shape_is_not_merged(
     length: int | None, sizes: list[object], datatype: str
 ) -> None:
-    """One case is right: the second."""
+    """Of these cases only the second, whose bytes fit, is merged."""
     entries = [
         {"name": "x", "shape": [1, 2], "datatype": datatype}
         | {"parameters": {"binary_data_size": size}}
@@ -205,7 +205,7 @@ def test_bytes_that_do_not_fit_are_not_merged(
 
 
 def test_only_inference_is_merged() -> None:
-    """Whatever other paths take."""
+    """Requests to paths other than inference are not merged."""
     body = request(tensor("x", [[1.0]]))
     assert oip.read("/v2/models/m/infer?a=1", Message(body), 32) is not None
     assert oip.read("/v2/repository/models/m/load", Message(body), 32) is None
@@ -228,16 +228,16 @@ def test_only_inference_is_merged() -> None:
         ),
     ],
 )
-def test_an_answer_that_cannot_be_divided_is_a_fault(answer: Any, said: str) -> None:
-    """Of the server's, which says what it was."""
+def test_indivisible_response_is_server_fault(answer: Any, said: str) -> None:
+    """A response that cannot be divided is a fault of the server, with the reason."""
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     found = read(request(tensor("x", [[1.0]])))
     with pytest.raises(FunctionFault, match=said):
         oip.divided(Message(body), [found, found])
 
 
-def test_what_stands_beside_the_outputs_goes_to_every_caller() -> None:
-    """A request without an id sees the server's."""
+def test_fields_beside_outputs_go_to_every_caller() -> None:
+    """Fields beside the outputs go to every caller, the server's ID to those without their own."""
     common = {"model_name": "m", "model_version": None, "parameters": {"a": 1}, "id": "server's"}
     answer = json.dumps({**common, "outputs": [tensor("y", [[1.0], [2.0]])]}).encode()
     plain, named = (read(request(tensor("x", [[1.0]]), **more)) for more in ({}, {"id": "own"}))
@@ -248,15 +248,15 @@ def test_what_stands_beside_the_outputs_goes_to_every_caller() -> None:
     assert {**common, "id": "own", "outputs": [tensor("y", [[2.0]])]} == second
 
 
-def test_an_answer_without_outputs_is_for_all() -> None:
-    """A model may have none."""
+def test_response_without_outputs_goes_to_every_caller() -> None:
+    """A response without outputs goes to every caller, as a model may have none."""
     found = read(request(tensor("x", [[1.0]])))
     parts = oip.divided(Message(b'{"outputs": []}'), [found, found])
     assert [{"outputs": []}] * 2 == [json.loads(bytes(part.body)) for part in parts]
 
 
-def test_large_tensors_are_not_cut_into_pieces() -> None:
-    """Neither on the way in nor on the way back: their values would take far more than the text."""
+def test_large_tensors_are_not_parsed_into_values() -> None:
+    """Large tensors are not parsed into values, which would take far more memory than the text."""
     count = 200_000
     body = request(tensor("x", [[1.0]], shape=[1, count], data=[1] * count))
     answer = Message(
@@ -287,8 +287,8 @@ MANY = b"".join([b',"%d":1' % n for n in range(100_000)])
         ),
     ],
 )
-def test_of_many_pieces_few_are_cut_out(body: bytes) -> None:
-    """So that a body cannot become a large heap: such a request travels alone."""
+def test_body_of_very_many_pieces_is_not_merged(body: bytes) -> None:
+    """A body of very many pieces is not merged, so that it takes little memory."""
     tracemalloc.start()
     found = oip.read(TARGET, Message(body), 32)
     _, peak_bytes = tracemalloc.get_traced_memory()
@@ -298,7 +298,7 @@ def test_of_many_pieces_few_are_cut_out(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(("count", "merges"), [(64, True), (65, False)])
-def test_a_request_of_many_inputs_travels_alone(count: int, merges: bool) -> None:  # noqa: FBT001
-    """No model has so many."""
+def test_request_with_many_inputs_is_not_merged(count: int, merges: bool) -> None:  # noqa: FBT001
+    """A request with more than 64 inputs is not merged."""
     tensors = [tensor(f"x{n}", [[1.0]]) for n in range(count)]
     assert merges is (oip.read(TARGET, Message(request(*tensors)), 32) is not None)

@@ -1,4 +1,4 @@
-"""Requests of the v1 form as one, and the answer to it as many."""
+"""Merging requests of the v1 form and dividing their response."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ JSON = st.recursive(
 
 
 def read(body: bytes, most: int = ENTRIES_MAX) -> v1.Instances | None:
-    """What can be merged of a request."""
+    """Return the mergeable instances of a request, or None."""
     return v1.read("/", Message(body), most)
 
 
 def divided(answer: bytes, *counts: int) -> list[object]:
-    """The parts of an answer to requests with so many instances each."""
+    """Return the parts of a response to requests with these numbers of instances."""
     bodies = [b'{"instances": [%b1]}' % (b"1," * (count - 1)) for count in counts]
     requests = [found for found in map(read, bodies) if found]
     return [json.loads(bytes(part.body)) for part in v1.divided(Message(answer), requests)]
@@ -38,8 +38,8 @@ def divided(answer: bytes, *counts: int) -> list[object]:
 
 @given(st.lists(st.lists(JSON, min_size=1, max_size=4), min_size=1, max_size=5))
 @settings(max_examples=scaled(200))
-def test_what_is_merged_and_divided_is_as_it_was(requests: list[list[object]]) -> None:
-    """Whatever the instances are, in order, and each request gets its own back."""
+def test_merging_and_dividing_preserves_instances_and_order(requests: list[list[object]]) -> None:
+    """Merging and dividing returns each request's own instances, in order."""
     bodies = [json.dumps({"instances": rows}).encode() for rows in requests]
     found = [each for each in map(read, bodies) if each is not None]
     assert len(requests) == len(found)
@@ -50,15 +50,15 @@ def test_what_is_merged_and_divided_is_as_it_was(requests: list[list[object]]) -
     assert [{"predictions": rows} for rows in requests] == parts
 
 
-def test_numbers_stay_as_they_were_written() -> None:
-    """A server's reader may see more in them than ours."""
+def test_numbers_keep_their_text() -> None:
+    """Numbers keep their text, as the server may read them with more precision."""
     (found,) = [read(b'{"instances": [1.10, 1e400, 12345678901234567890123]}')]
     assert found is not None
     assert b'{"instances":[1.10,1e400,12345678901234567890123]}' == v1.merged([found]).body
 
 
-def test_what_else_there_is_goes_along() -> None:
-    """In the request, and in each part of the answer."""
+def test_other_fields_are_kept_in_merged_request_and_responses() -> None:
+    """Other fields are kept in the merged request and in each part of the response."""
     found = read(b'{"signature_name": "a", "instances": [1], "a\\"b": {"c": [2]}}')
     assert found is not None
     assert {"instances": [1, 1], "signature_name": "a", 'a"b': {"c": [2]}} == json.loads(
@@ -83,8 +83,8 @@ def test_what_else_there_is_goes_along() -> None:
         b'{"instances": ' + b"[" * 100_000,
     ],
 )
-def test_what_has_no_instances_is_not_merged(body: bytes) -> None:
-    """The server says what is wrong with it."""
+def test_request_without_instances_is_not_merged(body: bytes) -> None:
+    """A request without a list of instances is not merged, so that the server reports the error."""
     assert read(body) is None
 
 
@@ -96,28 +96,28 @@ def test_what_has_no_instances_is_not_merged(body: bytes) -> None:
         (b"<html>", "no list of predictions"),
     ],
 )
-def test_an_answer_that_cannot_be_divided_is_a_fault(body: bytes, said: str) -> None:
-    """Of the server's."""
+def test_response_with_wrong_number_of_predictions_is_server_fault(body: bytes, said: str) -> None:
+    """A response without the right number of predictions is a fault of the server."""
     with pytest.raises(FunctionFault, match=said):
         divided(body, 1, 1)
 
 
 @pytest.mark.parametrize("beside", [b'"scores": [9, 8, 7]', b'"scores" :\n {"a": 1}'])
-def test_an_answer_with_another_list_or_object_cannot_be_divided(beside: bytes) -> None:
-    """Each caller would see what is the others'."""
+def test_response_with_list_or_object_beside_predictions_is_fault(beside: bytes) -> None:
+    """A list or object beside the predictions is a fault, as it may hold others' data."""
     with pytest.raises(FunctionFault, match="'scores' beside predictions"):
         divided(b'{"predictions": [1, 2, 3], %b}' % beside, 1, 2)
 
 
 def test_scalars_beside_the_predictions_go_to_every_caller() -> None:
-    """Of each kind that JSON has."""
+    """Scalars of every JSON type beside the predictions go to every caller."""
     scalars = {"a": 1, "b": -2.5, "c": "[]", "d": True, "e": False, "f": None}
     answer = json.dumps({"predictions": [1, 2], **scalars}).encode()
     assert [{"predictions": [n], **scalars} for n in (1, 2)] == divided(answer, 1, 1)
 
 
-def test_of_too_many_instances_only_some_are_cut_out() -> None:
-    """So that a small body cannot become a large heap; as many as are allowed all are."""
+def test_only_some_of_too_many_instances_are_cut_out() -> None:
+    """Only some of too many instances are cut out, so that a small body takes little memory."""
     body = b'{"instances": [%b1]}' % (b"1," * 99_999)
     tracemalloc.start()
     found = read(body, 32)
@@ -131,8 +131,8 @@ def test_of_too_many_instances_only_some_are_cut_out() -> None:
     assert 32 == len(exact.entries)
 
 
-def test_of_many_members_none_are_cut_out() -> None:
-    """Such a request travels alone; one with some beside its instances does not."""
+def test_request_with_very_many_fields_is_not_merged() -> None:
+    """A request with very many other fields is not merged; one with a thousand is."""
     body = b'{"instances": [1]%b}' % b"".join([b',"%d":1' % n for n in range(100_000)])
     tracemalloc.start()
     found = read(body)

@@ -1,4 +1,4 @@
-"""How requests ended, by application."""
+"""Request outcomes by application."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from carpool.settings import FunctionSettings
 from sidecar.core.request import Request
 from sidecar.runtime.ingress import Payload
-from sidecar.runtime.outcomes import Outcomes
+from sidecar.runtime.outcomes import OutcomeCounters
 
 if TYPE_CHECKING:
     from tests.gate import Gate
@@ -25,15 +25,15 @@ SETTINGS = FunctionSettings.from_labels(
 
 
 def request(app: str, due: float, spent_s: float = 0.0, *, background: bool = False) -> Request:
-    """One that arrived at 10 s."""
+    """Return a request that arrived at 10 s."""
     payload: Any = Payload(None, b"", "", None, None, spent_s)  # type: ignore[arg-type]
     made = Request(1, "k", 10.0, app=app, payload=payload, background=background)
     made.due = due
     return made
 
 
-def values(outcomes: Outcomes) -> dict[tuple[str, ...], float]:
-    """What is exported and is not zero, by name and labels."""
+def values(outcomes: OutcomeCounters) -> dict[tuple[str, ...], float]:
+    """Return the exported non-zero values by name and labels."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in outcomes.collect()
@@ -42,9 +42,9 @@ def values(outcomes: Outcomes) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_an_answer_is_in_time_late_or_failed() -> None:
-    """Its time begins with the gateway's stamp."""
-    outcomes = Outcomes(SETTINGS)
+def test_response_is_in_time_late_or_failed() -> None:
+    """A response is in time, late or failed, with its time counted from the gateway's stamp."""
+    outcomes = OutcomeCounters(SETTINGS)
     outcomes.answered(request("web", 10.5, 0.25), 10.5, failed=False)
     outcomes.answered(request("web", 10.5), 10.625, failed=False)
     outcomes.answered(request("slow", 10.5), 11.0, failed=True)
@@ -65,8 +65,8 @@ def test_an_answer_is_in_time_late_or_failed() -> None:
 
 
 def test_background_requests_are_counted_apart() -> None:
-    """They have no objective to keep, and would hide that others miss theirs."""
-    outcomes = Outcomes(SETTINGS)
+    """Background requests have their own counters, as they would hide missed objectives."""
+    outcomes = OutcomeCounters(SETTINGS)
     before = values(outcomes)
     outcomes.answered(request("web", 1e9, background=True), 70.0, failed=False)
     outcomes.ended("web", "cancelled", background=True)
@@ -79,9 +79,9 @@ def test_background_requests_are_counted_apart() -> None:
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, None])
-def test_callers_make_up_no_series(settings: FunctionSettings | None) -> None:
-    """An application that the settings do not name is one of the others."""
-    outcomes = Outcomes(settings)
+def test_unnamed_applications_share_one_series(settings: FunctionSettings | None) -> None:
+    """Applications that the settings do not name share one series."""
+    outcomes = OutcomeCounters(settings)
     before = len(values(outcomes))
     for n in range(100):
         outcomes.ended(f"made up {n}", "refused")
@@ -90,7 +90,7 @@ def test_callers_make_up_no_series(settings: FunctionSettings | None) -> None:
 
 
 def test_a_sidecar_counts_every_request_once(sidecar: Start, gate: Gate) -> None:
-    """Those in time and late, failed, refused and cancelled; their sum is that of all states."""
+    """In-time, refused, cancelled and background requests are each counted once."""
 
     async def counted(running: Sidecar, app: str, outcome: str) -> float:
         return await running.metric(f'batch_outcomes_total{{app="{app}",outcome="{outcome}"}}')

@@ -1,4 +1,4 @@
-"""Floods in simulated time: what is in time, what is refused and when, and what comes after."""
+"""Overload in simulated time: responses in time, refusals and recovery."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG = pytest.param(TINY, TINY_RPS, id="tiny", marks=pytest.mark.slow)  # hundre
 
 
 def flooded(function: dict[str, object], capacity_rps: float, times: float) -> list[Outcome]:
-    """From 2000 connections: half of the capacity, then a multiple of it, then half again."""
+    """Run half the capacity, a multiple of it, then half again, from 2000 connections."""
     loop = Loop(connections=2000, **function)  # type: ignore[arg-type]
     half_rps = capacity_rps / 2
     return loop.run((half_rps, 0.3), (times * capacity_rps, 1.0), (half_rps, 0.7))
@@ -26,17 +26,17 @@ def flooded(function: dict[str, object], capacity_rps: float, times: float) -> l
 
 @BOTH
 @pytest.mark.parametrize("times", [0.5, 0.9])
-def test_below_the_capacity_none_is_refused(
+def test_no_request_is_refused_below_capacity(
     function: dict[str, object], capacity_rps: float, times: float
 ) -> None:
-    """And all are in time."""
+    """Below the capacity, no request is refused and all are in time."""
     for outcome in flooded(function, capacity_rps, times):
         assert (0, 0) == (outcome.refused, outcome.unsent)
         assert outcome.in_time == outcome.due
 
 
-def test_after_an_interruption_all_are_served_in_time() -> None:
-    """Parked requests fill batches as others do, or parking itself would be the overload."""
+def test_all_requests_are_in_time_after_pause_of_process() -> None:
+    """After a pause of the process, parked requests fill batches and are all in time."""
     loop = Loop(connections=2000, **TINY)  # type: ignore[arg-type]
     loop.pauses = [(0.1, 0.02), (0.35, 0.02)]
     (outcome,) = loop.run((0.9 * TINY_RPS, 0.6))
@@ -47,7 +47,7 @@ def test_after_an_interruption_all_are_served_in_time() -> None:
 def test_at_twice_the_capacity_nearly_half_are_in_time(
     function: dict[str, object], capacity_rps: float
 ) -> None:
-    """Half is all there is; and half of the capacity later is served whole again."""
+    """At twice the capacity 45 % of the requests are in time, and half the load is served again."""
     _, during, after = flooded(function, capacity_rps, 2.0)
     assert during.in_time > 0.45 * during.due
     assert after.in_time > 0.99 * after.due
@@ -56,10 +56,10 @@ def test_at_twice_the_capacity_nearly_half_are_in_time(
 @pytest.mark.parametrize(
     ("function", "capacity_rps"), [LONG, pytest.param(WIDE, WIDE_RPS, id="wide")]
 )
-def test_at_twenty_times_the_capacity_as_much_is_served_as_at_it(
+def test_goodput_holds_at_twenty_times_capacity(
     function: dict[str, object], capacity_rps: float
 ) -> None:
-    """However many ask; none waits for a refusal much longer than two seconds."""
+    """At 20 times the capacity, 90 % of it is still served, and refusals take at most 2.5 s."""
     _, during, after = flooded(function, capacity_rps, 20.0)
     assert during.good > 0.9 * capacity_rps
     assert during.in_time > 0.95 * during.good

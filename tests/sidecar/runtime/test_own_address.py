@@ -1,4 +1,4 @@
-"""Where a sidecar says that it is."""
+"""The address that a sidecar announces."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from sidecar.runtime.scaler_client.announcer import own_address
     ],
     ids=["as configured", "a socket", "towards the scaler", "a scaler on this machine"],
 )
-def test_own_address(listen: str, announce: str, scaler: str, said: str) -> None:
-    """As configured, or as the scaler sees it."""
+def test_announced_address_is_configured_or_seen_by_scaler(
+    listen: str, announce: str, scaler: str, said: str
+) -> None:
+    """The announced address is the configured one, or the one that the scaler sees."""
     assert said == own_address(listen, announce, scaler)

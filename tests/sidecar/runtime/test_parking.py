@@ -1,4 +1,4 @@
-"""When a sidecar begins to park requests, and what becomes of those that wait for too long."""
+"""Parking of requests under overload."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
 
 @contextlib.asynccontextmanager
 async def overloadable(clock: FakeClock, streams: Any = None) -> AsyncIterator[Server]:
-    """A sidecar without an instance, so that whatever it takes in stays in its queue."""
+    """Serve a sidecar without an instance, so that admitted requests stay in its queue."""
     batcher = Batcher(
         Deadline(Deadline.Params()), batch_max=4, queue_max=QUEUE_MAX, shedding=Shedding("on")
     )
@@ -57,21 +57,21 @@ async def overloadable(clock: FakeClock, streams: Any = None) -> AsyncIterator[S
 
 
 def asks(server: Server) -> Socketless:
-    """A new client that has sent a request."""
+    """Return a new client that has sent a request."""
     client = Socketless(server)
     client.feed(POST)
     return client
 
 
 async def iteration() -> None:
-    """One iteration of the event loop ends."""
+    """Let one iteration of the event loop end."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
 @on_loop
-async def test_after_a_refusal_requests_are_parked_while_any_would_be_refused() -> None:
-    """They are refused in their turn."""
+async def test_requests_are_parked_after_refusal_while_any_would_be_refused() -> None:
+    """After a refusal, requests are parked and refused in turn while any would be refused."""
     async with overloadable(FakeClock(1.0)) as server:
         intake = server.intake
         assert intake
@@ -96,7 +96,7 @@ async def test_after_a_refusal_requests_are_parked_while_any_would_be_refused() 
 @pytest.mark.parametrize("parks", [True, False])
 @on_loop
 async def test_after_a_long_iteration_requests_are_parked(*, parks: bool) -> None:
-    """Though none was refused; what is parked is served in the next one."""
+    """After a long iteration, requests are parked until the next one."""
     clock = FakeClock(1.0)
     async with overloadable(clock) as server:
         intake = server.intake
@@ -112,8 +112,8 @@ async def test_after_a_long_iteration_requests_are_parked(*, parks: bool) -> Non
 
 
 @on_loop
-async def test_who_was_parked_past_the_deadline_may_ask_again() -> None:
-    """503, as for any other request for which there was no time, and not 504."""
+async def test_request_parked_past_deadline_gets_retry_after() -> None:
+    """A request parked past its deadline gets 503 with Retry-After, not 504."""
     async with overloadable(FakeClock(1.0)) as server:
         assert server.intake
         server.intake.waited_s = 2 * OBJECTIVE_S
@@ -123,8 +123,8 @@ async def test_who_was_parked_past_the_deadline_may_ask_again() -> None:
 
 
 @on_loop
-async def test_what_is_streamed_is_not_refused_for_what_waits_for_batches() -> None:
-    """It is unknown what a parked request is before it is parsed."""
+async def test_parked_stream_is_not_refused_for_requests_waiting_for_batches() -> None:
+    """A parked request is parsed before it is refused, as a stream does not wait for batches."""
     begun: list[object] = []
     streams = SimpleNamespace(
         rule=StreamRule(paths=frozenset({"/chat"})),

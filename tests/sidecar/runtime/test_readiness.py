@@ -1,4 +1,4 @@
-"""What the sidecar answers about itself, and to callers while its function does not start."""
+"""The sidecar's own endpoints, and responses while the function does not start."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tests.sidecar.runtime.conftest import Start
 
 
-def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
-    """After a few attempts callers get 503 with the handler's last words, and readiness too."""
+def test_function_that_fails_to_start_returns_503_with_output(sidecar: Start) -> None:
+    """After some failed starts, callers get 503 with the handler's last output."""
 
     async def run() -> None:
         async with sidecar(ready=False, start_exit="1") as running:
@@ -38,7 +38,7 @@ def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
 
 
 def test_a_slow_start_holds_requests(sidecar: Start, gate: Gate) -> None:
-    """Not ready until the handler answers; what comes before waits for it."""
+    """Until the handler answers, the sidecar is not ready and requests wait."""
 
     async def run() -> None:
         async with sidecar(ready=False, start_gate=str(gate.path)) as running:
@@ -53,8 +53,8 @@ def test_a_slow_start_holds_requests(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_a_sidecar_says_that_handlers_may_see_requests_again(sidecar: Start) -> None:
-    """What is in front may then send one elsewhere that it has sent here."""
+def test_readiness_response_marks_requests_as_repeatable(sidecar: Start) -> None:
+    """The readiness response marks requests as repeatable, so that a proxy may retry elsewhere."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -64,8 +64,8 @@ def test_a_sidecar_says_that_handlers_may_see_requests_again(sidecar: Start) -> 
     asyncio.run(run())
 
 
-def test_unknown_endpoints_of_ours_are_404(sidecar: Start) -> None:
-    """/_/ belongs to the sidecar; a wrong name there is said, not sent to the function."""
+def test_unknown_carpool_endpoints_are_404(sidecar: Start) -> None:
+    """An unknown path under /_/ is a 404 that names a known one, and skips the function."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -76,8 +76,8 @@ def test_unknown_endpoints_of_ours_are_404(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_a_sidecar_says_that_it_is_ready(sidecar: Start, gate: Gate, tmp_path: Path) -> None:
-    """To the one that started it, once its handler has answered; by systemd's protocol."""
+def test_sidecar_notifies_parent_when_ready(sidecar: Start, gate: Gate, tmp_path: Path) -> None:
+    """Once its handler has answered, the sidecar notifies its parent by systemd's protocol."""
 
     async def run() -> None:
         loop, path = asyncio.get_running_loop(), f"{tmp_path}/notices"

@@ -1,4 +1,4 @@
-"""Whole batches pass through an instance's sidecar, whatever becomes of them at the handler."""
+"""Whole batches relayed by an instance's sidecar, with any outcome at the handler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_BYTES = 20
 
 
 def handler(exchange: Exchange) -> None:
-    """Be ready, and do with a batch what its body says."""
+    """Answer probes, and treat a batch as its body says."""
     if exchange.method == "GET":
         exchange.reply(200, b"{}")
     elif exchange.body == b"die":
@@ -41,10 +41,10 @@ def handler(exchange: Exchange) -> None:
 )
 @pytest.mark.usefixtures("no_collector")
 @on_loop
-async def test_a_batch_ends_as_it_does_at_the_handler(
+async def test_relayed_batch_ends_as_at_handler(
     body: bytes, expected: tuple[int, bytes | None] | None
 ) -> None:
-    """Over a new connection and over an idle one; nothing of it is held or counted any more."""
+    """Over a new or idle connection, the relayed batch ends as at the handler and is released."""
     function = await serve(handler, listen="127.0.0.1:0")
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9)
     upstreams = FunctionUpstreams(batcher, 1000, None)
@@ -71,7 +71,7 @@ async def test_a_batch_ends_as_it_does_at_the_handler(
 
 
 async def outcome(front: Pool, body: bytes) -> tuple[int, bytes | None] | None:
-    """Status and the handler's header of the response to a batch; None if there is none."""
+    """Return the status and the handler's header of the response; None without a response."""
     try:
         answer = await front.request("POST", "/", wire.batch_headers("key"), body, HANG_S)
     except ConnectionFailed:

@@ -1,4 +1,4 @@
-"""What a sidecar logs: text for people, or JSON lines with what requests are called by."""
+"""The sidecar's log, as text or as JSON lines with request fields."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ SHOWN = json.loads(take_one("docs/sidecar.md", '^{"time"'))
 
 
 def lines(text: str) -> list[dict[str, Any]]:
-    """The lines about requests."""
+    """Return the log lines about requests."""
     found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     return [line for line in found if line["message"] == "request"]
 
 
 @pytest.mark.parametrize("which", ["all", "failed", "off"])
-def test_each_request_is_a_line(
+def test_all_failed_or_no_requests_are_logged_as_configured(
     sidecar: Start, which: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With its id, what became of it, and in which batch; those that failed only, or none."""
+    """Requests are logged with ID, outcome and batch: all, only failed ones, or none."""
 
     async def run() -> None:
         env = {"sidecar_log_format": "json", "sidecar_log_requests": which, "OPENFAAS_NAME": "fn"}
@@ -61,8 +61,8 @@ def test_each_request_is_a_line(
         assert ("/a", "in_time") == (found["first"]["path"], found["first"]["outcome"])
 
 
-def test_errors_of_the_settings_are_json_too(tmp_path: Path) -> None:
-    """What collects logs sees why a process did not start."""
+def test_settings_errors_are_logged_as_json(tmp_path: Path) -> None:
+    """Errors in the settings are logged as JSON too, so that log collectors can read them."""
     done = subprocess.run(
         [sys.executable, "-m", "sidecar"],
         env={"PYTHONPATH": str(ROOT), "sidecar_log_format": "json", "sidecar_listn": "x"},
@@ -78,8 +78,10 @@ def test_errors_of_the_settings_are_json_too(tmp_path: Path) -> None:
     assert "sidecar_listn" in line["message"]
 
 
-def test_people_read_text(sidecar: Start, capfd: pytest.CaptureFixture[str]) -> None:
-    """The same, in one line."""
+def test_text_format_logs_one_line_per_request(
+    sidecar: Start, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In text format a request is one line."""
 
     async def run() -> None:
         async with sidecar(sidecar_log_requests="all") as running:
@@ -91,10 +93,10 @@ def test_people_read_text(sidecar: Start, capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_callers_forge_no_fields(
+def test_log_values_are_quoted_and_truncated(
     sidecar: Start, log_format: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Spaces, quotes and line breaks of another kind are quoted, and what is long is cut."""
+    """Spaces, quotes and other line breaks in values are quoted, and long values are truncated."""
     forged = 'x status=200 "a" \x85sidecar: request \x9b2J'
 
     async def run() -> None:

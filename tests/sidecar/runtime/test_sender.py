@@ -1,4 +1,4 @@
-"""Batches and their answers: each request gets its own, whatever its neighbours get."""
+"""Batches and their responses: each request gets its own, whatever the others get."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _UNSENDABLE = [
 ]
 
 
-def test_answers_never_cross(sidecar: Start, gate: Gate) -> None:
-    """Two thousand marked requests from a hundred callers: each gets back its own mark."""
+def test_responses_are_never_mixed_up(sidecar: Start, gate: Gate) -> None:
+    """Of two thousand marked requests from a hundred callers, each gets its own mark back."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -51,8 +51,8 @@ def test_answers_never_cross(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_one_bad_item_harms_no_other(sidecar: Start, gate: Gate) -> None:
-    """An item that the function refuses gets its own status; its neighbours their answers."""
+def test_one_bad_item_does_not_affect_others(sidecar: Start, gate: Gate) -> None:
+    """An item that the function refuses gets its own status, and its neighbours are answered."""
 
     async def run() -> None:
         async with sidecar() as s:
@@ -65,8 +65,8 @@ def test_one_bad_item_harms_no_other(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
-    """Too few items, or no batch at all: never another request's answer."""
+def test_malformed_batch_response_is_502_with_reason(sidecar: Start) -> None:
+    """A malformed batch response is a 502 with the reason, never another request's response."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -80,8 +80,8 @@ def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_that_cannot_be_passed_on_fails_alone(sidecar: Start, gate: Gate) -> None:
-    """It is a 502 that says why; its neighbours in the batch are answered."""
+def test_response_that_cannot_be_relayed_fails_alone(sidecar: Start, gate: Gate) -> None:
+    """A response that cannot be passed on is a 502 with the reason; the others are answered."""
 
     async def run() -> None:
         # Four are no full batch, which a handler known as quick would be sent while it is busy.
@@ -97,8 +97,8 @@ def test_an_answer_that_cannot_be_passed_on_fails_alone(sidecar: Start, gate: Ga
     asyncio.run(run())
 
 
-def test_what_belongs_to_a_connection_is_dropped(sidecar: Start) -> None:
-    """No handler can say how its answer is framed, or end a caller's connection."""
+def test_connection_headers_are_dropped(sidecar: Start) -> None:
+    """Connection headers are dropped, so a handler cannot change framing or close callers."""
     lines = ["Connection: close", "Transfer-Encoding: chunked", "Content-Length: 1", "Upgrade: h2c"]
     lines += ["te: trailers", "Trailer: x", "Keep-Alive: timeout=0", "Proxy-Connection: close"]
 
@@ -115,8 +115,8 @@ def test_what_belongs_to_a_connection_is_dropped(sidecar: Start) -> None:
 
 
 @pytest.mark.slow
-def test_a_huge_answer_fails_alone(sidecar: Start, gate: Gate) -> None:
-    """Too large by itself: a 502 that says so. Too large together: each in a smaller batch."""
+def test_oversized_response_fails_alone(sidecar: Start, gate: Gate) -> None:
+    """A response too large alone is a 502; if too large together, batches are divided."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="8", sidecar_answer_max_bytes="1000000") as running:
@@ -132,8 +132,10 @@ def test_a_huge_answer_fails_alone(sidecar: Start, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("word", ["fail", "garbage", "crash"])
-def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start, gate: Gate, word: str) -> None:
-    """Sixteen together, one makes the batch fail or kills the handler: fifteen are answered."""
+def test_only_offender_fails_in_batch_that_fails_or_kills_handler(
+    sidecar: Start, gate: Gate, word: str
+) -> None:
+    """When one of sixteen requests fails the batch or kills the handler, fifteen are answered."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="16") as running:

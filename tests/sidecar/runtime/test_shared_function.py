@@ -1,7 +1,7 @@
-"""Three applications in different hurry on one function: each keeps its own longest wait.
+"""Three applications with different objectives on one function, each with its own longest wait.
 
-The plan is the one that the policy `harmonybatch` makes for the scenario among the examples: the
-urgent application has instances of its own, the others share batches on another class. The sidecar
+The plan is the one that the policy `harmonybatch` makes for a scenario in the examples: the
+urgent application has its own instances, the others share batches on another class. The sidecar
 and its two handlers are real processes; the header ``X-Carpool-App`` names an application.
 """
 
@@ -37,7 +37,7 @@ APPS = json.dumps([{"name": name, "slo": slo} for name, slo in SLOS.items()])
 
 @pytest.fixture
 def plan() -> Plan:
-    """Two classes: for ``search``, and for ``upload`` and ``archive`` together."""
+    """Return a plan with one class for ``search`` and one for ``upload`` and ``archive``."""
     scenario = read_scenario(ROOT / "examples/scenarios/tagging.yaml")
     policy = chosen_policy("harmonybatch", scenario.policies)
     planning = Guard(policy).plan(snapshot_of(scenario))
@@ -45,27 +45,27 @@ def plan() -> Plan:
 
 
 def windows(plan: Plan) -> dict[str, float]:
-    """The longest wait of each application."""
+    """Return the longest wait of each application."""
     return {route.app: route.max_wait_s for route in plan.routes}
 
 
 async def ask(running: Sidecar, app: str, body: str = "x") -> Response:
-    """One request of an application."""
+    """Send one request of an application."""
     return await running.ask(body, ("x-carpool-app", app), ("x-carpool-explain", "1"))
 
 
 async def waits(admin: AdminClient, batches: int) -> list[dict[str, float]]:
-    """How long members of the last batches waited by application, the oldest batch first."""
+    """Return the waits by application in the last batches, oldest batch first."""
     entries: list[dict[str, Any]] = await admin.get(f"/v1/batches?limit={batches}")
     return [{r["app"]: r["wait_s"] for r in entry["requests"]} for entry in reversed(entries)]
 
 
 @pytest.mark.timing
 @on_loop
-async def test_each_application_keeps_its_own_window(
+async def test_shared_batch_is_sent_at_earliest_window_of_its_applications(
     sidecar: Start, handler: Handlers, tmp_path: Path, plan: Plan
 ) -> None:
-    """Alone, each waits its own; together, a batch leaves at ``min(a_i + T_i)``; full, at once."""
+    """Alone, each waits its own time; together until ``min(a_i + T_i)``; full batches do not."""
     alone_in_it, several = sorted(plan.classes, key=lambda each: each.batch_size)
     own, shared, size = alone_in_it.name, several.name, several.batch_size
     window_s = windows(plan)

@@ -1,4 +1,4 @@
-"""The whole sidecar: a real process, real sockets, a real handler that does as it is told."""
+"""The whole sidecar as a real process with real sockets and a scripted handler."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from tests.sidecar.runtime.conftest import Start
 
 
-def test_unlike_requests_travel_apart(sidecar: Start, gate: Gate) -> None:
-    """Different paths and content types never share a batch."""
+def test_requests_with_different_paths_or_types_never_share_batch(
+    sidecar: Start, gate: Gate
+) -> None:
+    """Requests with different paths or content types never share a batch."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -39,8 +41,8 @@ def test_unlike_requests_travel_apart(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_deadlines_are_kept(sidecar: Start, gate: Gate) -> None:
-    """A request that waits longer than its objective is answered 504 and never sent."""
+def test_request_past_its_objective_gets_504_and_is_not_sent(sidecar: Start, gate: Gate) -> None:
+    """A request that waits longer than its objective gets 504 and is never sent."""
 
     async def run() -> None:
         async with sidecar(carpool_slo="60s", carpool_batch_max="1") as running:
@@ -60,7 +62,7 @@ def test_deadlines_are_kept(sidecar: Start, gate: Gate) -> None:
 
 
 def test_a_policy_may_be_a_file_in_the_functions_folder(sidecar: Start, tmp_path: Path) -> None:
-    """Where it is in an image, too; no PYTHONPATH is needed. Only pairs leave at once."""
+    """A policy file in the function's folder is found without PYTHONPATH, as in an image."""
     (tmp_path / "pairs_beside.py").write_text(
         "from sidecar.policies.fixed import FixedWindow\n\n\nclass Pairs(FixedWindow):\n    pass\n"
     )
@@ -74,8 +76,8 @@ def test_a_policy_may_be_a_file_in_the_functions_folder(sidecar: Start, tmp_path
     asyncio.run(run())
 
 
-def test_a_caller_that_leaves_makes_room(sidecar: Start, gate: Gate) -> None:
-    """A cancelled request is not sent; the counters say so."""
+def test_cancelled_request_is_counted_and_never_sent(sidecar: Start, gate: Gate) -> None:
+    """A cancelled request is counted and never sent."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="1") as running:
@@ -92,8 +94,8 @@ def test_a_caller_that_leaves_makes_room(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_back(sidecar: Start, gate: Gate) -> None:
-    """429 at once, with Retry-After, instead of an ever longer wait."""
+def test_full_queue_refuses_with_429_and_retry_after(sidecar: Start, gate: Gate) -> None:
+    """A full queue refuses at once with 429 and Retry-After."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="1", carpool_queue_max="1") as running:
@@ -111,8 +113,8 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(sidecar: Start, gate: G
 
 
 @pytest.mark.slow
-def test_a_killed_handler_comes_back_under_load(sidecar: Start) -> None:
-    """SIGKILL under load: every request gets an answer, and soon all of them are 200 again."""
+def test_killed_handler_recovers_under_load(sidecar: Start) -> None:
+    """When handlers are killed under load, every request is answered and all are soon 200 again."""
 
     async def run() -> None:
         async with sidecar(carpool_slo="60s") as running:
@@ -139,8 +141,8 @@ def test_a_killed_handler_comes_back_under_load(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_sigterm_loses_nothing(sidecar: Start) -> None:
-    """Under load: unready, what was accepted is answered, partial batches leave at once, exit 0."""
+def test_sigterm_loses_no_request(sidecar: Start) -> None:
+    """After SIGTERM partial batches leave at once, all accepted requests are answered, exit 0."""
 
     async def run() -> None:
         policy: dict[str, Any] = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "1h"}
@@ -158,7 +160,7 @@ def test_sigterm_loses_nothing(sidecar: Start) -> None:
 
 
 def test_no_handler_outlives_its_sidecar(sidecar: Start) -> None:
-    """Even a sidecar that is killed leaves no process behind."""
+    """A killed sidecar leaves no handler behind."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -170,7 +172,7 @@ def test_no_handler_outlives_its_sidecar(sidecar: Start) -> None:
 
 
 def test_options_are_answered_without_the_handler(sidecar: Start) -> None:
-    """A model knows nothing of methods."""
+    """The sidecar answers OPTIONS itself, as a model does not know methods."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -182,7 +184,7 @@ def test_options_are_answered_without_the_handler(sidecar: Start) -> None:
 
 
 def test_bad_settings_are_all_named_at_once() -> None:
-    """Exit code 2 and one line for each problem, with the nearest known name."""
+    """All bad settings are listed at once with the nearest known names, and the exit code is 2."""
     bad = {
         "carpool_slo": "soon",
         "carpool_batch_mx": "4",
@@ -205,7 +207,7 @@ def test_bad_settings_are_all_named_at_once() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs (a zombie does not)."""
+    """Return whether the process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] != "Z"
@@ -214,7 +216,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_failing_policy_is_replaced_and_counted(sidecar: Start, tmp_path: Path) -> None:
-    """A third party's policy that raises: requests go on, the metric says so."""
+    """When a third-party policy raises, requests continue and the fallback is counted."""
     (tmp_path / "odd.py").write_text(
         "from sidecar.policies.none import NoBatching\n"
         "class Odd(NoBatching):\n"

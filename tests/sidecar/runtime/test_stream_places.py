@@ -1,4 +1,4 @@
-"""Turns of streams at an instance that takes one at a time, and what one that breaks off does."""
+"""Turns of streams at an instance that runs one at a time, and streams that break off."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Answer:
-    """One that goes on until it is told to end, or breaks off then."""
+    """Response that goes on until told to end, and may then break off."""
 
     status = 200
     headers = ((wire.STREAM_HEADER.encode(), b"true"), (b"content-type", b"text/plain"))
@@ -45,7 +45,7 @@ class _Answer:
 
 
 class _Instance:
-    """One that is up and streams."""
+    """Instance that is up and streams."""
 
     stream_rule = StreamRule(everything=True)
     up = True
@@ -83,11 +83,11 @@ class _Upstreams(list[Any]):
         return self.routes.get(request.app, ANYWHERE)
 
     def close_departed(self) -> None:
-        """None is leaving."""
+        """Do nothing, as no instance is leaving."""
 
 
 class _Exchange:
-    """A caller that takes everything."""
+    """Exchange of a caller that reads everything."""
 
     body, target = b"", "/"
 
@@ -100,15 +100,15 @@ class _Exchange:
         self.variant = dict(headers).get("x-carpool-variant")
 
     def write(self, _: bytes) -> None:
-        """It is read."""
+        """Discard the data."""
 
     def end(self) -> None:
-        """It is there."""
+        """Do nothing."""
 
     fail = abort = lambda self, *_: setattr(self, "aborted", True)
 
     async def drained(self) -> None:
-        """It is read at once."""
+        """Return at once."""
 
 
 def _ignore(*_: object) -> None:
@@ -139,8 +139,8 @@ def _begin(streams: Streams, app: str = "*") -> _Exchange:
 
 
 @on_loop
-async def test_the_next_has_its_turn_when_others_leave_at_once() -> None:
-    """The one that streams and the first that waits leave together: the second is not forgotten."""
+async def test_next_stream_starts_when_running_and_first_waiting_leave() -> None:
+    """When the running and the first waiting stream leave together, the next one gets its turn."""
     streams = _streams(_Instance())
     first, second, third = (_begin(streams) for _ in range(3))
     await wait_until_async(lambda: first.begun, what="the first stream")
@@ -150,8 +150,8 @@ async def test_the_next_has_its_turn_when_others_leave_at_once() -> None:
 
 
 @on_loop
-async def test_one_that_waits_is_given_up_as_its_caller_leaves() -> None:
-    """In the moment in which the function turns out not to start: it is counted as what left."""
+async def test_waiting_stream_is_cancelled_when_caller_leaves_as_function_fails() -> None:
+    """A waiting stream whose caller leaves as the function fails counts as cancelled."""
     counted: list[object] = []
     streams = _streams(_Instance(), unanswered=lambda _, state, *__: counted.append(state))
     first, second = _begin(streams), _begin(streams)
@@ -164,8 +164,8 @@ async def test_one_that_waits_is_given_up_as_its_caller_leaves() -> None:
 
 
 @on_loop
-async def test_one_whose_caller_leaves_at_once_is_counted() -> None:
-    """Before anything was done for it: it ends as every request does."""
+async def test_stream_whose_caller_leaves_immediately_counts_as_cancelled() -> None:
+    """A stream whose caller leaves at once counts as cancelled."""
     counted: list[object] = []
     streams = _streams(_Instance(), unanswered=lambda _, state, *__: counted.append(state))
     exchange = _begin(streams)
@@ -176,8 +176,8 @@ async def test_one_whose_caller_leaves_at_once_is_counted() -> None:
 
 @on_loop
 @pytest.mark.parametrize("begins", [False, True])
-async def test_an_error_of_our_own_ends_the_request(*, begins: bool) -> None:
-    """Its caller is told, or sees the cut; the place is free again."""
+async def test_internal_error_ends_stream_and_frees_its_place(*, begins: bool) -> None:
+    """After an internal error the caller gets an error or a cut, and the place is free again."""
     counted: list[object] = []
     instance = _Instance()
     streams = _streams(instance, unanswered=lambda _, state, *__: counted.append(state))
@@ -196,8 +196,8 @@ def _raise(*_: object) -> NoReturn:
 
 
 @on_loop
-async def test_the_routes_of_a_plan_hold() -> None:
-    """Where an application may go, in the plan's shares; who waits for one holds up no other."""
+async def test_streams_follow_routes_of_plan() -> None:
+    """Streams follow the plan's routes and shares, and a waiting one holds up no other route."""
     small, large, other = _Instance("small"), _Instance("large"), _Instance("large")
     routes = {"web": Route({"small": 1.0}), "*": Route({"small": 0.25, "large": 0.75})}
     streams = _streams(small, large, other, at_once=4, routes=routes)
@@ -215,8 +215,8 @@ async def test_the_routes_of_a_plan_hold() -> None:
 
 
 @on_loop
-async def test_an_overloaded_instance_comes_last() -> None:
-    """As for batches."""
+async def test_overloaded_instance_is_chosen_last() -> None:
+    """An overloaded instance is chosen last, as for batches."""
     busy, free = _Instance(), _Instance()
     busy.upstream.overloaded = True
     streams = _streams(busy, free, at_once=2)
@@ -226,8 +226,8 @@ async def test_an_overloaded_instance_comes_last() -> None:
 
 
 @on_loop
-async def test_an_instance_is_tried_again_by_itself() -> None:
-    """One that gets nothing for a while, as it failed, says nothing when the while is over."""
+async def test_ejected_instance_gets_streams_when_ejection_ends() -> None:
+    """An ejected instance gets waiting streams when its ejection ends, without an event."""
     instance = _Instance()
     instance.ejected = True
     exchange = _begin(_streams(instance))
@@ -238,8 +238,8 @@ async def test_an_instance_is_tried_again_by_itself() -> None:
 
 
 @on_loop
-async def test_what_breaks_off_is_no_fault_of_the_instance() -> None:
-    """A generator that raised ends its own stream; whether the process did too, a probe shows."""
+async def test_broken_stream_triggers_probe_only() -> None:
+    """A stream that breaks off only triggers a probe, as its generator may have raised."""
     instance = _Instance(breaks=True)
     exchange = _begin(_streams(instance))
     await wait_until_async(lambda: exchange.begun, what="the stream")
@@ -249,8 +249,8 @@ async def test_what_breaks_off_is_no_fault_of_the_instance() -> None:
 
 
 @on_loop
-async def test_a_stream_of_a_front_that_does_not_begin_hangs() -> None:
-    """As without a front: the handler is restarted, whose front can only leave."""
+async def test_relayed_stream_that_does_not_begin_restarts_handler() -> None:
+    """A relayed stream that does not begin restarts the handler, as without a front."""
     hung, answered = asyncio.Event(), asyncio.Event()
     headers = {b"content-type": wire.CONTENT_TYPE.encode(), b"accept": b"text/event-stream"}
 

@@ -1,4 +1,4 @@
-"""Streams of an author's generator, from real handler processes through real sidecars."""
+"""Streams from generators, with real handler processes and real sidecars."""
 
 from __future__ import annotations
 
@@ -97,18 +97,18 @@ ONE, THREE, END = b"data: one\n\n", b"data: three\n\n", b"event: end\ndata:\n\n"
 
 
 def two(most: int) -> bytes:
-    """The second event, while at most so many streams have run at once."""
+    """Return the second event if at most ``most`` streams have run at once."""
     return b'data: {"two":%d}\n\n' % most
 
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """The environment of a sidecar with the handler above."""
+    """Return the environment of a sidecar with the handler above."""
     return written(tmp_path, HANDLER)
 
 
 def written(folder: Path, handler: str) -> dict[str, str]:
-    """The environment of a sidecar with this handler."""
+    """Return the environment of a sidecar with this handler."""
     (folder / "function").mkdir()
     (folder / "function" / "handler.py").write_text(handler)
     return {
@@ -120,12 +120,12 @@ def written(folder: Path, handler: str) -> dict[str, str]:
 def streamed(
     running: Sidecar, body: str, *headers: tuple[str, str]
 ) -> AbstractAsyncContextManager[StreamedResponse]:
-    """One request whose answer is streamed."""
+    """Send one request with a streamed response."""
     return running.pool.stream("POST", "/", (ACCEPT, *headers), body.encode())
 
 
 async def until(chunks: AsyncIterator[bytes], event: bytes) -> bytes:
-    """What comes until an event is whole; what the network delivers together comes together."""
+    """Return the data up to the end of ``event``, as the network may deliver pieces together."""
     data = b""
     while not data.endswith(event):
         data += await anext(chunks)
@@ -133,12 +133,12 @@ async def until(chunks: AsyncIterator[bytes], event: bytes) -> bytes:
 
 
 async def rest(chunks: AsyncIterator[bytes]) -> bytes:
-    """All that still comes."""
+    """Return the remaining data."""
     return b"".join([chunk async for chunk in chunks])
 
 
 def closed(folder: Path) -> list[str]:
-    """How many pieces each generator had made when its ``finally`` ran."""
+    """Return the number of pieces each generator had made when its ``finally`` ran."""
     file = folder / "function" / "closed"
     return file.read_text().split() if file.exists() else []
 
@@ -147,7 +147,7 @@ def closed(folder: Path) -> list[str]:
 async def loading(
     sidecar: Start, gate: Gate, env: dict[str, str], folder: Path
 ) -> AsyncIterator[Sidecar]:
-    """A sidecar that listens, and whose function loads until the gate opens."""
+    """Run a sidecar that listens and whose function loads until the gate opens."""
     (folder / "function" / "loading").symlink_to(gate.path)
     async with sidecar(ready=False, **env) as running:
         await wait_until_async(running.listening, what="a listening sidecar")
@@ -155,7 +155,7 @@ async def loading(
 
 
 async def is_streamed(running: Sidecar, gate: Gate) -> None:
-    """The first piece is here while the handler cannot yet make the second one."""
+    """Check that the first piece arrives before the handler can make the second one."""
     async with streamed(running, f"gated:{gate.path}") as answer:
         assert 200 == answer.status
         assert b"text/event-stream" == answer.header(b"content-type")
@@ -166,10 +166,10 @@ async def is_streamed(running: Sidecar, gate: Gate) -> None:
 
 
 @on_loop
-async def test_pieces_come_as_they_are_yielded(
+async def test_responses_are_streamed_by_accept_header_or_path(
     sidecar: Start, gate: Gate, env: dict[str, str]
 ) -> None:
-    """By accepting them, or by a path that the author has named; others are batched."""
+    """Responses are streamed by the Accept header or by a configured path; others are batched."""
     async with sidecar(**env) as running:
         await is_streamed(running, gate)
         assert b'{"batch":1}' == (await running.ask("gated:x")).body
@@ -181,10 +181,10 @@ async def test_pieces_come_as_they_are_yielded(
 
 @pytest.mark.slow
 @on_loop
-async def test_many_at_once_beside_batches_and_some_wait_for_their_turn(
+async def test_streams_run_beside_batches_up_to_limit(
     sidecar: Start, gate: Gate, env: dict[str, str]
 ) -> None:
-    """Streams take neither the places of batches nor more places than the setting has."""
+    """Streams take no places from batches and run at most as many at once as the setting allows."""
     most = 8
     async with sidecar(carpool_streams_max=str(most), **env) as running:
         begun = 0
@@ -213,7 +213,7 @@ async def test_many_at_once_beside_batches_and_some_wait_for_their_turn(
 async def test_a_caller_that_leaves_closes_the_generator(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """Its ``finally`` runs, no piece after the next is made, and its place is free again."""
+    """When a caller leaves, its generator is closed after at most one more piece."""
     async with sidecar(carpool_streams_max="1", **env) as running:
         async with streamed(running, f"gated:{gate.path}") as answer:
             await until(answer.chunks(), ONE)
@@ -229,10 +229,10 @@ async def test_a_caller_that_leaves_closes_the_generator(
 
 
 @on_loop
-async def test_a_caller_that_leaves_before_its_turn_is_forgotten(
+async def test_waiting_stream_of_departed_caller_never_reaches_handler(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """It never reaches the handler, and those behind it do."""
+    """A stream whose caller leaves before its turn never reaches the handler; later ones do."""
     async with sidecar(carpool_streams_max="1", **env) as running:
         async with streamed(running, f"gated:{gate.path}") as answer:
             chunks = answer.chunks()
@@ -249,10 +249,10 @@ async def test_a_caller_that_leaves_before_its_turn_is_forgotten(
 
 
 @on_loop
-async def test_too_many_that_wait_are_refused(
+async def test_streams_beyond_queue_limit_are_refused(
     sidecar: Start, gate: Gate, env: dict[str, str]
 ) -> None:
-    """As many wait as requests may in the queue; the next one gets 429."""
+    """Streams beyond the queue limit get 429."""
     async with sidecar(carpool_streams_max="1", carpool_queue_max="1", **env) as running:
         word = f"gated:{gate.path}"
         two_of_them = [asyncio.create_task(running.ask(word, ACCEPT)) for _ in range(2)]
@@ -265,10 +265,10 @@ async def test_too_many_that_wait_are_refused(
 
 @pytest.mark.slow
 @on_loop
-async def test_the_deadline_is_that_of_the_first_piece(
+async def test_deadline_applies_to_first_piece_only(
     sidecar: Start, gate: Gate, env: dict[str, str]
 ) -> None:
-    """504 without it; once it is there, the others may take as long as they like."""
+    """Without a first piece by the deadline the response is 504; later pieces have no deadline."""
     async with sidecar(**env) as running:
         missed = await running.ask(f"first:{gate.path}", ACCEPT, ("x-timeout", "50ms"))
         assert 504 == missed.status
@@ -281,10 +281,10 @@ async def test_the_deadline_is_that_of_the_first_piece(
 
 @pytest.mark.slow
 @on_loop
-async def test_a_stream_without_a_next_piece_ends_with_an_error_and_a_new_handler(
+async def test_stalled_stream_ends_in_error_and_handler_restart(
     sidecar: Start, gate: Gate, env: dict[str, str]
 ) -> None:
-    """As a batch that takes longer than ``exec_timeout``: the handler hangs, and is restarted."""
+    """A stream without a piece for ``exec_timeout`` ends in an error and a handler restart."""
     async with sidecar(**{**env, "exec_timeout": "3s"}) as running:
         answer = await running.ask(f"gated:{gate.path}", ACCEPT)
         event = answer.body.removeprefix(ONE + b"event: error\ndata: ")
@@ -296,10 +296,10 @@ async def test_a_stream_without_a_next_piece_ends_with_an_error_and_a_new_handle
 
 
 @on_loop
-async def test_a_handler_that_dies_is_told_within_the_stream(
+async def test_stream_ends_with_error_event_when_handler_dies(
     sidecar: Start, gate: Gate, env: dict[str, str]
 ) -> None:
-    """The events so far, then ``event: error``, and a whole answer: the caller knows the end."""
+    """When the handler dies, the stream ends with ``event: error`` after the events so far."""
     async with sidecar(**env) as running:
         async with streamed(running, f"die:{gate.path}") as answer:
             chunks = answer.chunks()
@@ -317,7 +317,7 @@ async def test_a_handler_that_dies_is_told_within_the_stream(
 
 @on_loop
 async def test_a_drain_waits_for_streams(sidecar: Start, gate: Gate, env: dict[str, str]) -> None:
-    """After SIGTERM a stream goes on to its end, and then the process ends."""
+    """After SIGTERM a stream continues to its end before the process exits."""
     async with sidecar(**env) as running:
         async with streamed(running, f"gated:{gate.path}") as answer:
             chunks = answer.chunks()
@@ -332,10 +332,10 @@ async def test_a_drain_waits_for_streams(sidecar: Start, gate: Gate, env: dict[s
 
 
 @on_loop
-async def test_what_comes_before_the_function_is_ready_is_streamed_too(
+async def test_streams_requested_before_function_is_ready_wait(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """It waits among the requests for batches, as nothing is known of the function yet."""
+    """Streams requested before the function is ready wait with the other requests, then stream."""
     async with loading(sidecar, gate, env, tmp_path) as running:
         early = [asyncio.create_task(running.ask(f"first:{gate.path}", ACCEPT)) for _ in range(3)]
         plain = asyncio.create_task(running.ask("x"))
@@ -346,10 +346,10 @@ async def test_what_comes_before_the_function_is_ready_is_streamed_too(
 
 
 @on_loop
-async def test_a_batch_whose_requests_are_to_be_streamed_is_no_execution(
+async def test_batch_of_streams_is_not_learned_as_execution_time(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """Its time, which is nearly none, is not learned as that of a batch."""
+    """A batch whose requests turn out to be streams is not learned as an execution time."""
     async with loading(sidecar, gate, env, tmp_path) as running:
         early = asyncio.create_task(running.ask(f"first:{gate.path}", ACCEPT))
         await running.until_metric("batch_queue_requests", 1)
@@ -362,10 +362,10 @@ async def test_a_batch_whose_requests_are_to_be_streamed_is_no_execution(
 
 @pytest.mark.slow
 @on_loop
-async def test_no_more_is_made_than_is_read(
+async def test_generator_stops_when_caller_stops_reading(
     sidecar: Start, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """64 MiB for a caller that reads the first piece alone: what is made fits into buffers."""
+    """For a caller that stops reading, the generator makes no more than fits into buffers."""
     made = tmp_path / "function" / "made"
     async with sidecar(**env) as running:
         async with streamed(running, "many:1024") as answer:
@@ -382,9 +382,9 @@ async def test_no_more_is_made_than_is_read(
 async def test_streams_pass_the_watchdog(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """Each piece at once; a caller that leaves closes the generator behind it, too.
+    """Pieces pass the watchdog at once, and a caller that leaves closes the generator behind it.
 
-    Its proxy still looks for the end of a request's body while the answer may have begun.
+    The watchdog's proxy still looks for the end of a request's body after the response has begun.
     """
     require_tool("fwatchdog")
     env = {**env, "PATH": watchdog_on_path(tmp_path), "sidecar_watchdog": "on"}
@@ -435,8 +435,8 @@ FOUR = (
 
 
 @on_loop
-async def test_every_kind_of_piece_and_of_end(sidecar: Start, tmp_path: Path) -> None:
-    """A function of ``stream`` alone, called with no ``Accept`` at all."""
+async def test_every_kind_of_piece_and_end_is_streamed(sidecar: Start, tmp_path: Path) -> None:
+    """A function with only ``stream`` yields every kind of piece and end, without ``Accept``."""
     async with sidecar(**written(tmp_path, ALONE)) as running:
 
         async def asked(word: str) -> tuple[int, bytes]:
@@ -468,7 +468,7 @@ async def test_every_kind_of_piece_and_of_end(sidecar: Start, tmp_path: Path) ->
 async def test_the_handler_streams_without_a_sidecar(
     sidecar: Start, gate: Gate, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """As a plain HTTP server, where of-watchdog is told to call it directly."""
+    """The handler streams as a plain HTTP server, as when of-watchdog calls it directly."""
     del sidecar
     listen = f"unix:{tmp_path}/handler.sock"
     process = await asyncio.create_subprocess_exec(
@@ -494,7 +494,7 @@ async def test_the_handler_streams_without_a_sidecar(
 
 
 async def answers(pool: Pool) -> Any:
-    """Whether a handler is ready."""
+    """Return whether the handler is ready."""
     try:
         return 200 == (await pool.request("GET", "/_/ready")).status
     except ConnectionFailed:

@@ -1,4 +1,4 @@
-"""A real sidecar and a scripted scaler: what it reports, which plans it follows, and alone."""
+"""A real sidecar and a scripted scaler: reports, plans and operation without a scaler."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ TOKEN = "s3cret"
 
 
 def plan(version: int, function: str = "echo", batch: int = 4, term: int = 0) -> Plan:
-    """A plan of one class."""
+    """Return a plan with one class."""
     kind = InstanceClass("big", cpu=1, batch_size=batch, replicas=1)
     return Plan(function, version, "test", (kind,), (Route("*", {"big": 1.0}, 0.0),), term=term)
 
 
 class Scaler:
-    """Answers syncs as it is told to."""
+    """Scripted scaler."""
 
     def __init__(self) -> None:
         self.reports: list[FrontReport] = []
@@ -62,12 +62,12 @@ class Scaler:
         self.answer: SyncAnswer | None = None
 
     def order(self, given: Plan, revision: str) -> None:
-        """Tell this from now on."""
+        """Answer with this plan from now on."""
         self.plan, self.revision = given, revision
 
     @property
     def ready(self) -> dict[str, tuple[str, ...]]:
-        """Addresses of those that have announced themselves last as ready."""
+        """Addresses whose last announcement was ready."""
         last = {said.address: said for said in self.said}
         return {"big": tuple(a for a, said in last.items() if said.state == "ready")}
 
@@ -98,7 +98,7 @@ class Scaler:
 
 @asynccontextmanager
 async def scaler(folder: Path) -> AsyncIterator[tuple[Scaler, Server]]:
-    """A scaler on a socket."""
+    """Serve a scaler on a socket."""
     scripted = Scaler()
     server = await serve(scripted, listen=f"unix:{folder}/scaler")
     try:
@@ -109,7 +109,7 @@ async def scaler(folder: Path) -> AsyncIterator[tuple[Scaler, Server]]:
 
 @asynccontextmanager
 async def sidecar(folder: Path, name: str, **env: str) -> AsyncIterator[Sidecar]:
-    """A sidecar of the function ``echo``, which has a scaler."""
+    """Run a sidecar of the function ``echo`` with a scaler."""
     listen = f"unix:{folder}/{name}"
     process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
         [sys.executable, "-m", "sidecar"],
@@ -137,7 +137,7 @@ async def sidecar(folder: Path, name: str, **env: str) -> AsyncIterator[Sidecar]
 
 
 async def explained(running: Sidecar, count: int = 1) -> list[dict[str, Any]]:
-    """Requests at once; what became of each."""
+    """Send concurrent requests and return the status, plan and body of each response."""
     asked = [running.ask(f"ok{k}", ("x-carpool-explain", "1")) for k in range(count)]
     answers = await asyncio.gather(*asked)
     return [
@@ -147,7 +147,7 @@ async def explained(running: Sidecar, count: int = 1) -> list[dict[str, Any]]:
 
 @on_loop
 async def test_a_front_holds_requests_until_an_instance_announces_itself(tmp_path: Path) -> None:
-    """No handler of its own; requests wait, and leave as the plan says when there is one."""
+    """A front without a handler holds requests until an instance is announced and planned."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
         assert 503 == await front.ready()
         held = [asyncio.ensure_future(front.ask("ok")) for _ in range(8)]
@@ -169,8 +169,8 @@ async def test_a_front_holds_requests_until_an_instance_announces_itself(tmp_pat
 
 
 @on_loop
-async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
-    """The scaler's end changes nothing; counts wait for the next one, each is told once."""
+async def test_front_continues_without_scaler(tmp_path: Path) -> None:
+    """Without a scaler the front continues, and its counts go once to the next scaler."""
     async with sidecar(tmp_path, "one", sidecar_class="big"), sidecar(tmp_path, "front") as front:
         async with scaler(tmp_path) as (first, _):
             await wait_until_async(lambda: first.ready["big"], what="an announcement")
@@ -187,10 +187,22 @@ async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
             assert sorted(set(sequences)) == sequences
 
 
+@on_loop
+async def test_reports_go_on_whatever_application_a_caller_names(tmp_path: Path) -> None:
+    """Made-up names neither get into a report, which the scaler would refuse, nor hide load."""
+    made_up = ("a b", "", "w" * 64, "latency=0.001", "web")
+    async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
+        calls = [asyncio.ensure_future(front.ask("ok", ("x-carpool-app", a))) for a in made_up]
+        await wait_until_async(lambda: sum(_arrivals(scripted)) == len(made_up), what="reports")
+        assert {"*"} == {app.name for report in scripted.reports for app in report.apps}
+        for call in calls:
+            call.cancel()
+
+
 @pytest.mark.slow
 @on_loop
-async def test_a_front_that_was_killed_goes_on_with_its_last_plan(tmp_path: Path) -> None:
-    """Without a scaler, too: the plan that it followed is saved."""
+async def test_restarted_front_continues_with_saved_plan(tmp_path: Path) -> None:
+    """A restarted front continues with its saved plan, even without a scaler."""
     (tmp_path / "notes").mkdir()
     keeps = {"sidecar_plan_folder": str(tmp_path / "notes")}
     async with sidecar(tmp_path, "one", sidecar_class="big"):
@@ -209,8 +221,8 @@ async def test_a_front_that_was_killed_goes_on_with_its_last_plan(tmp_path: Path
 
 @pytest.mark.slow
 @on_loop
-async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> None:
-    """Without proof, for another function, or older than the one in force: counted."""
+async def test_unproven_foreign_and_outdated_plans_are_refused(tmp_path: Path) -> None:
+    """Plans without proof, for another function or older than the current one are refused."""
     async with (
         scaler(tmp_path) as (scripted, _),
         sidecar(tmp_path, "one", sidecar_class="big"),
@@ -245,8 +257,8 @@ async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @on_loop
-async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
-    """An instance takes whole batches, and plain requests as any sidecar does."""
+async def test_instance_takes_whole_batches_from_front(tmp_path: Path) -> None:
+    """An instance takes whole batches from a front, and plain requests."""
     async with (
         scaler(tmp_path) as (scripted, _),
         sidecar(tmp_path, "one", sidecar_class="big") as one,
@@ -263,8 +275,8 @@ async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @on_loop
-async def test_another_instance_answers_for_one_whose_sidecar_is_stopped(tmp_path: Path) -> None:
-    """Its batch leaves again long before ``exec_timeout``: its kernel alone still accepts data."""
+async def test_batch_of_stopped_sidecar_is_sent_elsewhere(tmp_path: Path) -> None:
+    """The batch of a stopped sidecar is sent elsewhere long before ``exec_timeout``."""
     times = {"sidecar_silence_max": "1s", "exec_timeout": f"{2 * HANG_S:g}s"}
     async with (
         scaler(tmp_path) as (scripted, _),
@@ -283,8 +295,8 @@ async def test_another_instance_answers_for_one_whose_sidecar_is_stopped(tmp_pat
 
 
 @on_loop
-async def test_batches_are_taken_from_the_function_s_own_front_alone(tmp_path: Path) -> None:
-    """Batches without the key of this function's token are refused by its instances."""
+async def test_instance_refuses_batches_without_key_of_its_front(tmp_path: Path) -> None:
+    """Instances refuse batches without the key derived from this function's token."""
     message = wire.encode_request([7], [math.inf], [wire.build_head("POST /", [])], [b"ok"])
     forged = ("", "guessed", batch_key("another", "echo"), batch_key(TOKEN, "other"))
     async with scaler(tmp_path), sidecar(tmp_path, "one", sidecar_class="big") as one:
@@ -306,7 +318,7 @@ def _queued_while_starving(scripted: Scaler) -> int:
 
 
 def _counted(scripted: Scaler) -> tuple[int, int, int]:
-    """Arrivals, items executed and requests done, of all reports."""
+    """Return the arrivals, executed items and completed requests of all reports."""
     return (
         sum(_arrivals(scripted)),
         sum(found.item_count for r in scripted.reports for found in r.classes),
@@ -319,12 +331,12 @@ def _arrivals(scripted: Scaler) -> list[int]:
 
 
 def version_of(scripted: Scaler) -> int | None:
-    """Of the plan that the front follows, by its last report."""
+    """Return the plan version that the front follows, by its last report."""
     return scripted.reports[-1].version if scripted.reports else None
 
 
 def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
-    """A sidecar that has a scaler must know its function."""
+    """A sidecar with a scaler but without a function name is an error."""
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     env["sidecar_scaler"] = f"unix:{tmp_path}/scaler"
     done = subprocess.run(
@@ -335,19 +347,19 @@ def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
 
 
 class Announced:
-    """Says that an instance is ready."""
+    """Member that announces a ready instance."""
 
     def message(self, sender: str, sequence: int) -> Announcement:
-        """The next message."""
+        """Return the next message."""
         return Announcement("echo", sender, sequence, "big", "10.0.0.1:8080", "ready", 0.0, "")
 
     def answered(self, answer: SyncAnswer) -> None:
-        """Nothing to follow."""
+        """Ignore the response."""
 
 
 @on_loop
-async def test_a_scaler_that_is_silent_is_left(tmp_path: Path) -> None:
-    """The same message goes over another connection, which may lead to another scaler."""
+async def test_message_to_silent_scaler_is_resent_over_new_connection(tmp_path: Path) -> None:
+    """After silence, the same message goes over another connection, perhaps to another scaler."""
     came: list[tuple[object, bytes]] = []
 
     def silent(exchange: Exchange) -> None:
@@ -366,21 +378,43 @@ async def test_a_scaler_that_is_silent_is_left(tmp_path: Path) -> None:
     assert first is not second
 
 
-def test_silence_counts_as_time_to_wait() -> None:
-    """A scaler that refuses is asked again ever later; one that was silent for longer, at once."""
+@pytest.mark.parametrize("status", [400, 413])
+@on_loop
+async def test_message_is_dropped_if_its_form_or_size_is_refused(
+    tmp_path: Path, status: int
+) -> None:
+    """A message that the scaler would refuse each time is not sent again, and is counted."""
+    came: list[int] = []
+
+    def refusing(exchange: Exchange) -> None:
+        came.append(read_message(exchange.body).sequence)
+        exchange.reply(status)
+
+    server = await serve(refusing, listen=f"unix:{tmp_path}/scaler")
+    reports = sync.Sync(server.address, "", Announced())
+    reports.start()
+    await wait_until_async(lambda: len(came) > 1, what="another message")
+    await reports.close()
+    await server.stop()
+    assert [1, 2] == came[:2]
+    assert reports.refused["message"] >= 1
+
+
+def test_time_in_silence_counts_towards_retry_delay() -> None:
+    """Retries are delayed more and more after refusals; time spent in silence counts as delay."""
     refusing, silent = (sync.Sync("127.0.0.1:1", "", Announced()) for _ in range(2))
     assert [0.25, 0.5, 1, 2, 4, 5] == [refusing._failed("it refuses", 0.0) for _ in range(6)]
     assert [0, 0, 0, 0, 1, 2] == [silent._failed("silence", 3.0) for _ in range(6)]
 
 
-def test_a_sidecar_waits_for_the_scaler_that_passes_its_message_on() -> None:
-    """It hears of a silent leader in time, and stays with the one that may lead next."""
+def test_sidecar_waits_longer_than_forwarding_scaler() -> None:
+    """A sidecar waits longer than a forwarding scaler does, and so stays with it."""
     assert forwarding._SYNC_TIMEOUT_S < sync._TIMEOUT_S
 
 
 @on_loop
-async def test_a_jump_of_the_load_is_reported_out_of_turn(tmp_path: Path) -> None:
-    """A front that reports once an hour does so at once when much more comes than before."""
+async def test_load_jump_is_reported_immediately(tmp_path: Path) -> None:
+    """A jump of the load is reported at once, however long the report interval."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
         await wait_until_async(lambda: scripted.reports, what="a report")
         scripted.answer = SyncAnswer(3600.0)

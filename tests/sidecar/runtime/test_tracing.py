@@ -1,4 +1,4 @@
-"""Traces of a real sidecar, as a collector gets them."""
+"""Traces of a real sidecar as a collector receives them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
 
 
 class Seen(NamedTuple):
-    """A span, its identifiers in hexadecimal."""
+    """Span with its identifiers in hexadecimal."""
 
     name: str
     trace: str
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
 
 class Collector:
-    """What takes spans over HTTP."""
+    """Server that receives spans over HTTP."""
 
     def __init__(self) -> None:
         self.spans: list[Seen] = []
@@ -60,13 +60,13 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self.server.server_port}/v1/traces"
 
     def took(self, body: bytes) -> None:
-        """An export."""
+        """Record the spans of one export."""
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             about = {pair.key: pair.value.string_value for pair in resource.resource.attributes}
             self.services.add(about["service.name"])
@@ -74,12 +74,12 @@ class Collector:
                 self.spans += map(seen, scope.spans)
 
     def named(self, name: str) -> list[Seen]:
-        """The spans of that name, by when they began."""
+        """Return the spans of that name by start time."""
         return sorted((s for s in self.spans if s.name == name), key=lambda span: span.start)
 
 
 def seen(span: Any) -> Seen:
-    """A span as it was exported."""
+    """Return a span as it was exported."""
     values = {
         pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in span.attributes
     }
@@ -98,7 +98,7 @@ def seen(span: Any) -> Seen:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """One on a port of its own."""
+    """Run a collector on a free port."""
     made = Collector()
     thread = threading.Thread(target=made.server.serve_forever)
     thread.start()
@@ -109,7 +109,7 @@ def collector() -> Iterator[Collector]:
 
 
 def test_a_batch_is_linked_to_its_members(sidecar: Start, collector: Collector, gate: Gate) -> None:
-    """Each member waits, and belongs to its caller's trace; the handler's time is in the batch."""
+    """Request spans are in their callers' traces and linked to the batch with the handler span."""
 
     async def run() -> None:
         env = {"sidecar_traces": collector.endpoint, "sidecar_trace_share": "0"}
@@ -146,8 +146,8 @@ def test_a_batch_is_linked_to_its_members(sidecar: Start, collector: Collector, 
 
 
 @pytest.mark.slow
-def test_what_fails_is_an_error(sidecar: Start, collector: Collector) -> None:
-    """The request's own, its batch's, and one that was not answered in time."""
+def test_failed_requests_and_batches_have_error_spans(sidecar: Start, collector: Collector) -> None:
+    """Spans of failed and expired requests and of failed batches are errors."""
 
     async def run() -> None:
         name, _, shown = SHOWN.strip().partition("=")
@@ -156,20 +156,21 @@ def test_what_fails_is_an_error(sidecar: Start, collector: Collector) -> None:
         async with sidecar(**env) as running:
             assert 502 == (await running.ask("fail")).status
             assert 504 == (await running.ask("ok", ("x-timeout", "1ns"))).status
+            assert 422 == (await running.ask("ok", ("x-carpool-accuracy", "1"))).status
             assert 200 == (await running.ask("ok")).status
 
     asyncio.run(run())
     outcomes = [s.attributes["carpool.outcome"] for s in collector.named("POST request")]
-    assert ["failed", "expired", "in_time"] == outcomes
-    assert [True, True, False] == [span.failed for span in collector.named("POST request")]
+    assert ["failed", "expired", "refused", "in_time"] == outcomes
+    assert [True, True, True, False] == [span.failed for span in collector.named("POST request")]
     assert [True, False] == [span.failed for span in collector.named("batch")]
 
 
 @pytest.mark.slow
-def test_the_server_is_passed_the_context(
+def test_trace_context_is_passed_to_server(
     sidecar: Start, collector: Collector, gate: Gate, tmp_path: Path
 ) -> None:
-    """A request's own span where it is alone, the batch's where several became one."""
+    """The server gets the request's span as parent, or the batch's for a merged request."""
     env = {"carpool_wire": "v1", "sidecar_traces": collector.endpoint}
 
     async def run(server: str) -> list[str]:
@@ -190,10 +191,8 @@ def test_the_server_is_passed_the_context(
 
 
 @pytest.mark.slow
-def test_none_is_traced_that_its_caller_does_not_want_traced(
-    sidecar: Start, collector: Collector
-) -> None:
-    """Whatever share of the others is."""
+def test_unsampled_request_is_not_traced(sidecar: Start, collector: Collector) -> None:
+    """A request whose caller does not sample it is not traced, whatever the configured share."""
 
     async def run() -> None:
         async with sidecar(sidecar_traces=collector.endpoint, sidecar_trace_share="1") as running:
@@ -203,8 +202,8 @@ def test_none_is_traced_that_its_caller_does_not_want_traced(
     assert [] == collector.spans
 
 
-def test_what_does_not_trace_imports_nothing() -> None:
-    """The packages are an extra's."""
+def test_sidecar_without_tracing_does_not_import_packages() -> None:
+    """Without tracing the sidecar does not import its packages, as they belong to an extra."""
     code = "import sys, sidecar.app; sys.exit('opentelemetry' in sys.modules)"
     env = {"PYTHONPATH": str(ROOT)}
     assert 0 == subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode
@@ -217,8 +216,10 @@ def test_what_does_not_trace_imports_nothing() -> None:
         ("127.0.0.1:4318", "sidecar_traces = '127.0.0.1:4318': expected a URL"),
     ],
 )
-def test_what_is_missing_is_said(endpoint: str, said: str, tmp_path: Path) -> None:
-    """Where the packages are not installed, and of an endpoint that is none."""
+def test_error_names_missing_packages_and_invalid_endpoint(
+    endpoint: str, said: str, tmp_path: Path
+) -> None:
+    """Missing packages and an invalid endpoint are errors that say how to fix them."""
     code = "import sys; sys.modules['opentelemetry'] = None; from sidecar.app import main; "
     env = {"PYTHONPATH": str(ROOT), "sidecar_traces": endpoint, "sidecar_listen": "unix:s"}
     done = subprocess.run(

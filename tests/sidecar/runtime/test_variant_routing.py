@@ -1,4 +1,4 @@
-"""A front whose plan has variants, with two instances and a scripted scaler."""
+"""A front whose plan has model variants, with two instances and a scripted scaler."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ PLAN = Plan(
 
 
 async def ask(front: Sidecar, target: str = "/", **demand: str) -> Response:
-    """One request with such a demand."""
+    """Send one request with this demand."""
     headers = [(f"x-carpool-{name}", text) for name, text in demand.items()]
     return await front.ask("ok", *headers, target=target)
 
 
 async def variant(front: Sidecar, target: str = "/", **demand: str) -> str:
-    """The variant that answered it."""
+    """Return the variant that answered a request with this demand."""
     answer = await ask(front, target, **demand)
     assert 200 == answer.status, answer.body
     return (answer.header(b"x-carpool-variant") or b"").decode()
 
 
 def follow(scripted: Scaler, folder: Path, conditions: dict[str, str]) -> None:
-    """Answer every report with the plan, and how the instances are."""
+    """Answer every report with the plan and these instance conditions."""
     instances = {"small-b4": (f"unix:{folder}/small",), "large-b4": (f"unix:{folder}/large",)}
     scripted.answer = SyncAnswer(0.05, "e:1", PLAN, instances, conditions)
 
 
 @pytest.mark.slow
 @on_loop
-async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) -> None:
-    """By demand; overloaded ones are passed over, and what nothing fits is refused at once."""
+async def test_requests_get_fitting_variant_that_is_not_overloaded(tmp_path: Path) -> None:
+    """Demands get a fitting instance that is not overloaded, and unfit ones are refused at once."""
     async with (
         scaler(tmp_path) as (scripted, _),
         sidecar(tmp_path, "small", sidecar_class="small-b4") as small,
@@ -111,16 +111,18 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
             i.item_count for r in scripted.reports for i in r.instances if "large" in i.address
         )
         assert 4 == items
-        assert 4 == await front.metric('batch_refusals_total{reason="unfit"}')
+        assert 7 == await front.metric('batch_refusals_total{reason="unfit"}')
         assert 10 == await front.metric("batch_selection_seconds_count")
 
 
 @on_loop
-async def test_without_variants_no_accuracy_is_promised(tmp_path: Path) -> None:
-    """A sidecar alone takes a latency for a deadline, and refuses the rest."""
+async def test_accuracy_demand_is_refused_without_variants(tmp_path: Path) -> None:
+    """Without variants a latency is the deadline; other demands are refused and counted."""
     async with sidecar(tmp_path, "alone", sidecar_scaler="") as alone:
         await alone.until_ready()
         assert 200 == (await ask(alone, latency="5s")).status
         refused = await ask(alone, accuracy="0.5")
         assert 422 == refused.status
         assert b"no variants to choose from" in refused.body
+        assert 1 == await alone.metric('batch_refusals_total{reason="unfit"}')
+        assert 1 == await alone.metric('batch_requests_total{state="refused"}')

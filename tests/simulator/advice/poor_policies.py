@@ -1,4 +1,4 @@
-"""A clock that goes on when it is looked at, a policy that takes long by it, and one that fails."""
+"""Clock that advances when it is read, a policy that is slow by it, and one that fails."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _time = [0.0]
 
 
 def now() -> float:
-    """One more than the last time."""
+    """Advance the clock by one and return its time."""
     _time[0] += 1.0
     return _time[0]
 
 
 class Slow(PerFunctionPolicy):
-    """One instance, after a long time."""
+    """Policy that proposes one instance after a long time."""
 
     def propose_one(self, load: FunctionLoad) -> Proposal:
-        """As the contract has it."""
+        """Propose one instance and advance the clock."""
         _time[0] += _PLANNING
         return Proposal({load.sizes[0]: 1})
 
 
 class Broken(PerFunctionPolicy):
-    """Never a proposal."""
+    """Policy that always fails."""
 
     def propose_one(self, load: FunctionLoad) -> Proposal:
-        """As the contract has it."""
+        """Raise ValueError."""
         message = f"no idea for {load.name}"
         raise ValueError(message)

@@ -1,4 +1,4 @@
-"""`carpool advise`: what it reads, prints and writes, and how it ends."""
+"""`carpool advise`: its input, output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEAD = "start_s,requests_per_minute\n"
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """A minute, quiet and then busy."""
+    """Return a trace of a minute, first quiet and then busy."""
     path = tmp_path / "own.csv"
     path.write_text(f"{HEAD}0,300\n30,900\n")
     return path
@@ -36,20 +36,20 @@ def trace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other settings are tried, where a test is of something else."""
+    """Try no other settings, for tests of something else."""
     monkeypatch.setattr(advice_settings, "_SETTINGS", {})
 
 
 def advised(trace: Path, flags: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
-    """What it prints as JSON where it ends with 0."""
+    """Return the JSON output of a command that exits with 0."""
     assert 0 == command.main([str(trace), *LINE, "--json", *flags])
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_advice_is_a_policy_with_its_cost_misses_and_labels(
+def test_advice_has_policy_costs_misses_and_valid_labels(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The chosen one meets the objective; what is dearer says by how much; labels are settings."""
+    """The chosen policy meets the objective, the others show relative costs; labels are valid."""
     flags = ["--policy", "openfaas", "--policy", "infless", "--slo", "200ms"]
     document = advised(trace, flags, capsys)
     advice = document["advice"]
@@ -71,10 +71,8 @@ def test_the_advice_is_a_policy_with_its_cost_misses_and_labels(
 
 
 @pytest.mark.usefixtures("usual")
-def test_the_text_ends_with_labels_that_can_be_copied(
-    trace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """They are YAML, and settings; progress is on stderr."""
+def test_text_ends_with_valid_yaml_labels(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The labels in the text are valid YAML settings, and progress goes to stderr."""
     flags = [str(trace), *LINE, "--policy", "infaas", "--slo", "250ms", "--percentile", "0.95"]
     assert 0 == command.main(flags)
     printed = capsys.readouterr()
@@ -89,10 +87,10 @@ def test_the_text_ends_with_labels_that_can_be_copied(
     )
 
 
-def test_the_scenario_that_is_written_is_the_one_that_was_asked(
+def test_written_scenario_matches_request_and_chosen_policy(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Model, load, prices, objective and the chosen policy by the name in the label."""
+    """The file has the given model, load, prices and objective, and the chosen policy."""
     out = tmp_path / "advice.yaml"
     flags = [
         "--policy",
@@ -132,10 +130,10 @@ def test_the_scenario_that_is_written_is_the_one_that_was_asked(
         (str(EXAMPLES / "variants" / "objects.json"), ["--accuracy", "0.7"]),
     ],
 )
-def test_models_are_read_as_in_scenarios(
+def test_all_forms_of_models_are_read(
     model: str, flags: list[str], trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Tables, coefficients and variants, those beside the examples by their names alone."""
+    """Models may be tables, coefficients or variants, and the examples' are found by name."""
     out = tmp_path / "advice.yaml"
     given = ["--policy", "infaas", "--parts", "1", "--budget", "1h", "--json", "--out", str(out)]
     command.main([str(trace), "--model", model, *given, *flags])
@@ -149,10 +147,10 @@ def test_models_are_read_as_in_scenarios(
 
 
 @pytest.mark.usefixtures("usual")
-def test_where_no_policy_meets_the_objective_it_ends_with_1(
+def test_exit_code_is_1_if_no_policy_meets_objective(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And says so, with the one that comes closest."""
+    """If no policy meets the objective, the command exits with 1 and shows the closest one."""
     flags = ["--policy", "openfaas", "--slo", "40ms", "--percentile", "0.9999"]
     assert 1 == command.main([str(trace), *LINE, *flags])
     printed = " ".join(capsys.readouterr().out.split())
@@ -161,10 +159,10 @@ def test_where_no_policy_meets_the_objective_it_ends_with_1(
 
 
 @pytest.mark.usefixtures("usual")
-def test_a_policy_that_plans_nothing_is_told_of(
+def test_policy_that_plans_nothing_gets_note(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its zero cost and its misses have a reason: its size is none of the model's."""
+    """A policy that plans nothing gets a note with the reason, here a size that the model lacks."""
     table = tmp_path / "table.csv"
     rows = "0.5,0,1,8\n0.5,0,8,30\n1,0,1,4\n1,0,8,16\n"
     table.write_text(f"cpu_threads,gpu_percent,batch,latency_ms\n{rows}")
@@ -177,10 +175,10 @@ def test_a_policy_that_plans_nothing_is_told_of(
 
 
 @pytest.mark.usefixtures("usual")
-def test_a_policy_that_fails_is_told_of_and_never_chosen(
+def test_failed_policy_is_reported_and_never_chosen(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With its fault; where all fail there is no advice, and it ends with 1."""
+    """A failed policy is shown with its error; if all fail, the exit code is 1."""
     broken = ["--policy", "tests.simulator.advice.poor_policies:Broken"]
     document = advised(trace, [*broken, "--policy", "openfaas", "--slo", "300ms"], capsys)
     assert "openfaas" == document["advice"]["policy"]
@@ -198,8 +196,8 @@ def test_a_policy_that_fails_is_told_of_and_never_chosen(
     assert json.loads(capsys.readouterr().out)["advice"] is None
 
 
-def test_a_budget_that_is_too_short_is_said(trace: Path) -> None:
-    """With a longer one, and no table of nothing."""
+def test_too_short_budget_is_error(trace: Path) -> None:
+    """A budget that is too short is an error that suggests a longer one."""
     with pytest.raises(CarpoolError, match="--budget 4ms"):
         command.main([str(trace), "--model", "30ms+6ms", "--budget", "1ms", "--policy", "infaas"])
 
@@ -215,8 +213,8 @@ def test_a_budget_that_is_too_short_is_said(trace: Path) -> None:
         (HEAD, "at least one row"),
     ],
 )
-def test_bad_traces_are_named_with_what_was_expected(text: str, said: str, tmp_path: Path) -> None:
-    """And with the file."""
+def test_trace_error_names_file_and_expectation(text: str, said: str, tmp_path: Path) -> None:
+    """Errors in a trace name the file and what was expected."""
     path = tmp_path / "bad.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match=re.escape(said)) as refused:
@@ -228,7 +226,7 @@ def test_bad_traces_are_named_with_what_was_expected(text: str, said: str, tmp_p
     ("flags", "said"),
     [
         (["--model", "nowhere.csv"], "there is no such file"),
-        (["--model", "30ms+soon"], "a line as 30ms+6ms"),
+        (["--model", "30ms+soon"], "a linear model such as 30ms+6ms"),
         (["--model", str(EXAMPLES / "osvt.yaml")], "a table FILE.csv"),
         (["--model", "periodic.csv"], "cpu_threads,gpu_percent,batch,latency_ms"),
         (["--model", "30ms+6ms", "--slo", "36ms"], "more than 36ms"),
@@ -244,10 +242,10 @@ def test_bad_traces_are_named_with_what_was_expected(text: str, said: str, tmp_p
         (["--model", "30ms+6ms", "--gpu-hour", "0"], "--gpu-hour"),
     ],
 )
-def test_mistakes_are_named_before_anything_is_run(
+def test_wrong_flags_are_reported_before_running(
     flags: list[str], said: str, trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With exit code 2."""
+    """Wrong flags exit with code 2 before anything is run."""
     with pytest.raises(ConfigError) as refused:
         command.main([str(trace), *flags])
     assert said in str(refused.value)
@@ -256,8 +254,8 @@ def test_mistakes_are_named_before_anything_is_run(
 
 
 @pytest.mark.parametrize("name", sorted(_SETTINGS))
-def test_other_settings_are_ones_that_the_policy_has(name: str) -> None:
-    """And differ from the usual ones; their names may stand in a label."""
+def test_other_settings_are_valid_for_policy(name: str) -> None:
+    """The other settings are valid for the policy, and their names are valid label values."""
     policies = candidates([name])
     every = policies | variations(name, policies)
     assert len(every) > 1

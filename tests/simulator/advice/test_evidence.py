@@ -1,4 +1,4 @@
-"""Simulating within a limit of time, by a clock that goes on when it is looked at."""
+"""Simulations within a time limit, by a clock that advances when it is read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.arrivals.processes import Trace
 from carpool.latency.linear import Linear
-from scaler.arrivals.processes import Trace
 from scaler.planning.cost import Prices
 from scaler.scenarios.scenario import App, Function
 from simulator.advice.evidence import Evidence, Gatherer
@@ -26,7 +26,7 @@ SLOW = {"slow": {"policy": "tests.simulator.advice.poor_policies:Slow"}}
 def gathered(
     limit: float, policies: Mapping[str, Mapping[str, str]] = POLICIES
 ) -> tuple[Evidence, list[str]]:
-    """Three parts for each policy; a simulation of 60 s looks at the clock thirty times."""
+    """Simulate three parts for each policy; a simulation of 60 s reads the clock thirty times."""
     app = App("all", 0.2, TRACE)
     function = Function("f", "line", Linear(0.03, 0.006, load_s=2.0), 0.2, 0.99, 32, (app,))
     prices = Prices("reserved", cpu_core_s=1e-4)
@@ -36,8 +36,8 @@ def gathered(
     return gatherer.gather(list(policies), now() + limit), said
 
 
-def test_with_time_enough_every_policy_has_every_part() -> None:
-    """With the same requests for each, other ones in each part, and a line for each."""
+def test_every_policy_runs_every_part_with_enough_time() -> None:
+    """With enough time every policy runs every part, all with the same requests per part."""
     found, said = gathered(math.inf)
     assert [] == found.unfinished
     assert 6 == len(said)
@@ -48,23 +48,23 @@ def test_with_time_enough_every_policy_has_every_part() -> None:
     assert all(0 < row.bound <= row.cost for row in ours)
 
 
-def test_a_part_that_was_not_finished_by_all_is_not_counted() -> None:
-    """The time is over in the middle of the second one."""
+def test_part_not_finished_by_all_policies_is_not_counted() -> None:
+    """A part that not all policies finished in time is not counted."""
     found, _ = gathered(100.0)
     assert [1, 1] == [len(rows) for rows in found.rows.values()]
     assert [] == found.unfinished
 
 
-def test_a_policy_that_takes_more_than_its_share_is_left_out() -> None:
-    """Which leaves the others their time."""
+def test_policy_that_exceeds_its_time_share_is_left_out() -> None:
+    """A policy that exceeds its share of the time is left out, and the others keep theirs."""
     found, _ = gathered(300.0, SLOW | POLICIES)
     assert ["slow"] == found.unfinished
     assert {"openfaas", "fixed"} == set(found.rows)
     assert all(found.rows.values())
 
 
-def test_without_time_there_is_nothing() -> None:
-    """And no endless wait."""
+def test_nothing_is_simulated_without_time() -> None:
+    """Without time nothing is simulated, and all policies are unfinished."""
     found, said = gathered(5.0)
     assert ({}, []) == (found.rows, said)
     assert ["openfaas", "fixed"] == found.unfinished

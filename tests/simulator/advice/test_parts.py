@@ -1,10 +1,10 @@
-"""Parts of a trace: where they are, and what comes in them."""
+"""Position of the parts of a trace, and their request rates."""
 
 from __future__ import annotations
 
 import pytest
 
-from scaler.arrivals.processes import Trace
+from carpool.arrivals.processes import Trace
 from simulator.advice.parts import cut, parts
 
 DAY = Trace(
@@ -13,8 +13,8 @@ DAY = Trace(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_stretch_of_a_long_trace_has_a_part(seed: int) -> None:
-    """The first two are of different halves; none leaves the trace; seeds differ."""
+def test_long_trace_has_one_part_per_stretch(seed: int) -> None:
+    """Each stretch has one part within the trace, and the first two are from different halves."""
     found = parts(DAY, 8, seed)
     stretches = [int(part.start_s // (86400 / 8)) for part in found]
     assert list(range(8)) == sorted(stretches)
@@ -25,21 +25,21 @@ def test_every_stretch_of_a_long_trace_has_a_part(seed: int) -> None:
     assert found == parts(DAY, 8, seed)
 
 
-def test_a_short_trace_is_taken_whole_again_and_again() -> None:
-    """With other requests each time."""
+def test_short_trace_is_used_whole_for_each_part() -> None:
+    """A short trace is used whole for each part, with another seed."""
     found = parts(Trace((0.0, 60.0), (5.0, 10.0), 120.0), 4, 1)
     assert [(0.0, 120.0)] * 4 == [(part.start_s, part.length_s) for part in found]
     assert 4 == len({part.seed for part in found})
 
 
 def test_a_busy_trace_has_short_parts() -> None:
-    """Of about a hundred thousand requests, and of a minute at the least."""
+    """Parts of a busy trace hold about 100,000 requests, but last at least a minute."""
     assert 100.0 == parts(Trace((0.0,), (1000.0,), 86400.0), 8, 1)[0].length_s
     assert 60.0 == parts(Trace((0.0,), (1e6,), 86400.0), 8, 1)[0].length_s
 
 
 def test_a_part_has_the_rates_of_its_stretch() -> None:
-    """From 0, and nothing before or after it."""
+    """A part starts at time 0 with the rates of its stretch, and is zero after its end."""
     for part in parts(DAY, 8, 3):
         own = cut(DAY, part)
         assert part.length_s == own.end_s

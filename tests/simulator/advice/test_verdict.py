@@ -1,4 +1,4 @@
-"""Which policy is chosen, by hand."""
+"""Choice of a policy from hand-made results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulator.matrix.rows import Row
 
 
 def rows(policy: str, cost: float, missed: float, *, spread: float = 0.0) -> list[Row]:
-    """Four parts of an hour with a thousand requests each, and misses ``spread`` apart."""
+    """Return four hourly parts of 1000 requests each, with misses ``spread`` around a mean."""
     shares = [missed - spread, missed + spread] * 2
     return [
         Row(str(part), 3600.0, part, policy, 1000, cost, 1.0, share, 1.0, 50.0, 0.1, 1.0)
@@ -21,8 +21,8 @@ def rows(policy: str, cost: float, missed: float, *, spread: float = 0.0) -> lis
     ]
 
 
-def test_costs_and_misses_are_of_all_parts() -> None:
-    """Per hour, per thousand requests and beside the bound."""
+def test_costs_and_misses_cover_all_parts() -> None:
+    """Costs per hour, per thousand requests and relative to the bound cover all parts."""
     (found,) = verdicts({"one": rows("one", 2.0, 0.004, spread=0.001)}, 0.01).values()
     assert (2.0, 2.0, 2.0) == (
         found.cost_per_hour.value,
@@ -34,8 +34,8 @@ def test_costs_and_misses_are_of_all_parts() -> None:
     assert found.surely
 
 
-def test_the_cheapest_that_meets_the_objective_is_chosen() -> None:
-    """Not the cheapest of all; of equals the one that misses less."""
+def test_cheapest_policy_that_meets_objective_is_chosen() -> None:
+    """The cheapest that meets the objective is chosen; of equals, the one that misses less."""
     found = verdicts(
         {
             "cheap": rows("cheap", 1.0, 0.05),
@@ -50,8 +50,8 @@ def test_the_cheapest_that_meets_the_objective_is_chosen() -> None:
     assert "surer" == chosen.policy
 
 
-def test_where_none_meets_it_the_one_that_misses_least_is_chosen() -> None:
-    """And none where all have failed."""
+def test_policy_that_misses_least_is_chosen_if_none_meets_objective() -> None:
+    """If none meets the objective, the policy that misses least is chosen; if all failed, none."""
     given = {"one": rows("one", 1.0, 0.05), "two": rows("two", 9.0, 0.04)}
     chosen = best(verdicts(given, 0.01))
     assert chosen is not None
@@ -61,14 +61,14 @@ def test_where_none_meets_it_the_one_that_misses_least_is_chosen() -> None:
 
 
 def test_misses_around_the_limit_are_not_certain() -> None:
-    """The interval reaches over it."""
+    """Misses whose interval reaches over the limit are not certain."""
     (found,) = verdicts({"one": rows("one", 1.0, 0.009, spread=0.008)}, 0.01).values()
     assert found.meets
     assert not found.surely
 
 
-def test_no_miss_among_few_requests_is_not_certain() -> None:
-    """Of none in n there may be three in n: 4,000 are enough for 99 %, 200 are not."""
+def test_zero_misses_in_few_requests_are_not_certain() -> None:
+    """Zero misses in n requests may be up to 3/n: 4,000 prove 99 %, 200 do not."""
     many = verdicts({"one": rows("one", 1.0, 0.0)}, 0.01)["one"]
     few = [dataclasses.replace(row, requests=50) for row in rows("one", 1.0, 0.0)]
     found = verdicts({"one": few}, 0.01)["one"]
@@ -77,15 +77,15 @@ def test_no_miss_among_few_requests_is_not_certain() -> None:
     assert (True, False) == (found.meets, found.surely)
 
 
-def test_no_miss_in_one_part_alone_is_not_certain() -> None:
-    """However many requests: all of them come from the same moments of the trace."""
+def test_zero_misses_in_one_part_are_not_certain() -> None:
+    """Zero misses in one part are not certain, as all requests are from the same stretch."""
     (one,) = verdicts({"one": rows("one", 1.0, 0.0)[:1]}, 0.01).values()
     assert (0.0, True, False) == (one.missed.value, one.meets, one.surely)
     assert math.isnan(one.missed.half)
 
 
-def test_nothing_is_known_of_a_policy_that_failed() -> None:
-    """It has missed no requests because there was no run."""
+def test_failed_policy_has_no_figures() -> None:
+    """A failed policy has no figures, as it had no run."""
     failed = [dataclasses.replace(row, failure="no plan") for row in rows("one", 1.0, 0.0)]
     (found,) = verdicts({"one": failed}, 0.01).values()
     assert ("no plan", False, 4) == (found.failure, found.meets, found.parts)
@@ -93,8 +93,8 @@ def test_nothing_is_known_of_a_policy_that_failed() -> None:
     assert all(math.isnan(each.value) and math.isnan(each.half) for each in known)
 
 
-def test_other_settings_are_taken_only_beyond_chance() -> None:
-    """Cheaper by more than the interval, and meeting the objective as well."""
+def test_other_settings_are_chosen_only_if_surely_cheaper() -> None:
+    """Other settings are chosen only if they are surely cheaper and meet the objective."""
     found = verdicts(
         {
             "usual": rows("usual", 2.0, 0.001),
@@ -115,5 +115,5 @@ def test_other_settings_are_taken_only_beyond_chance() -> None:
 
 
 def test_costs_are_compared_on_the_same_parts() -> None:
-    """Whatever else one of them has run."""
+    """Costs are compared only on parts that both have run."""
     assert 2.0 == beside(rows("one", 2.0, 0.0)[:2], rows("two", 1.0, 0.0)).value

@@ -1,4 +1,4 @@
-"""The lower bound: by hand, by trying all divisions, and below what simulations cost."""
+"""The lower bound on cost, checked by hand, by exhaustive search and against simulations."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ COSTS = np.array([5.0, 6.0, 7.0])
         ([0.0, 0.9, 1.8], 11.0),
     ],
 )
-def test_by_hand(times: list[float], cost: float) -> None:
-    """Batches of up to three within a second."""
+def test_bound_matches_manual_calculation(times: list[float], cost: float) -> None:
+    """The cost of batches of up to three within a second matches a manual calculation."""
     assert division_cost(np.array(times), COSTS, 1.0) == pytest.approx(cost)
 
 
-def test_without_a_window_each_is_alone() -> None:
-    """Where two take longer than the objective, all are served one by one."""
+def test_requests_that_together_exceed_objective_are_served_alone() -> None:
+    """If two requests take longer than the objective, each is served alone."""
     assert division_cost(np.array([0.0, 0.0, 1.0]), COSTS[:1], -math.inf) == 15.0
 
 
 def partitions(items: Sequence[int], most: int) -> Iterator[list[tuple[int, ...]]]:
-    """All divisions of items into groups, whether of neighbours or not."""
+    """Yield all divisions of ``items`` into groups, adjacent or not."""
     if not items:
         yield []
         return
@@ -57,8 +57,8 @@ def partitions(items: Sequence[int], most: int) -> Iterator[list[tuple[int, ...]
                 yield [(first, *others), *more]
 
 
-def test_no_division_is_cheaper() -> None:
-    """Not even one into batches that overlap, at prices of any kind."""
+def test_no_division_into_batches_is_cheaper_than_bound() -> None:
+    """No division into batches is cheaper, overlapping ones included, at any prices."""
     draw = random.Random(3)
     for _ in range(scaled(100)):
         times = np.sort([draw.uniform(0, 3) for _ in range(draw.randint(1, 7))])
@@ -74,8 +74,8 @@ def test_no_division_is_cheaper() -> None:
 
 @pytest.mark.parametrize("billing", ["reserved", "pay-per-use"])
 @pytest.mark.parametrize("model", ["gpu", "line", "variants"])
-def test_no_policy_is_cheaper(model: str, billing: str) -> None:
-    """A policy that serves nearly all in time pays more, by more than what it lets go."""
+def test_no_policy_is_cheaper_than_bound(model: str, billing: str) -> None:
+    """A policy that serves nearly all requests in time costs at least the bound."""
     cell = Cell("steady", model, "medium", billing)
     rows = Rows(None)
     Runs(catalogue(), [cell], ["infless", "infaas"], [1], 30.0).run(rows, lambda _: None)
@@ -84,8 +84,8 @@ def test_no_policy_is_cheaper(model: str, billing: str) -> None:
         assert row.cost >= row.bound * (1 - row.missed)
 
 
-def test_more_time_costs_no_more() -> None:
-    """A laxer objective lets batches fill; another billing rule only adds its calls."""
+def test_bound_falls_with_laxer_objective_and_rises_with_call_price() -> None:
+    """The bound falls with a laxer objective and rises with a price per call."""
     known = catalogue()
 
     def bound(objective: str, billing: str = "reserved") -> float:

@@ -1,4 +1,4 @@
-"""The matrix as heat maps: which cell has which colour, and what the command writes."""
+"""Heat maps of the matrix: cell colours, and the files that the command writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PICTURES = os.environ.get("CARPOOL_PICTURES", "")  # where to leave the pictures
 
 
 def row(cell: str, policy: str, cost: float, missed: float) -> Row:
-    """With a bound of one."""
+    """Return a row with a bound of one."""
     return Row(cell, 60.0, 1, policy, 100, cost, 1.0, missed, 1.0, 50.0, 0.1, 1.0)
 
 
@@ -35,14 +35,14 @@ ROWS = [
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """A file of rows."""
+    """Return a file of rows."""
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(dataclasses.asdict(each)) + "\n" for each in ROWS))
     return path
 
 
-def test_costs_and_misses_by_cell() -> None:
-    """The cheapest that holds is outlined; one that failed has no cost and misses everything."""
+def test_heat_map_outlines_cheapest_policy_that_holds_in_each_cell() -> None:
+    """The cheapest policy that holds is outlined; a failed one has no cost and misses all."""
     found = maps(ROWS)
     cost, missed = found[COST], found[MISSED]
     assert ["one", "two"] == list(cost.columns)
@@ -59,10 +59,10 @@ def test_costs_and_misses_by_cell() -> None:
     assert "gpu tight reserved" == maps(ROWS, short=True)[COST].rows[0][0]
 
 
-def test_a_page_and_a_picture_of_rows_that_there_are(
+def test_page_and_picture_are_made_from_kept_rows(
     kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is run: the cells are none that could be."""
+    """Page and picture are made from kept rows without a run."""
     before = kept.read_text()
     report, picture = tmp_path / "out.html", tmp_path / "out.svg"
     flags = ["--out", str(kept), "--only-kept", "--report", str(report), "--picture", str(picture)]
@@ -86,22 +86,22 @@ def test_a_page_and_a_picture_of_rows_that_there_are(
         (["--picture", "no/such/folder/out.svg"], "a folder that exists"),
     ],
 )
-def test_files_that_cannot_be_are_named_first(flags: list[str], said: str) -> None:
-    """Before anything is run."""
+def test_invalid_output_files_are_reported_before_running(flags: list[str], said: str) -> None:
+    """Invalid output files are reported before anything is run."""
     with pytest.raises(ConfigError, match=said):
         command.main(flags)
 
 
-def test_rows_that_are_not_there_are_missed(kept: Path) -> None:
-    """Instead of an empty page."""
+def test_missing_rows_are_error(kept: Path) -> None:
+    """Missing rows are an error instead of an empty page."""
     with pytest.raises(ConfigError, match="a file with rows"):
         command.main(["--out", str(kept), "--only-kept", "--trace", "diurnal"])
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("live")
-def test_heat_maps_can_be_read_on_a_phone_and_in_the_dark(kept: Path, tmp_path: Path) -> None:
-    """Nothing is cut off, numbers stand out from their cells, and nothing is complained of."""
+def test_heat_maps_are_readable_on_phone_and_in_dark_mode(kept: Path, tmp_path: Path) -> None:
+    """No text is cut off, numbers contrast with their cells, and the browser reports no problem."""
     report, pictures = tmp_path / "out.html", Path(PICTURES) if PICTURES else tmp_path
     assert 0 == command.main(["--out", str(kept), "--only-kept", "--report", str(report)])
     cut = (

@@ -1,4 +1,4 @@
-"""The matrix: which cells, the same requests for all, rows that are kept, and the table."""
+"""The matrix: its cells, common requests, kept rows and the table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from carpool.arrivals.processes import timestamps
 from carpool.errors import ConfigError
-from scaler.arrivals.processes import timestamps
 from simulator.matrix import command
 from simulator.matrix.cells import BILLINGS, Cell, catalogue
 from simulator.matrix.models import OBJECTIVES
@@ -27,8 +27,8 @@ SHORT = ["--trace", "on-off", "--model", "line", "--billing", "reserved", "--see
 SHORT += ["--horizon", "20s", "--policy", "openfaas", "--policy", "infless"]
 
 
-def test_a_sixth_is_even() -> None:
-    """Every trace meets every model once; objectives and billing rules are as frequent."""
+def test_sample_of_a_sixth_of_cells_is_balanced() -> None:
+    """In a sixth of the cells every trace meets every model once, with the rest balanced."""
     known = catalogue()
     cells = known.cells(1 / 6)
     assert len(cells) == len(known.traces) * len(known.models)
@@ -42,7 +42,7 @@ def test_a_sixth_is_even() -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_a_load_has_its_mean(name: str) -> None:
-    """In seeds together, as a seed alone draws few bursts; and a seed draws the same again."""
+    """Over several seeds a load has its mean, and one seed always draws the same requests."""
     horizon_s, rate_rps = 1200.0, 40.0
     scaled = {"sporadic": 0.3, "timers": 0.25}.get(name, 1.0)
     means = []
@@ -57,7 +57,7 @@ def test_a_load_has_its_mean(name: str) -> None:
 
 
 def test_traces_are_read_from_a_folder(tmp_path: Path) -> None:
-    """Of a trace that is longer the stretch that changes the most, at the rate that is asked."""
+    """Of a longer trace, the stretch that changes the most is used, at the requested rate."""
     (tmp_path / "traces").mkdir()
     (tmp_path / "profiles").mkdir()
     rates = [60, 60, 60, 60, 600, 6, 600, 6]
@@ -81,10 +81,10 @@ def test_traces_are_read_from_a_folder(tmp_path: Path) -> None:
         ("traces/own.csv", "start_s,requests_per_minute\n0,0\n60,0\n", "a rate above 0"),
     ],
 )
-def test_data_that_make_no_cell_are_refused(
+def test_unusable_tables_and_traces_are_refused(
     tmp_path: Path, path: str, text: str, said: str
 ) -> None:
-    """Objectives are multiples of single requests, and rates parts of a mean above 0."""
+    """A table without batch 1 and a trace without requests are errors."""
     file = tmp_path / path
     file.parent.mkdir()
     file.write_text(text)
@@ -93,8 +93,8 @@ def test_data_that_make_no_cell_are_refused(
     assert path in str(refused.value)
 
 
-def test_a_stretch_without_requests_is_not_taken_where_another_has_some(tmp_path: Path) -> None:
-    """One shorter than a row changes nowhere, and is not of the first zero."""
+def test_stretch_without_requests_is_used_only_as_last_resort(tmp_path: Path) -> None:
+    """A stretch without requests is used only if no other has requests, and then is an error."""
     (tmp_path / "traces").mkdir()
     path = tmp_path / "traces" / "own.csv"
     path.write_text("start_s,requests_per_minute\n0,0\n100,60\n")
@@ -106,8 +106,10 @@ def test_a_stretch_without_requests_is_not_taken_where_another_has_some(tmp_path
         late(10.0, 90.0, 1)
 
 
-def test_rows_are_not_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second run adds nothing and prints the same; what a sudden end has torn is made again."""
+def test_existing_rows_are_not_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second run adds nothing and prints the same, and only a torn row is made again."""
     out = tmp_path / "rows.jsonl"
     assert command.main([*SHORT, "--out", str(out)]) == 0
     first = capsys.readouterr().out
@@ -125,8 +127,15 @@ def test_rows_are_not_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_share_without_a_cell_of_the_named_parts_is_refused() -> None:
+    """A share that leaves no cell is an error instead of an empty table."""
+    flags = ["--trace", "flash-crowd", "--objective", "tight", "--share", "0.01"]
+    with pytest.raises(ConfigError, match=r"--share = '0\.01': expected a share that has cells"):
+        command.main([*flags, "--seeds", "1", "--horizon", "10s"])
+
+
 def test_json_has_every_part(capsys: pytest.CaptureFixture[str]) -> None:
-    """The policies over all, and by trace, model, objective and billing rule."""
+    """The JSON has the policies over all, and by trace, model, objective and billing rule."""
     assert command.main([*SHORT, "--objective", "loose", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [each["policy"] for each in document["policies"]] == ["openfaas", "infless"]
@@ -145,14 +154,14 @@ def test_json_has_every_part(capsys: pytest.CaptureFixture[str]) -> None:
         (["--policy", "infles"], "infless"),
     ],
 )
-def test_mistakes_are_named(flags: list[str], said: str) -> None:
-    """Before anything is run."""
+def test_wrong_flags_are_reported_before_running(flags: list[str], said: str) -> None:
+    """Wrong flags are reported before anything is run."""
     with pytest.raises(ConfigError, match=said):
         command.main(flags)
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    """With the line that is none of ours."""
+def test_file_with_other_content_is_refused(tmp_path: Path) -> None:
+    """A file with other content is refused with the line number."""
     path = tmp_path / "rows.jsonl"
     path.write_text('{"kind": "run"}\n')
     with pytest.raises(ConfigError, match=r"rows\.jsonl:1"):
@@ -160,7 +169,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_name_the_commit_that_made_them(tmp_path: Path) -> None:
-    """Rows of an earlier version, which have none, are read and stay as they are."""
+    """New rows name their commit, and older rows without one are read and kept unchanged."""
     path = tmp_path / "rows.jsonl"
     known = dataclasses.asdict(row("a", "p", 2.0, 0.0))
     del known["commit"]
@@ -172,12 +181,12 @@ def test_rows_name_the_commit_that_made_them(tmp_path: Path) -> None:
 
 
 def row(cell: str, policy: str, cost: float, missed: float, seed: int = 1) -> Row:
-    """With a bound of one."""
+    """Return a row with a bound of one."""
     return Row(cell, 60.0, seed, policy, 100, cost, 1.0, missed, 1.0, 50.0, 0.1, 1.0)
 
 
-def test_standings_by_hand() -> None:
-    """Two cells, two policies, two seeds."""
+def test_standings_match_manual_calculation() -> None:
+    """The standings of two cells, policies and seeds match a manual calculation."""
     rows = [
         *[row("a", "one", 2.0, 0.001, seed) for seed in (1, 2)],
         *[row("a", "two", 4.0, 0.02, seed) for seed in (1, 2)],
@@ -192,13 +201,13 @@ def test_standings_by_hand() -> None:
     assert one.missed_interval == pytest.approx(12.71 * 0.01 / math.sqrt(2) / math.sqrt(2), rel=0.1)
     assert (one.held, two.held) == (1, 2)
     assert (one.cheapest, two.cheapest) == (1, 1)  # in b one does not hold
-    assert (one.dearer, two.dearer) == (1, 1)
+    assert (one.costs_more, two.costs_more) == (1, 1)
     assert (one.misses_more, two.misses_more) == (1, 1)
     assert (one.kept, two.kept) == (1, 1)
 
 
-def test_what_costs_nothing_and_what_fails_is_in_the_table() -> None:
-    """Neither has a cost over the bound; how many cells failed is said."""
+def test_failed_and_free_cells_are_in_table() -> None:
+    """Failed and free cells have no cost over the bound, and failed ones are counted."""
     nothing = dataclasses.replace(row("b", "one", 0.0, 0.0), requests=0, bound=0.0)
     failed = dataclasses.replace(row("b", "two", 0.0, 1.0), failure="no plan")
     rows = [row("a", "one", 2.0, 0.0), row("a", "two", 3.0, 0.0), nothing, failed]

@@ -1,4 +1,4 @@
-"""A small classifier, trained on nothing, and the answers that it gives."""
+"""A small untrained classifier and a validation set for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ INPUTS, CLASSES = 16, 5
 
 
 def classifier(path: Path, *, reshaped: bool = False) -> Any:
-    """Two layers; with ``reshaped``, one that takes a single row and fails with more."""
+    """Write a classifier of two layers to ``path`` and return it as a function.
+
+    With ``reshaped``, the model takes a single row and fails with more.
+    """
     onnx = pytest.importorskip("onnx")
     helper, floats = onnx.helper, onnx.TensorProto.FLOAT
     draw = np.random.default_rng(3)
@@ -44,7 +47,7 @@ def classifier(path: Path, *, reshaped: bool = False) -> Any:
 
 
 def validation(path: Path, answer: Any, wrong: int = 10, rows: int = 100) -> None:
-    """Rows whose labels are the classifier's own answers, but for some."""
+    """Write rows labelled with the classifier's own answers, except for ``wrong`` of them."""
     x = np.random.default_rng(5).normal(size=(rows, INPUTS)).astype(np.float32)
     labels = answer(x).argmax(axis=1)
     labels[:wrong] = (labels[:wrong] + 1) % CLASSES

@@ -1,4 +1,4 @@
-"""``carpool register``: variants are measured before they are registered, or not at all."""
+"""``carpool register`` registers only variants that it has measured."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from watchdog_plugin.registration.command import main
 
 @pytest.fixture
 def model(tmp_path: Path) -> Any:
-    """A classifier with its validation set, of which it answers nine in ten."""
+    """Write a classifier and a validation set on which its accuracy is 0.9."""
     answer = classifier(tmp_path / "small.onnx")
     validation(tmp_path / "validation.npz", answer)
     return answer
 
 
 def register(folder: Path, *flags: str, name: str = "small") -> int:
-    """Register one thread's variants for an application."""
+    """Register variants with one thread for an application."""
     required = ["--app", "demo", "--validation", str(folder / "validation.npz")]
     sizes = ["--threads", "1", "--batch", "1,4", "--registry", str(folder / "registry")]
     return main([str(folder / f"{name}.onnx"), *required, *sizes, *flags])
 
 
 def files(folder: Path) -> list[str]:
-    """What is left in the registry, but for the lock."""
+    """Return the names of the files in the registry, without the lock."""
     return sorted(
         path.name
         for path in (folder / "registry").rglob("*")
@@ -48,7 +48,7 @@ def files(folder: Path) -> list[str]:
 def test_every_recipe_becomes_a_measured_variant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Accuracy, latencies, loading and memory are known of each, and the progress is shown."""
+    """Each variant has accuracy, latencies, loading time and memory, and progress is shown."""
     assert 0 == register(tmp_path)
     variants = {v.name: v for v in read_variants(tmp_path / "registry/demo/variants.json")}
     recipes = ["plain", "folded", "fused", "int8", "fp16", "single"]
@@ -63,10 +63,10 @@ def test_every_recipe_becomes_a_measured_variant(
 
 
 @pytest.mark.usefixtures("model")
-def test_what_is_registered_is_not_measured_again(
+def test_registered_variants_are_not_measured_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A second call goes on where the first one ended, and what that left over is gone."""
+    """A second call continues after the first one and deletes the files that it left over."""
     register(tmp_path, "--recipes", "plain")
     before = (tmp_path / "registry/demo/variants.json").read_text(encoding="utf-8")
     (tmp_path / "registry/demo/small-fused-0123456789ab.onnx").write_bytes(b"half a file")
@@ -80,7 +80,7 @@ def test_what_is_registered_is_not_measured_again(
 
 @pytest.mark.slow
 def test_several_architectures_share_an_application(tmp_path: Path, model: Any) -> None:
-    """Another network is registered beside the first."""
+    """A second architecture is registered beside the first."""
     register(tmp_path, "--recipes", "plain")
     register(tmp_path, "--recipes", "plain", "--architecture", "Large_Net")
     names = [v.name for v in read_variants(tmp_path / "registry/demo/variants.json")]
@@ -89,7 +89,7 @@ def test_several_architectures_share_an_application(tmp_path: Path, model: Any) 
 
 
 @pytest.mark.usefixtures("model")
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_invalid_model_file_is_refused(tmp_path: Path) -> None:
     """The error names the file, and nothing is registered."""
     (tmp_path / "small.onnx").write_bytes(b"no model")
     with pytest.raises(CarpoolError, match="expected an ONNX model"):
@@ -101,11 +101,11 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     ("arrays", "said"),
     [
         pytest.param({"x": (0, INPUTS), "labels": []}, "the validation set is empty", id="empty"),
-        pytest.param({"x": (3, INPUTS), "labels": [0, 1]}, "2, as there are labels", id="fewer"),
+        pytest.param({"x": (3, INPUTS), "labels": [0, 1]}, "2, one for each label", id="fewer"),
         pytest.param({"x": (1, INPUTS)}, "it is missing", id="no labels"),
         pytest.param({"labels": [0]}, "an array for this input", id="no input"),
         pytest.param({"X": (1, INPUTS), "labels": [0]}, "did you mean 'x'|expected", id="misspelt"),
-        pytest.param({"x": (1, INPUTS + 1), "labels": [0]}, "as the model takes it", id="wider"),
+        pytest.param({"x": (1, INPUTS + 1), "labels": [0]}, "as the model expects", id="wider"),
         pytest.param({"x": (INPUTS,), "labels": [0] * INPUTS}, "as the model", id="flat"),
         pytest.param({"x": ["q"], "labels": [0]}, "convert it", id="texts"),
         pytest.param({"x": (1, INPUTS), "labels": [0.5]}, "whole numbers", id="no labels at all"),
@@ -115,10 +115,10 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("model")
-def test_validation_data_that_do_not_suit_are_refused(
+def test_unsuitable_validation_data_is_refused(
     tmp_path: Path, arrays: dict[str, Any], said: str
 ) -> None:
-    """The error says what is wrong, and nothing is registered."""
+    """The error names the fault in the data, and nothing is registered."""
     made: dict[str, Any] = {
         name: np.zeros(value, np.float32) if isinstance(value, tuple) else np.array(value)
         for name, value in arrays.items()
@@ -135,16 +135,16 @@ def test_validation_data_that_do_not_suit_are_refused(
     "contents", [b"", b"no arrays", b"PK\x03\x04" + b"\0" * 60], ids=["empty", "junk", "damaged"]
 )
 @pytest.mark.usefixtures("model")
-def test_files_that_are_no_validation_set_are_refused(tmp_path: Path, contents: bytes) -> None:
-    """The error says how one is made."""
+def test_invalid_validation_files_are_refused(tmp_path: Path, contents: bytes) -> None:
+    """The error says how to make a validation set."""
     (tmp_path / "validation.npz").write_bytes(contents)
     with pytest.raises(ConfigError, match=r"numpy\.savez"):
         register(tmp_path)
 
 
 @pytest.mark.usefixtures("model")
-def test_a_single_array_is_no_validation_set(tmp_path: Path) -> None:
-    """`numpy.save` writes another kind of file."""
+def test_validation_file_with_single_array_is_refused(tmp_path: Path) -> None:
+    """A file of `numpy.save` is refused, as it holds a single array."""
     with (tmp_path / "validation.npz").open("wb") as file:
         np.save(file, np.zeros(3))
     with pytest.raises(ConfigError, match=r"numpy\.savez"):
@@ -152,8 +152,8 @@ def test_a_single_array_is_no_validation_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("model")
-def test_a_registry_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A file is no folder."""
+def test_unwritable_registry_is_reported(tmp_path: Path) -> None:
+    """A file in place of the registry's folder is an error that names ``--registry``."""
     (tmp_path / "registry").write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="--registry"):
         register(tmp_path)
@@ -162,7 +162,7 @@ def test_a_registry_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_variant_that_crashes_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The others are registered."""
+    """The other variants are registered."""
     answer = classifier(tmp_path / "small.onnx", reshaped=True)
     validation(tmp_path / "validation.npz", answer)
     assert 0 == register(tmp_path, "--recipes", "plain,single")
@@ -172,8 +172,8 @@ def test_a_variant_that_crashes_is_left_out(
     assert 2 == len(files(tmp_path))
 
 
-def test_if_all_crash_nothing_is_registered(tmp_path: Path) -> None:
-    """There is no list without a variant in it."""
+def test_nothing_is_registered_if_all_variants_crash(tmp_path: Path) -> None:
+    """No list is written without a variant in it."""
     answer = classifier(tmp_path / "small.onnx", reshaped=True)
     validation(tmp_path / "validation.npz", answer)
     with pytest.raises(FunctionFault, match="none is registered"):
@@ -183,8 +183,8 @@ def test_if_all_crash_nothing_is_registered(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("model")
-def test_if_one_cannot_be_made_others_are_no_success(tmp_path: Path) -> None:
-    """What is registered of another model stays, and the call has failed all the same."""
+def test_call_fails_although_another_model_is_registered(tmp_path: Path) -> None:
+    """The call fails although a variant of another model is registered, and that variant stays."""
     register(tmp_path, "--recipes", "plain")
     answer = classifier(tmp_path / "broken.onnx", reshaped=True)
     validation(tmp_path / "validation.npz", answer)
@@ -193,8 +193,8 @@ def test_if_one_cannot_be_made_others_are_no_success(tmp_path: Path) -> None:
     assert 2 == len(files(tmp_path))
 
 
-def test_models_of_the_user_in_the_registry_stay(tmp_path: Path, model: Any) -> None:
-    """Only what registrations have made is ever removed."""
+def test_user_models_in_registry_are_kept(tmp_path: Path, model: Any) -> None:
+    """Only files written by a registration are removed."""
     folder = tmp_path / "registry" / "demo"
     folder.mkdir(parents=True)
     kept = ["mine.onnx", "old.new", "resnet-50.onnx"]
@@ -207,10 +207,10 @@ def test_models_of_the_user_in_the_registry_stay(tmp_path: Path, model: Any) -> 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("model")
-def test_another_validation_set_is_another_measurement(
+def test_variants_are_measured_again_if_validation_set_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After labels or batch sizes are changed, registering again measures them."""
+    """Variants are measured again after labels or batch sizes have changed."""
     register(tmp_path, "--recipes", "plain")
     data = dict(np.load(tmp_path / "validation.npz"))
     data["labels"][:20] = (data["labels"][:20] + 2) % CLASSES
@@ -225,8 +225,8 @@ def test_another_validation_set_is_another_measurement(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("model")
-def test_a_lost_model_file_is_made_again(tmp_path: Path) -> None:
-    """The list alone is no variant."""
+def test_variant_with_missing_model_file_is_registered_again(tmp_path: Path) -> None:
+    """A variant that is listed but has no model file is registered again."""
     register(tmp_path, "--recipes", "plain")
     (made,) = (tmp_path / "registry/demo").glob("*.onnx")
     made.unlink()
@@ -234,8 +234,8 @@ def test_a_lost_model_file_is_made_again(tmp_path: Path) -> None:
     assert made.is_file()
 
 
-def test_nothing_is_left_running_by_a_killed_registration(tmp_path: Path) -> None:
-    """The process that measures ends with the one that registers."""
+def test_measuring_process_ends_with_killed_registration(tmp_path: Path) -> None:
+    """The measuring process ends with the registering process."""
     answer = classifier(tmp_path / "small.onnx")
     validation(tmp_path / "validation.npz", answer)
     wanted = ["--app", "demo", "--validation", "validation.npz", "--recipes", "plain"]
@@ -249,8 +249,8 @@ def test_nothing_is_left_running_by_a_killed_registration(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("model")
-def test_it_stays_within_the_disk_that_it_may_take(tmp_path: Path) -> None:
-    """What is registered stays, the file that is too much goes."""
+def test_file_above_disk_limit_is_removed(tmp_path: Path) -> None:
+    """The file that exceeds the limit is removed, and what is registered stays."""
     size = (tmp_path / "small.onnx").stat().st_size
     with pytest.raises(ConfigError, match="raise --disk"):
         register(tmp_path, "--recipes", "plain,folded", "--disk", f"{1.5 * size / 1000:.3f}k")
@@ -260,8 +260,8 @@ def test_it_stays_within_the_disk_that_it_may_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("model")
-def test_two_do_not_register_at_once(tmp_path: Path) -> None:
-    """The second is told so."""
+def test_concurrent_registration_is_refused(tmp_path: Path) -> None:
+    """A second registration of the same application is refused."""
     (tmp_path / "registry/demo").mkdir(parents=True)
     with (tmp_path / "registry/demo/.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -271,7 +271,7 @@ def test_two_do_not_register_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("model")
 def test_flags_are_read_strictly(tmp_path: Path) -> None:
-    """All that is wrong with them is said at once."""
+    """All faults in the flags are reported together."""
     with pytest.raises(ConfigError) as raised:
         register(tmp_path, "--recipes", "plain,int9", "--batch", "0", "--disk", "much")
     assert ["--recipes", "--disk", "--batch"] == [p.name for p in raised.value.problems]

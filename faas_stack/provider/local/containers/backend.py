@@ -28,7 +28,7 @@ from faas_stack.partition.allocation import Allocation, Assignment
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.local.containers.container_runner import ContainerRunner
-from faas_stack.provider.local.containers.engine import Engine, EngineError
+from faas_stack.provider.local.containers.engine import DockerEngine, EngineError
 from faas_stack.provider.local.containers.host import on_host
 from faas_stack.provider.local.containers.mounts import SecretMounts
 from faas_stack.provider.local.containers.spec import LABEL, Place, document
@@ -99,7 +99,7 @@ class DockerBackend:
             ConfigError: The state folder cannot be used, or the stack belongs to another provider.
         """
         options = self._options
-        self._engine = await Engine.connect()
+        self._engine = await DockerEngine.connect()
         self._state = State(options.state)
         cores, memory_bytes = await self._engine.size()
         there = Capacity(tuple(range(cores)), cores, memory_bytes, options.gpus)
@@ -125,7 +125,7 @@ class DockerBackend:
 
     async def check(self, deployment: Deployment) -> None:
         """Check that the image and secrets exist and that the engine can create the container."""
-        resources = self._check_form(deployment)
+        resources = self._check_limits(deployment)
         try:
             await self._engine.fetch(deployment.image)
         except EngineError as error:
@@ -199,7 +199,7 @@ class DockerBackend:
         await self.sweep()
         await self._engine.remove_network(self._options.network)
 
-    def _check_form(self, deployment: Deployment) -> Resources:
+    def _check_limits(self, deployment: Deployment) -> Resources:
         """Check a deployment without asking the engine, and return its resources."""
         problems = Problems()
         resources = problems.attempt(lambda: Resources.of(deployment)) or Resources()
@@ -264,7 +264,7 @@ class DockerBackend:
                 try:
                     await self._engine.confine(runner.container, cores)
                 except CarpoolError as error:  # the container is created again with the new cores
-                    log.warning("%s stays on its cores: %s", name, error)
+                    log.warning("%s cannot be moved to other cores: %s", name, error)
 
 
 def _assignment_of(container: Container, resources: Resources) -> Assignment:

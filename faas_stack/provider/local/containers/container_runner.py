@@ -26,7 +26,7 @@ from faas_stack.provider.local.supervised_instance import StartFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from faas_stack.provider.local.containers.engine import Container, Engine
+    from faas_stack.provider.local.containers.engine import Container, DockerEngine
     from faas_stack.provider.logs import LogRing
 
 __all__ = ["ContainerRunner"]
@@ -44,7 +44,7 @@ class ContainerRunner:
 
     Args:
         name: Name of the instance, with which the names of its containers begin.
-        engine: Engine that runs the containers.
+        engine: Docker Engine that runs the containers.
         network: Network on which they are called.
         document: Returns the description of a container for the engine; called for each run.
         log: Log for their output.
@@ -54,7 +54,7 @@ class ContainerRunner:
     def __init__(
         self,
         name: str,
-        engine: Engine,
+        engine: DockerEngine,
         network: str,
         document: Callable[[], Mapping[str, Any]],
         log: LogRing,

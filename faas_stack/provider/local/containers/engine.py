@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from docker.api import APIClient
     from docker.types import CancellableStream
 
-__all__ = ["Container", "Engine", "EngineError", "refusal"]
+__all__ = ["Container", "DockerEngine", "EngineError", "refusal"]
 
 _THREADS = 2048  # one reads each container's log, and is mostly idle
 _FRAMES_AHEAD = 64  # output that may be queued for the event loop
@@ -88,7 +88,7 @@ class _Connection(unixconn.UnixHTTPConnection):  # type: ignore[misc]
 unixconn.UnixHTTPConnection = _Connection  # its adapter does not accept another class
 
 
-class Engine:
+class DockerEngine:
     """A Docker Engine; call `close` when done."""
 
     def __init__(self, client: APIClient) -> None:
@@ -193,13 +193,34 @@ class Engine:
         """Pull an image from its registry unless the engine has it.
 
         Raises:
+            NoSpace: The engine's disk is full.
             EngineError: The image cannot be pulled.
         """
         if await self._call(self._client.inspect_image, image, unless=(_MISSING,)):
             return
+        over = threading.Event()
+        try:
+            async with asyncio.timeout(_PULL_TIMEOUT_S):
+                await self._call(self._pull, image, over)
+        except TimeoutError:
+            message = f"it was not pulled within {_PULL_TIMEOUT_S:g} s"
+            raise EngineError(message, _SERVER_ERROR) from None
+        finally:
+            over.set()
+
+    def _pull(self, image: str, over: threading.Event) -> None:
+        """Pull an image; stop at the next report of progress once ``over`` is set.
+
+        Raises:
+            NoSpace: The engine's disk is full.
+            EngineError: The pull failed after it had begun.
+        """
         repository, tag = parse_repository_tag(image)
-        async with asyncio.timeout(_PULL_TIMEOUT_S):
-            await self._call(self._client.pull, repository, tag or "latest")
+        for progress in self._client.pull(repository, tag or "latest", stream=True, decode=True):
+            if failure := progress.get("error"):  # sent with status 200
+                raise _refused(failure, _SERVER_ERROR)
+            if over.is_set():
+                return
 
     async def ensure_network(self, name: str, labels: Mapping[str, str]) -> None:
         """Create a private network unless one with that name exists."""
@@ -262,10 +283,13 @@ def _not_ours() -> str:
 
 def refusal(error: APIError) -> CarpoolError:
     """Return the error for the engine's refusal: a full disk, or its own message and status."""
-    text = str(error.explanation or error)
+    return _refused(str(error.explanation or error), error.status_code or _SERVER_ERROR)
+
+
+def _refused(text: str, code: int) -> CarpoolError:
     if _FULL in text:
         return NoSpace(f"the Docker Engine has no disk space left: {text}")
-    return EngineError(text, error.status_code or _SERVER_ERROR)
+    return EngineError(text, code)
 
 
 def _container(shown: Mapping[str, Any]) -> Container:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from faas_stack.provider.local.containers.engine import Engine
+    from faas_stack.provider.local.containers.engine import DockerEngine
 
 __all__ = ["on_host"]
 
 _MARK = "/.dockerenv"  # the engine puts it into every container
 
 
-async def on_host(folder: Path, engine: Engine) -> Path:
+async def on_host(folder: Path, engine: DockerEngine) -> Path:
     """Return the path of the absolute ``folder`` on the engine's machine.
 
     Raises:
