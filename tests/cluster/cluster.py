@@ -94,8 +94,7 @@ class Cluster:
             yield  # a cluster that is not the tests' own has all that
             return
         require_tool("iptables")
-        self._node.start_services()
-        with Dns(Api(self._plane.kubeconfig), self.host):
+        with self._node.services(), Dns(Api(self._plane.kubeconfig), self.host):
             yield
 
     def allow_registry(self, address: str) -> None:

@@ -7,6 +7,7 @@ process uses. So any number of them can run on one machine, and only a node need
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from tests.ports import free_port
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cluster.api import Document
@@ -113,7 +115,8 @@ class ControlPlane:
         """Wait until the API server and its store are ready."""
         self._wait(lambda: self.api.exists("/readyz"), "the API server")
 
-    def publish(self) -> None:
+    @contextmanager
+    def published(self) -> Iterator[None]:
         """Publish the API server's address as the endpoint of its own Service."""
         host, port = self._api.split(":")
         slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -129,6 +132,10 @@ class ControlPlane:
                 "ports": [{"name": "https", "port": int(port)}],
             },
         )
+        try:
+            yield
+        finally:
+            self.api.delete(f"{slices}/kubernetes")
 
     def start_controllers(self) -> None:
         """Start the controllers and the scheduler, and wait until pods can be created."""

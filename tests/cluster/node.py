@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from tests.tools import require_tool
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.namespaces import Namespaces
 
@@ -97,7 +100,8 @@ class Node:
         folder.mkdir(parents=True)
         (folder / "hosts.toml").write_text(f'[host."http://{address}"]\n')
 
-    def start_services(self) -> None:
+    @contextmanager
+    def services(self) -> Iterator[None]:
         """Route the addresses of Services to their pods, and the API server's Service to it."""
         folder, plane = self._work.folder, self._plane
         config = {
@@ -111,11 +115,15 @@ class Node:
             "iptables": {"masqueradeAll": True, "localhostNodePorts": False},
         }
         (folder / "proxy.yaml").write_text(json.dumps(config))
-        plane.publish()
-        self._work.start(
-            *("kube-proxy", require_program("kube"), "kube-proxy"),
-            f"--config={folder / 'proxy.yaml'}",
-        )
+        with plane.published():
+            self._work.start(
+                *("kube-proxy", require_program("kube"), "kube-proxy"),
+                f"--config={folder / 'proxy.yaml'}",
+            )
+            try:
+                yield
+            finally:
+                self._work.stop("kube-proxy")  # a changed configuration would end it
 
     def _ctr(self, *words: str) -> str:
         return self._work.run("ctr", "--address", str(self._socket), "-n", "k8s.io", *words)

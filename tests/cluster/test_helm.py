@@ -98,6 +98,17 @@ class Release:
         """Run faas-cli, and return its output."""
         return self._run(self._cli, *words, "--gateway", self.url, given=given)
 
+    def wait_for_gateway(self) -> None:
+        """Wait until the node's port leads to the gateway, which it does soon after it is ready."""
+
+        def reachable() -> bool:
+            try:
+                return requests.get(f"{self.url}/healthz", timeout=HANG_S).ok
+            except requests.RequestException:
+                return False
+
+        wait_until(reachable, what=f"the gateway at {self.url}")
+
     def wait_for_answer(self, name: str) -> None:
         """Wait until a function returns the model's result."""
         url = f"{self.url}/function/{name}/v2/models/{name}/infer"
@@ -183,6 +194,7 @@ def test_documented_installation_reaches_first_response(
     accounts = [pod["spec"]["serviceAccountName"] for pod in ready_pods(cluster, release.home)]
     assert ["carpool-scaler", "carpool-scaler", "gateway", "gateway"] == sorted(accounts)
 
+    release.wait_for_gateway()
     release.faas_cli("login", "--password-stdin", given=release.password())
     began = time.monotonic()
     release.faas_cli("deploy", "--image", classify.IMAGE, "--name", "classify")
