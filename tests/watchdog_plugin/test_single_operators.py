@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from carpool.errors import ConfigError
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
+from carpool.onnx_graph.single_node import feeds, single_node
 from carpool.predictor.onnx_latency import read_operators
 from carpool.predictor.profile import Alone, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
@@ -107,9 +108,9 @@ def test_a_session_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(LoadError) as refused:  # which holds the session
         ProfiledSession(b"no model", tmp_path, 1, operators=True)
     assert (LoadError, []) == (refused.type, list(tmp_path.iterdir()))
-    model, inputs = single_operators._chain(1)
+    model = single_operators._chain(1).SerializeToString()
     with ProfiledSession(model, tmp_path, 1, operators=True) as session:
-        session.run_s(inputs)
+        session.run_s(single_operators._CHAIN_INPUTS)
         assert list(tmp_path.iterdir())
     assert [] == list(tmp_path.iterdir())
 
@@ -383,6 +384,22 @@ def test_a_scenario_refuses_unmeasured_kinds(tmp_path: Path) -> None:
     path = _odd(tmp_path / "odd.onnx")
     with pytest.raises(ConfigError, match=r"Einsum.*carpool predict measures them"):
         read_operators(path, default_database())
+
+
+def test_an_operator_is_measured_after_another_one(tmp_path: Path) -> None:
+    """The product runs first in every run, whatever the operator is."""
+    path = _odd(tmp_path / "odd.onnx")
+    best = optimised(path, read_onnx(path))
+    values = single_operators._shape_values(best, 2)
+    for node, operator in zip(best.model.graph.node, best.graph.operators, strict=True):
+        case = operator.at(2)
+        model = single_operators._preceded(single_node(best.model, node, case), 1)
+        with ProfiledSession(
+            model.SerializeToString(), tmp_path, 1, operators=True, optimise=False
+        ) as session:
+            session.run_s(feeds(node, case, values))
+            (run,) = session.operator_times()
+        assert ["MatMul", node.op_type] == [run[0].kind, run[-1].kind]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -90,7 +90,8 @@ class ProfiledSession:
         folder: The folder of external weight files.
         threads: Number of cores one run may use.
         operators: Whether runs record the times of operators.
-        optimise: Whether the runtime may optimise the model.
+        optimise: Whether the runtime may optimise the model; if not, operators run in the model's
+            order.
         cores: One core for each thread to be pinned to, the first for the calling thread; None to
             let the system choose.
 
@@ -111,6 +112,7 @@ class ProfiledSession:
         options = ort.SessionOptions()
         if not optimise:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = _FATAL_ONLY

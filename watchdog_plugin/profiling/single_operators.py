@@ -8,6 +8,7 @@ preceding operators would do.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import onnxruntime as ort
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from carpool.onnx_graph.single_node import feeds, results, shape_values, single_node
 from carpool.predictor.composition import MOST_MB, Footprint
@@ -29,13 +30,12 @@ from watchdog_plugin.profiling.neighbours import Neighbours
 from watchdog_plugin.profiling.session import ProfiledSession, load_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from onnx import ModelProto
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from carpool.onnx_graph.optimised import Optimised
     from carpool.predictor.graph import Case, Operator
     from carpool.predictor.profile import Setting
+    from watchdog_plugin.profiling.session import OperatorTime, OperatorTimes
     from watchdog_plugin.protocols.tensors import Array
 
 __all__ = ["Wanted", "measure_alone", "measure_overhead"]
@@ -50,6 +50,9 @@ _CLOCK_US = 1.0  # operators are reported in whole microseconds
 _US_PER_S = 1e6
 _NOWHERE = Path()
 _CHAINS, _CHAIN_RUNS = (4, 132), 200
+_CHAIN_INPUTS = {"t0": np.ones((1, 16), np.float32)}
+_PRODUCT = "carpool-preceding-product"
+_SHARE = 1 << 16  # multiplications that the runtime gives to each further thread
 
 
 class Wanted(NamedTuple):
@@ -91,20 +94,30 @@ def measure_overhead(threads: int) -> Overhead:
 
 
 def _beyond_s(count: int, threads: int) -> float:
-    model, inputs = _chain(count)
-    whole = ProfiledSession(model, _NOWHERE, threads, operators=False, optimise=False)
-    runs_s = [whole.run_s(inputs) for _ in range(_CHAIN_RUNS)]
+    data = _chain(count).SerializeToString()
+    whole = ProfiledSession(data, _NOWHERE, threads, operators=False, optimise=False)
+    runs_s = [whole.run_s(_CHAIN_INPUTS) for _ in range(_CHAIN_RUNS)]
     return _quicker_half_s(runs_s) - count * _each_s(count, threads)
 
 
 def _each_s(count: int, threads: int) -> float:
     """Return the seconds per operator of a chain, as reported by the runtime."""
-    model, inputs = _chain(count)
-    parts = ProfiledSession(model, _NOWHERE, threads, operators=True, optimise=False)
-    for _ in range(_CHAIN_RUNS):
-        parts.run_s(inputs)
-    spent_s = [sum(operator.seconds for operator in run) for run in parts.operator_times()]
-    return _quicker_half_s(spent_s) / count
+    return _quicker_half_s([_sum_s(run) for run in _chain_times(_chain(count), threads)]) / count
+
+
+def _second_s(threads: int) -> float:
+    """Return the seconds of a trivial operator that is the second of a run."""
+    return _quicker_half_s(
+        [_sum_s(run[1:]) for run in _chain_times(_preceded(_chain(1), threads), threads)]
+    )
+
+
+def _chain_times(model: ModelProto, threads: int) -> list[OperatorTimes]:
+    data = model.SerializeToString()
+    with ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False) as session:
+        for _ in range(_CHAIN_RUNS):
+            session.run_s(_CHAIN_INPUTS)
+        return session.operator_times()
 
 
 def _quicker_half_s(times: Sequence[float]) -> float:
@@ -116,16 +129,15 @@ def _quicker_half_s(times: Sequence[float]) -> float:
     return sum(quicker) / len(quicker)
 
 
-def _chain(count: int) -> tuple[bytes, dict[str, Array]]:
-    """Return a model of trivial operators, one after the other, and its input."""
+def _chain(count: int) -> ModelProto:
+    """Return a model of trivial operators, one after the other."""
     nodes = [helper.make_node("Neg", [f"t{at}"], [f"t{at + 1}"]) for at in range(count)]
     first, last = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16])]
         for name in ("t0", f"t{count}")
     )
     graph = helper.make_graph(nodes, "chain", first, last)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return model.SerializeToString(), {"t0": np.ones((1, 16), np.float32)}
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def _shape_values(best: Optimised, batch: int) -> dict[str, Array]:
@@ -147,7 +159,8 @@ class _Here:
     Attributes:
         values: By batch size, the values of tensors that follow from shapes.
         footprint: The memory that runs of the model move.
-        apart_s: By number of threads, how much longer an operator takes alone than among others.
+        apart_s: By number of threads, how much longer an operator takes as the second of a run than
+            among many, whose code is in the caches.
         view_s: By number of threads, the time of an operator that computes and moves nothing.
     """
 
@@ -157,9 +170,7 @@ class _Here:
         self.values = {batch: _shape_values(best, batch) for batch in {s.batch for s in settings}}
         self.footprint = Footprint(best.graph)
         self.view_s = {count: _each_s(_CHAINS[1], count) for count in threads}
-        self.apart_s = {
-            count: max(0.0, _each_s(1, count) - self.view_s[count]) for count in threads
-        }
+        self.apart_s = {count: max(0.0, _second_s(count) - self.view_s[count]) for count in threads}
         self.blocks = np.zeros((2, (MOST_MB << 20) // 16))
 
 
@@ -239,12 +250,17 @@ class _Operator:
     ) -> Iterator[Alone]:
         with load_errors():
             model = single_node(self._whole, self._node, self._case(settings[0]))
-            data = model.SerializeToString()
+            data = _preceded(model, threads).SerializeToString()
         visits: list[tuple[Setting, list[int]]] = []
         with (
             _spread_out(threads) as cores,
             ProfiledSession(
-                data, _NOWHERE, threads, operators=True, optimise=False, cores=cores
+                data,
+                _NOWHERE,
+                threads,
+                operators=True,
+                optimise=False,
+                cores=cores,
             ) as session,
             _Mover(self._here.blocks, cores or [0]) as mover,
         ):
@@ -252,12 +268,15 @@ class _Operator:
                 if visits and time.monotonic() > end_s:
                     break
                 visits.append((setting, self._visit(session, setting, mover)))
-            times = [sum(operator.seconds for operator in run) for run in session.operator_times()]
+            both = [(run[0].seconds, _sum_s(run[1:])) for run in session.operator_times()]
+        times = [own_s for _, own_s in both]
         if threads == 1:  # waiting for a core is not part of an operator's time
-            times = [min(pair) for pair in zip(times, session.cpu_s, strict=True)]
+            preceding_s = min(first_s for first_s, _ in both)
+            most_s = [cpu_s - preceding_s for cpu_s in session.cpu_s]
+            times = [min(pair) for pair in zip(times, most_s, strict=True)]
         for setting, runs in visits:
-            alone_s = _median_s([times[run] for run in runs])
-            yield self._row(setting, max(alone_s / 2, alone_s - self._here.apart_s[threads]))
+            second_s = _median_s([times[run] for run in runs])
+            yield self._row(setting, max(second_s / 2, second_s - self._here.apart_s[threads]))
 
     def _visit(self, session: ProfiledSession, setting: Setting, mover: _Mover) -> list[int]:
         """Run it at one setting, and return the indices of the session's runs that count."""
@@ -280,6 +299,30 @@ class _Operator:
 
     def _case(self, setting: Setting) -> Case:
         return self._operator.at(setting.batch)
+
+
+def _preceded(model: ModelProto, threads: int) -> ModelProto:
+    """Return the model with a product of two matrices, just large enough to use all threads, first.
+
+    As in a run of a whole model, the other threads have then just worked, and the runtime's own
+    code is in the caches.
+    """
+    names = [f"{_PRODUCT}-{part}" for part in ("left", "right", "result")]
+    side = math.ceil(((threads - 1) * _SHARE + 1) ** (1 / 3))
+    square = np.ones((side, side), np.float32)
+    first = helper.make_node("MatMul", names[:2], names[2:], name=_PRODUCT)
+    preceded = ModelProto()
+    preceded.CopyFrom(model)
+    graph, nodes = preceded.graph, list(preceded.graph.node)
+    del graph.node[:]
+    graph.node.extend([first, *nodes])
+    graph.initializer.extend(numpy_helper.from_array(square, name) for name in names[:2])
+    graph.output.append(helper.make_empty_tensor_value_info(names[2]))
+    return preceded
+
+
+def _sum_s(operators: Iterable[OperatorTime]) -> float:
+    return sum(operator.seconds for operator in operators)
 
 
 @contextmanager
