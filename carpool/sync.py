@@ -123,7 +123,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
         starving: Whether a request waits and no instance is reachable.
         apps, classes, instances: Reports by application, class and instance.
         idle: Times without a request, from the end of an execution to the next arrival.
-        fates: Requests by outcome since the last report.
+        outcomes: Requests by outcome since the last report.
         latency: Times from arrival to response, of executed requests.
         surging: Whether more requests arrived than earlier reports suggest.
     """
@@ -141,7 +141,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
     classes: tuple[ClassReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
     idle: BinCounts = {}
-    fates: Mapping[str, Count] = {}
+    outcomes: Mapping[str, Count] = {}
     latency: BinCounts = {}
     surging: bool = False
     term: Term = 0

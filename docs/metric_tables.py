@@ -32,7 +32,7 @@ def sidecar_metrics() -> list[tuple[str, ...]]:
 def provider_metrics() -> list[tuple[str, ...]]:
     """Of a provider that has no functions and has answered one request."""
     amounts = SimpleNamespace(cpu=1.0, memory_bytes=1)
-    ledger = SimpleNamespace(capacity=amounts, promised=lambda: amounts)
+    ledger = SimpleNamespace(capacity=amounts, reserved=lambda: amounts)
     backend = SimpleNamespace(ledger=ledger, busy_gpus=dict)
     collectors = [WatchMetrics(cast("Any", ())), MachineMetrics(cast("Any", backend))]
     orchestrator = SimpleNamespace(all=list, collectors=collectors)

@@ -95,7 +95,7 @@ class Metrics:
         unplaced = {n: c.unplaced_rps for n, c in functions.items()}
         text = "Requests per second for which no server has capacity"
         yield gauge("scaler_unplaced_rate", text, unplaced, of)
-        ended = {(n, how): k for n, c in functions.items() for how, k in c.reports.fates.items()}
+        ended = {(n, how): k for n, c in functions.items() for how, k in c.reports.outcomes.items()}
         text = "Requests by terminal state; late: answered after the deadline"
         yield counter("scaler_requests", text, ended, of, "state")
         instances = {

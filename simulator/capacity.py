@@ -1,7 +1,7 @@
 """Placement of instances on the servers of a cluster, or without limit if there is no cluster.
 
-Two records are kept, as in Carpool's provider. *Promised* is what was requested and accepted; a
-request that does not fit beside the other promises is refused. *Placed* is what instances hold
+Two records are kept, as in Carpool's provider. *Reserved* is what was requested and accepted; a
+request that does not fit beside the other reservations is refused. *Placed* is what instances hold
 until they are gone. An instance whose place is still held by one that is draining waits in a queue
 and tries again when capacity is released.
 """
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from carpool.latency import Resources
     from scaler.planning.placement import Cluster, Placement
 
-__all__ = ["ClusterCapacity", "Place", "PromisedPlaces"]
+__all__ = ["ClusterCapacity", "Place", "ReservedPlaces"]
 
 # Without a cluster a place is nothing that could be given back.
 Place: TypeAlias = "Placement | None"
 
 
 @dataclass(slots=True)
-class PromisedPlaces:
-    """The instances promised to one class: their size, number and intended places."""
+class ReservedPlaces:
+    """The instances reserved to one class: their size, number and intended places."""
 
     size: Resources | None = None
     places: list[Placement] = field(default_factory=list)
@@ -39,26 +39,26 @@ class ClusterCapacity:
 
     Attributes:
         cluster: Instances placed on the servers.
-        promised: Instances that were promised.
+        reserved: Instances that were reserved.
         loading: Number of loading instances per server; one entry without a cluster.
     """
 
     def __init__(self, cluster: Cluster | None) -> None:
         self.cluster = cluster
-        self.promised = cluster.copy() if cluster is not None else None
+        self.reserved = cluster.copy() if cluster is not None else None
         self.loading: Counter[int] = Counter()
         self._line: list[Callable[[float], None]] = []
 
-    def promise(self, promise: PromisedPlaces, size: Resources, count: int) -> None:
-        """Promise ``count`` instances of this size, replacing the class's previous promise.
+    def reserve(self, reservation: ReservedPlaces, size: Resources, count: int) -> None:
+        """Reserve ``count`` instances of this size, replacing the class's previous reservation.
 
         Raises:
-            ProviderError: the other promises do not leave enough capacity; nothing changes.
+            ProviderError: the other reservations do not leave enough capacity; nothing changes.
         """
-        book = self.promised
+        book = self.reserved
         if book is None:
             return
-        before, kept = promise.size, promise.places
+        before, kept = reservation.size, reservation.places
         if before is not None and before != size:
             for place in kept:
                 book.release(place)
@@ -69,15 +69,15 @@ class ClusterCapacity:
         if len(kept) + len(new) < count:
             for place in new:
                 book.release(place)
-            if kept is not promise.places:
+            if kept is not reservation.places:
                 assert before is not None  # noqa: S101  or nothing would have been released
-                promise.places = [book.place(before, p.node, p.gpu) for p in promise.places]
+                reservation.places = [book.place(before, p.node, p.gpu) for p in reservation.places]
             fit = f"{len(kept) + len(new) or 'none'} would fit"
             message = f"no capacity for {count} instances with {size.cpu:g} cores each: {fit}"
             raise ProviderError(message, answered=True)
         for place in kept[count:]:
             book.release(place)
-        promise.size, promise.places = size, [*kept[:count], *new]
+        reservation.size, reservation.places = size, [*kept[:count], *new]
 
     def take(self, size: Resources) -> tuple[bool, Place]:
         """Place an instance by best fit; return whether it fits, and the place."""

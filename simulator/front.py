@@ -99,7 +99,7 @@ class Front:
         for caller in self._run.callers:
             caller.count_skipped(now)
         return self._reports.report(
-            _SENDER, self._sequence, now, self._plan, self._run.serving, fates={}
+            _SENDER, self._sequence, now, self._plan, self._run.serving, outcomes={}
         )
 
     def _follow(self, plan: Plan, addresses: Mapping[str, tuple[str, ...]], now: float) -> None:

@@ -1,6 +1,6 @@
 """Planning rounds of a simulation: the planner's input, its duration, and unplaced loads.
 
-The planner sees the promised instances on the servers, as a live scaler sees the instances it has
+The planner sees the reserved instances on the servers, as a live scaler sees the instances it has
 requested, wherever they are. Nothing is planned after the horizon.
 """
 
@@ -31,7 +31,7 @@ class SimulatedPlanning:
     Args:
         planner: A guard around the policy.
         scenario: The scenario.
-        capacity: Promised instances.
+        capacity: Reserved instances.
         result: Receives the results.
         processes_known: Whether policies are given the arrival processes.
 
@@ -65,11 +65,11 @@ class SimulatedPlanning:
         del controllers
         if now_s >= self._scenario.horizon_s:
             return {}
-        promised, result = self._capacity.promised, self._result
+        reserved, result = self._capacity.reserved, self._result
         snapshot = Snapshot(
             now_s,
             tuple(map(self._shown, loads.values())) if self._processes else tuple(loads.values()),
-            promised.copy() if promised is not None else None,
+            reserved.copy() if reserved is not None else None,
             self._scenario.prices,
             beginning=self.beginning,
         )

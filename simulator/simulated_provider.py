@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaler.control.class_function import FUNCTION_LABEL, MADE_FROM_LABEL, Status
-from simulator.capacity import PromisedPlaces
+from simulator.capacity import ReservedPlaces
 from simulator.instance import Instance, Phase
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Replicas:
         self._capacity = capacity
         self._instances: list[Instance] = []
         self._wanted = 0
-        self._promise = PromisedPlaces()
+        self._reservation = ReservedPlaces()
         self._deploy(instance_class, document)
 
     def status(self) -> Status:
@@ -135,7 +135,7 @@ class Replicas:
             ProviderError: there is no capacity for as many instances of it; nothing is changed.
         """
         size = self._run.executions.of(replace(instance_class, replicas=0)).size
-        self._capacity.promise(self._promise, size, self._wanted)
+        self._capacity.reserve(self._reservation, size, self._wanted)
         self._deploy(instance_class, document)
         self.settle(now)
 
@@ -145,7 +145,7 @@ class Replicas:
         Raises:
             ProviderError: there is no capacity for that many; nothing is changed.
         """
-        self._capacity.promise(self._promise, self._execution.size, wanted)
+        self._capacity.reserve(self._reservation, self._execution.size, wanted)
         self._wanted = wanted
         self.settle(now, loaded=loaded)
 

@@ -39,7 +39,7 @@ def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[
     name, each = f"functions.{function_context.function.name}", _size(function_context)
     count = function_context.settings.scale_min if function_context.settings else 1
     try:
-        ledger.promise(function_context.function.name, each, count)
+        ledger.reserve(function_context.function.name, each, count)
     except ConfigError as error:
         for problem in error.problems:
             yield Problem(f"{name}: {problem.name}", problem.value, problem.expected, problem.hint)

@@ -1,9 +1,9 @@
 """Allocates a machine to functions: a ledger that never assigns more than there is.
 
-Theory of operation: it has two books. *Promises* are what functions were deployed or scaled to,
-size times number; a promise beyond the machine is refused, with the reason. *Assignments* are what
+Theory of operation: it has two books. *Reservations* are what functions were deployed or scaled
+to, size times number; one beyond the machine is refused, with the reason. *Assignments* are what
 instances hold, from before their first process starts until after the last one has ended. The books
-may differ temporarily: an instance that is ending still holds what is already promised to another
+may differ temporarily: an instance that is ending still holds what is already reserved for another
 one, which has to wait for it. A pinned instance has its cores to itself; all others share the
 *pool* of the remaining ones. An instance without a size uses what is left: only the number of such
 instances is bounded, by the maximum for the machine regardless of size.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from faas_stack.partition.resources import Resources
 
-__all__ = ["Allocation", "Assignment", "NoCapacity", "Promise", "max_instances"]
+__all__ = ["Allocation", "Assignment", "NoCapacity", "Reservation", "max_instances"]
 
 _EXACT = 1e-6  # tolerance for sums of fractions
 _WHOLE_GPU = 100.0
@@ -41,8 +41,8 @@ class NoCapacity(Overloaded):
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """Resources promised to a function: ``count`` times ``each``."""
+class Reservation:
+    """Resources reserved to a function: ``count`` times ``each``."""
 
     each: Resources
     count: int
@@ -82,10 +82,10 @@ class Allocation:
     def __init__(self, capacity: Capacity, most: int | None = None) -> None:
         self.capacity = capacity
         self._most = max_instances(capacity) if most is None else most
-        self._promises: dict[str, Promise] = {}
+        self._reservations: dict[str, Reservation] = {}
         self._assignments: dict[str, Assignment] = {}
 
-    # -- promises ---------------------------------------------------------------------------
+    # -- reservations ---------------------------------------------------------------------------
 
     def check(self, each: Resources) -> None:
         """Check that one instance would fit on the empty machine.
@@ -105,26 +105,28 @@ class Allocation:
             problems.add("com.carpool.gpu", each.gpus, f"at most {len(there.gpus)} GPUs")
         problems.raise_if_any()
 
-    def promise(self, owner: str, each: Resources, count: int) -> Promise | None:
-        """Replace the promise to ``owner`` and return the previous one.
+    def reserve(self, owner: str, each: Resources, count: int) -> Reservation | None:
+        """Replace the reservation to ``owner`` and return the previous one.
 
         Raises:
             ConfigError: If one instance is too large, or the number is too large for the machine.
-            NoCapacity: If the promises to others do not leave enough.
+            NoCapacity: If the reservations to others do not leave enough.
         """
-        before = self._promises.get(owner)
+        before = self._reservations.get(owner)
         if not before or count > before.count:
             self._check_number(owner, count)
         if not (before and _covers(before, each, count)):
             self.check(each)
-            if not self._can_promise(owner, each, count):
+            if not self._can_reserve(owner, each, count):
                 raise NoCapacity(self._refusal(owner, each, count))
-        self.record(owner, Promise(each, count))
+        self.record(owner, Reservation(each, count))
         return before
 
     def _check_number(self, owner: str, count: int) -> None:
-        others = sum(p.count for name, p in self._promises.items() if name != owner)
-        suits = f"{amounts.instances(self._most)} of all functions are this machine's limit"
+        others = sum(p.count for name, p in self._reservations.items() if name != owner)
+        suits = (
+            f"this machine's limit for all functions together is {amounts.instances(self._most)}"
+        )
         if count > self._most:
             problem = Problem(f"instances of {owner!r}", str(count), f"at most {self._most}", suits)
             raise ConfigError([problem])
@@ -136,16 +138,16 @@ class Allocation:
             )
             raise NoCapacity(message)
 
-    def record(self, owner: str, promise: Promise | None) -> None:
-        """Record the promise to ``owner`` without checks; None removes it."""
-        if promise is None:
-            self._promises.pop(owner, None)
+    def record(self, owner: str, reservation: Reservation | None) -> None:
+        """Record the reservation to ``owner`` without checks; None removes it."""
+        if reservation is None:
+            self._reservations.pop(owner, None)
         else:
-            self._promises[owner] = promise
+            self._reservations[owner] = reservation
 
-    def promised(self) -> Capacity:
-        """Return the sum of cores and memory of all promises."""
-        sizes = [(p.each, p.count) for p in self._promises.values()]
+    def reserved(self) -> Capacity:
+        """Return the sum of cores and memory of all reservations."""
+        sizes = [(p.each, p.count) for p in self._reservations.values()]
         return Capacity(
             cpu=math.fsum(each.cores * count for each, count in sizes),
             memory_bytes=sum((each.memory_bytes or 0) * count for each, count in sizes),
@@ -195,28 +197,30 @@ class Allocation:
 
     def _has_cores_and_memory(self, each: Resources) -> bool:
         assignments = [assignment.each for assignment in self._assignments.values()]
-        return self._within([Promise(one, 1) for one in (*assignments, each)], each)
+        return self._within([Reservation(one, 1) for one in (*assignments, each)], each)
 
-    def _can_promise(self, owner: str, each: Resources, count: int) -> bool:
-        promises = [p for name, p in self._promises.items() if name != owner]
-        promises.append(Promise(each, count))
-        return self._within(promises, each) and (not each.gpus or self._gpus_suffice(promises))
+    def _can_reserve(self, owner: str, each: Resources, count: int) -> bool:
+        reservations = [p for name, p in self._reservations.items() if name != owner]
+        reservations.append(Reservation(each, count))
+        return self._within(reservations, each) and (
+            not each.gpus or self._gpus_suffice(reservations)
+        )
 
-    def _within(self, promises: Iterable[Promise], each: Resources) -> bool:
+    def _within(self, reservations: Iterable[Reservation], each: Resources) -> bool:
         """Return whether the sums of the resources requested by ``each`` are within capacity."""
-        promises = list(promises)
-        cores = math.fsum(p.each.cores * p.count for p in promises)
-        memory_bytes = sum((p.each.memory_bytes or 0) * p.count for p in promises)
+        reservations = list(reservations)
+        cores = math.fsum(p.each.cores * p.count for p in reservations)
+        memory_bytes = sum((p.each.memory_bytes or 0) * p.count for p in reservations)
         return (not each.cores or cores <= self.capacity.cpu + _EXACT) and (
             not each.memory_bytes or memory_bytes <= self.capacity.memory_bytes
         )
 
-    def _gpus_suffice(self, promises: Iterable[Promise]) -> bool:
+    def _gpus_suffice(self, reservations: Iterable[Reservation]) -> bool:
         """Return whether the GPU shares can be placed, largest first."""
         if self.capacity.unlimited:
             return True
         used = dict.fromkeys(self.capacity.gpus, 0.0)
-        all_of_them = [p.each for p in promises for _ in range(p.count) if p.each.gpus]
+        all_of_them = [p.each for p in reservations for _ in range(p.count) if p.each.gpus]
         for each in sorted(all_of_them, key=lambda one: -one.gpu_percent):
             chosen = _fullest(used, each)
             if chosen is None:
@@ -236,23 +240,23 @@ class Allocation:
 
     def _refusal(self, owner: str, each: Resources, count: int) -> str:
         fits = next(
-            n for n in range(count - 1, -1, -1) if self._can_promise(owner, each, n) or not n
+            n for n in range(count - 1, -1, -1) if self._can_reserve(owner, each, n) or not n
         )
         others = [
             f"{name} ({p.count} x {amounts.resources(p.each)})"
-            for name, p in self._promises.items()
+            for name, p in self._reservations.items()
             if name != owner and p.count and _counts(p.each)
         ]
-        promised = f"part is reserved by {', '.join(others)}" if others else "all is free"
+        reserved = f"part is reserved by {', '.join(others)}" if others else "all is free"
         return (
             f"no capacity for {amounts.instances(count)} of {owner!r} with "
             f"{amounts.resources(each)} each: {fits or 'none'} would fit; "
-            f"of {amounts.capacity(self.capacity)}, {promised}; "
+            f"of {amounts.capacity(self.capacity)}, {reserved}; "
             f"for smaller ones, set {amounts.labels(each)}"
         )
 
 
-def _covers(before: Promise, each: Resources, count: int) -> bool:
+def _covers(before: Reservation, each: Resources, count: int) -> bool:
     """Return whether no more is requested than before; granted even if the machine shrank."""
     old, gpus = before.each, (each.gpus, each.gpu_percent)
     return (

@@ -88,7 +88,7 @@ class Backend(Protocol):
 
     @property
     def ledger(self) -> Allocation:
-        """Ledger of resources: promises are made above the backend, assignments by it."""
+        """Ledger of resources: reservations are made above the backend, assignments by it."""
         ...
 
     def size(self, deployment: Deployment) -> Resources:

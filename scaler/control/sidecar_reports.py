@@ -51,7 +51,7 @@ class SidecarReports:
         rates: Arrivals by application.
         interval_s: Reporting interval that sidecars were told; silence for several times as long is
             a fault.
-        fates: Requests by outcome, since the start.
+        outcomes: Requests by outcome, since the start.
         latency: Times from arrival to response, since the start.
         exec_s: Execution time of batches by class, since the start.
         starts: Number of instances that have become ready.
@@ -63,7 +63,7 @@ class SidecarReports:
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
         self.interval_s = 1.0
-        self.fates: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
         self.arrivals: Counter[str] = Counter()
         self.batches: Counter[str] = Counter()
         self.item_count: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class SidecarReports:
         counts = {app.name: app.arrivals for app in report.apps}
         self.rates.note(counts, report.period_s, now_s)
         self.arrivals.update(counts)
-        self.fates.update(report.fates)
+        self.outcomes.update(report.outcomes)
         self.latency.update(report.latency)
         for line in report.classes:
             self._executed(line)

@@ -80,20 +80,20 @@ class _Version:
         if self._first is None or self._last is None:
             return {"percent": self._percent, "measured": False}
         elapsed_s = self._now_s - self._began_s
-        fates = Counter(self._last.fates)
-        fates.subtract(self._first.fates)
+        outcomes = Counter(self._last.outcomes)
+        outcomes.subtract(self._first.outcomes)
         latency = Counter(self._last.latency)
         latency.subtract(self._first.latency)
-        ended = sum(fates[name] for name in _ENDED)
+        ended = sum(outcomes[name] for name in _ENDED)
         return {
             "percent": self._percent,
             "measured": True,
             "requests": ended,
             "rate_rps": ended / elapsed_s if elapsed_s > 0 else 0.0,
             **{name: quantile_s(latency, share) for name, share in _QUANTILES.items()},
-            "late": fates["late"],
-            "refused": fates["refused"],
-            "errors": fates["failed"] + fates["expired"],
+            "late": outcomes["late"],
+            "refused": outcomes["refused"],
+            "errors": outcomes["failed"] + outcomes["expired"],
             "cost": self._cost,
             "core_s": self._core_s,
         }

@@ -40,7 +40,7 @@ class Reading:
         instances: Number of instances by class.
         sizes: Resources of an instance, by class.
         batches, item_count, exec_s: Executed batches, their items and times, by class.
-        fates: Requests by outcome.
+        outcomes: Requests by outcome.
         latency: Times from arrival to response, by bin.
         starts: Instances that have become ready.
         waits: How often a request had to wait for the first instance.
@@ -53,7 +53,7 @@ class Reading:
     batches: Mapping[str, int] = field(default_factory=dict)
     item_count: Mapping[str, int] = field(default_factory=dict)
     exec_s: Mapping[str, float] = field(default_factory=dict)
-    fates: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
     latency: Mapping[int, int] = field(default_factory=dict)
     starts: int = 0
     waits: int = 0
@@ -159,7 +159,7 @@ class History:
             item_count / batches if batches else None,
             quantile_s(latency, 0.5),
             quantile_s(latency, 0.99),
-            _miss_ratio(oldest.fates, new.fates),
+            _miss_ratio(oldest.outcomes, new.outcomes),
             self._cost(old, new, elapsed_s) * _S_PER_HOUR,
             new.starts - old.starts,
             new.waits - old.waits,
@@ -203,7 +203,7 @@ def has_grown(old: Reading, new: Reading) -> bool:
     return new.starts >= old.starts and all(
         (
             _holds(new.batches, old.batches),
-            _holds(new.fates, old.fates),
+            _holds(new.outcomes, old.outcomes),
             _holds(new.latency, old.latency),
         )
     )

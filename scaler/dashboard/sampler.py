@@ -169,7 +169,7 @@ class Sampler:
             dict(reports.batches),
             dict(reports.item_count),
             dict(reports.exec_s),
-            dict(reports.fates),
+            dict(reports.outcomes),
             dict(reports.latency),
             reports.starts,
             reports.waits,

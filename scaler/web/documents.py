@@ -56,7 +56,7 @@ class Documents:
             "instances": {name: list(where) for name, where in reports.ready(now_s).items()},
             "fronts": reports.fronts(now_s),
             "rates_rps": {app: _number(rate) for app, rate in rates.items()},
-            "requests": dict(reports.fates),
+            "requests": dict(reports.outcomes),
             "batches": dict(reports.batches),
             "item_count": dict(reports.item_count),
             "exec_s": dict(reports.exec_s),

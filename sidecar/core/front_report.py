@@ -63,7 +63,7 @@ class FrontReports:
         now: float,
         plan: Plan | None,
         instances: Sequence[ReportedInstance],
-        fates: Mapping[str, int],
+        outcomes: Mapping[str, int],
     ) -> FrontReport:
         """Return the next report, and start new counts.
 
@@ -73,7 +73,7 @@ class FrontReports:
             now: Seconds, on the axis of the load.
             plan: The plan in force, if there is one.
             instances: The instances under that plan.
-            fates: Requests by outcome since the last report.
+            outcomes: Requests by outcome since the last report.
         """
         load, batcher = self._load, self._batcher
         if batcher.idle and not any(instance.streams for instance in instances):
@@ -93,7 +93,7 @@ class FrontReports:
             tuple(_classes(sample.executed, instances)),
             tuple([_seen(each, sample.executed, now) for each in instances]),
             sample.idle,
-            {**fates, "late": sample.late} if sample.late else fates,
+            {**outcomes, "late": sample.late} if sample.late else outcomes,
             sample.latency,
             sample.surging,
             plan.term if plan else 0,

@@ -129,7 +129,7 @@ _REPORT = FrontReport(
     classes=(ClassReport("b4-c1", 2, 5, 0.25, 0.01, 0.002),),
     instances=(InstanceReport("a:80", "b4-c1", up=True, in_flight=1, idle_s=0.0, item_count=0),),
     idle={3: 1},
-    fates={"done": 5},
+    outcomes={"done": 5},
     latency={40: 4, 51: 1},
 )
 _ANNOUNCEMENT = Announcement("classify", "b" * 16, 1, "b4-c1", "unix:/run/s", "ready", 1.5, "")

@@ -92,7 +92,7 @@ class PlayedSidecars:
             _INTERVAL_S,
             apps=(AppReport("*", self._arrivals),),
             instances=instances,
-            fates={"done": self._arrivals},
+            outcomes={"done": self._arrivals},
             term=plan.term if plan else 0,
         )
         if answer := self._post(session, report):

@@ -25,14 +25,16 @@ class MachineMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges."""
-        there, promised = self._backend.ledger.capacity, self._backend.ledger.promised()
+        there, reserved = self._backend.ledger.capacity, self._backend.ledger.reserved()
         for name, unit, has, given in (
-            ("cores", "Cores", there.cpu, promised.cpu),
-            ("memory_bytes", "Memory", there.memory_bytes, promised.memory_bytes),
+            ("cores", "Cores", there.cpu, reserved.cpu),
+            ("memory_bytes", "Memory", there.memory_bytes, reserved.memory_bytes),
         ):
             if math.isfinite(has):
                 yield gauge(f"provider_{name}", f"{unit} available to functions.", has)
                 about = f"{unit} reserved by functions."
-                yield gauge(f"provider_promised_{name}", about, given)
+                yield gauge(f"provider_reserved_{name}", about, given)
+                before = f"The same as provider_reserved_{name}, by its former name."
+                yield gauge(f"provider_promised_{name}", before, given)
         text = "Share of time in which a GPU was busy."
         yield gauge("provider_gpu_busy_ratio", text, self._backend.busy_gpus(), "gpu")

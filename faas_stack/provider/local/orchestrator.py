@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
 from carpool.task_set import TaskSet
 from carpool.validation.problems import nearest
-from faas_stack.partition.allocation import Promise
+from faas_stack.partition.allocation import Reservation
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from faas_stack.provider.function import initial_replicas
 from faas_stack.provider.local.implied_namespaces import ImpliedNamespaces
@@ -127,11 +127,13 @@ class LocalOrchestrator:
         """
         for entry in list(self._journal.entries()) if self._journal else ():
             try:
-                self._promise(entry)
+                self._reserve(entry)
             except CarpoolError as error:  # the machine shrank; existing instances continue
                 log.warning("%s", error)
                 each = self.backend.size(self._as_run(entry.deployment))
-                self.backend.ledger.record(_owner(entry.deployment), Promise(each, entry.replicas))
+                self.backend.ledger.record(
+                    _owner(entry.deployment), Reservation(each, entry.replicas)
+                )
             self._add(entry)
 
     async def deploy(self, deployment: Deployment) -> LocalFunction:
@@ -303,7 +305,7 @@ class LocalOrchestrator:
         entry = Entry(function.deployment, replicas, function.created)
         with contextlib.suppress(NoSpace):  # must not fail a request
             self._keep(entry)
-        self._promise(entry)
+        self._reserve(entry)
         function.replicas = replicas
         function.replica_set.scale(replicas)
 
@@ -326,7 +328,7 @@ class LocalOrchestrator:
 
     def _keep(self, entry: Entry) -> None:
         """Reserve an entry's resources and write it to the journal; do neither if one fails."""
-        before = self._promise(entry)
+        before = self._reserve(entry)
         if self._journal:
             try:
                 self._journal.keep(entry)
@@ -334,10 +336,10 @@ class LocalOrchestrator:
                 self.backend.ledger.record(_owner(entry.deployment), before)
                 raise
 
-    def _promise(self, entry: Entry) -> Promise | None:
+    def _reserve(self, entry: Entry) -> Reservation | None:
         each = self.backend.size(self._as_run(entry.deployment))
         owner = _owner(entry.deployment)
-        return self.backend.ledger.promise(owner, each, entry.replicas)
+        return self.backend.ledger.reserve(owner, each, entry.replicas)
 
     def _add(self, entry: Entry) -> LocalFunction:
         deployment = entry.deployment

@@ -1,4 +1,4 @@
-"""Tests of the ledger: promises and assignments, which never exceed the total."""
+"""Tests of the ledger: reservations and assignments, which never exceed the total."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faas_stack.partition.allocation import (
     Allocation,
     Assignment,
     NoCapacity,
-    Promise,
+    Reservation,
     max_instances,
 )
 from faas_stack.partition.machine import Capacity
@@ -34,16 +34,16 @@ def gpu(percent: float, count: int = 1) -> Resources:
     return Resources(gpus=count, gpu_percent=percent)
 
 
-# -- promises -----------------------------------------------------------------------------------
+# -- reservations --------------------------------------------------------------------------------
 
 
-def test_promises_do_not_exceed_capacity() -> None:
-    """Promises do not exceed the total; a refusal says what was requested, would fit, is used."""
+def test_reservations_do_not_exceed_capacity() -> None:
+    """A refusal says what was requested, what would fit, and what is used."""
     ledger = Allocation(MACHINE)
-    ledger.promise("a", cores(1), 2)
-    ledger.promise("b", cores(0.5, memory_gib=1), 2)
+    ledger.reserve("a", cores(1), 2)
+    ledger.reserve("b", cores(0.5, memory_gib=1), 2)
     with pytest.raises(NoCapacity) as caught:
-        ledger.promise("c", cores(0.5), 3)
+        ledger.reserve("c", cores(0.5), 3)
     assert (
         "no capacity for 3 instances of 'c' with 0.5 core each: 2 would fit; "
         "of 4 cores and 8 GiB and 2 GPUs, part is reserved by a (2 x 1 core), "
@@ -51,32 +51,32 @@ def test_promises_do_not_exceed_capacity() -> None:
         "for smaller ones, set com.carpool.cpu"
     ) == str(caught.value)
     assert (503, True) == (caught.value.status, caught.value.retryable)
-    ledger.promise("c", cores(0.5), 2)
+    ledger.reserve("c", cores(0.5), 2)
 
 
-def test_promise_replaces_previous_one() -> None:
-    """A promise replaces the owner's previous one, which is returned so that it can be restored."""
+def test_reservation_replaces_previous_one() -> None:
+    """The owner's previous reservation is returned, so that it can be restored."""
     ledger = Allocation(MACHINE)
-    assert ledger.promise("a", cores(1), 4) is None
-    before = ledger.promise("a", cores(2), 2)
-    assert Promise(cores(1), 4) == before
+    assert ledger.reserve("a", cores(1), 4) is None
+    before = ledger.reserve("a", cores(2), 2)
+    assert Reservation(cores(1), 4) == before
     ledger.record("a", before)
     with pytest.raises(NoCapacity):
-        ledger.promise("b", cores(0.1), 1)
+        ledger.reserve("b", cores(0.1), 1)
     ledger.record("a", None)
-    ledger.promise("b", cores(4), 1)
+    ledger.reserve("b", cores(4), 1)
 
 
 def test_scale_down_is_granted_on_too_small_machine() -> None:
     """On a machine that has become too small, functions can be scaled down and not up."""
     ledger = Allocation(MACHINE)
-    ledger.record("a", Promise(cores(2), 5))
-    ledger.promise("a", cores(2), 4)
-    ledger.promise("a", cores(1), 8)
+    ledger.record("a", Reservation(cores(2), 5))
+    ledger.reserve("a", cores(2), 4)
+    ledger.reserve("a", cores(1), 8)
     with pytest.raises(NoCapacity, match="none would fit"):
-        ledger.promise("b", cores(1), 1)
+        ledger.reserve("b", cores(1), 1)
     with pytest.raises(NoCapacity):
-        ledger.promise("a", cores(1), 9)
+        ledger.reserve("a", cores(1), 9)
 
 
 @pytest.mark.parametrize(
@@ -90,21 +90,21 @@ def test_scale_down_is_granted_on_too_small_machine() -> None:
 def test_size_that_never_fits_is_a_configuration_error(each: Resources, expected: str) -> None:
     """A size that could never fit is a configuration error, whatever else runs."""
     with pytest.raises(ConfigError) as caught:
-        Allocation(MACHINE).promise("a", each, 0)
+        Allocation(MACHINE).reserve("a", each, 0)
     assert expected in str(caught.value)
 
 
 def test_instances_without_limits_are_not_counted() -> None:
     """Instances without limits use no part of the total; only their number is limited."""
     ledger = Allocation(MACHINE)
-    ledger.promise("a", cores(4, memory_gib=8), 1)
-    ledger.promise("b", Resources(), 100)
+    ledger.reserve("a", cores(4, memory_gib=8), 1)
+    ledger.reserve("b", Resources(), 100)
     ledger.take("a-1", cores(4))
     assert Assignment(Resources()) == ledger.take("b-1", Resources())
 
 
 def test_machine_limits_number_of_instances() -> None:
-    """A machine's cores and memory limit the number of instances; earlier promises are kept."""
+    """A machine's cores and memory limit the number of instances; earlier reservations are kept."""
     assert 128 == max_instances(MACHINE)
     assert 32 == max_instances(Capacity((0,), 0.5, GIB))
     assert 4 == max_instances(Capacity((0, 1), 2.0, GIB / 8))
@@ -113,29 +113,29 @@ def test_machine_limits_number_of_instances() -> None:
     assert 256 == max_instances(Capacity())
     ledger = Allocation(MACHINE)
     with pytest.raises(ConfigError, match="instances of 'a' = '129': expected at most 128"):
-        ledger.promise("a", Resources(), 129)
-    ledger.promise("a", Resources(), 100)
+        ledger.reserve("a", Resources(), 129)
+    ledger.reserve("a", Resources(), 100)
     with pytest.raises(NoCapacity, match="29 instances of 'b': 28 would fit"):
-        ledger.promise("b", cores(0.01), 29)
-    ledger.promise("b", cores(0.01), 28)
+        ledger.reserve("b", cores(0.01), 29)
+    ledger.reserve("b", cores(0.01), 28)
     with pytest.raises(NoCapacity, match="none would fit"):
-        ledger.promise("c", Resources(), 1)
-    ledger.promise("c", Resources(), 0)
-    ledger.promise("a", Resources(), 99)
-    ledger.promise("c", Resources(), 1)
+        ledger.reserve("c", Resources(), 1)
+    ledger.reserve("c", Resources(), 0)
+    ledger.reserve("a", Resources(), 99)
+    ledger.reserve("c", Resources(), 1)
     smaller = Allocation(MACHINE, 2)
-    smaller.record("a", Promise(Resources(), 5))  # the machine shrank
-    smaller.promise("a", Resources(), 5)
-    smaller.promise("a", Resources(), 4)
+    smaller.record("a", Reservation(Resources(), 5))  # the machine shrank
+    smaller.reserve("a", Resources(), 5)
+    smaller.reserve("a", Resources(), 4)
 
 
-def test_promises_are_summed() -> None:
-    """Promises are summed for metrics."""
+def test_reservations_are_summed() -> None:
+    """Reservations are summed for metrics."""
     ledger = Allocation(MACHINE)
-    ledger.promise("a", cores(0.5, memory_gib=1), 3)
-    ledger.promise("b", cores(1), 1)
-    ledger.promise("c", Resources(), 7)
-    assert Capacity(cpu=2.5, memory_bytes=3 * GIB) == ledger.promised()
+    ledger.reserve("a", cores(0.5, memory_gib=1), 3)
+    ledger.reserve("b", cores(1), 1)
+    ledger.reserve("c", Resources(), 7)
+    assert Capacity(cpu=2.5, memory_bytes=3 * GIB) == ledger.reserved()
     assert {"cpus": 4.0, "gpus": 2, "memory_mb": 8 * GIB / 1e6} == MACHINE.to_dict()
     assert {} == Capacity().to_dict()
 
@@ -143,19 +143,19 @@ def test_promises_are_summed() -> None:
 def test_memory_limit_takes_no_cores() -> None:
     """A function that limits its memory but no cores takes no cores from others."""
     ledger = Allocation(MACHINE)
-    ledger.promise("a", Resources(memory_bytes=4 * GIB), 2)
-    ledger.promise("b", cores(4), 1)
+    ledger.reserve("a", Resources(memory_bytes=4 * GIB), 2)
+    ledger.reserve("b", cores(4), 1)
     with pytest.raises(NoCapacity):
-        ledger.promise("c", Resources(memory_bytes=1), 1)
+        ledger.reserve("c", Resources(memory_bytes=1), 1)
 
 
 def test_gpu_share_has_to_fit_on_one_gpu() -> None:
     """A share of a GPU has to fit on one GPU."""
     ledger = Allocation(MACHINE)
-    ledger.promise("a", gpu(60), 2)
+    ledger.reserve("a", gpu(60), 2)
     with pytest.raises(NoCapacity):
-        ledger.promise("b", gpu(50), 1)
-    ledger.promise("b", gpu(40), 2)
+        ledger.reserve("b", gpu(50), 1)
+    ledger.reserve("b", gpu(40), 2)
 
 
 # -- seats --------------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ def test_restored_assignments_are_counted() -> None:
 def test_without_capacity_nothing_is_refused() -> None:
     """Without a capacity, nothing is counted or refused."""
     ledger = Allocation(Capacity())
-    ledger.promise("a", cores(1000, memory_gib=1000), 200)
+    ledger.reserve("a", cores(1000, memory_gib=1000), 200)
     assert () == ledger.take("a", cores(1000, pinned=True)).cores
     ledger.check(gpu(40))
-    ledger.promise("b", gpu(100, count=2), 5)
+    ledger.reserve("b", gpu(100, count=2), 5)
     assert () == ledger.take("b", gpu(100, count=2)).gpus
 
 

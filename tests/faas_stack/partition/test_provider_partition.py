@@ -262,7 +262,7 @@ async def test_function_at_zero_holds_no_share(rig: Rig) -> None:
 @pytest.mark.slow
 @story(STAGE, capacity=TWO)
 async def test_new_instance_waits_for_share_of_ending_one(rig: Rig) -> None:
-    """A new instance waits until an ending one has left the share that it was promised."""
+    """A new instance waits until an ending one has left the share that it was reserved."""
     await rig.deploy("a", limits={"cpu": "2"}, envVars={"deaf": "1"})
     (going,) = rig.instances("a")
     pid = pid_of(going)
@@ -300,7 +300,7 @@ async def test_pinned_replicas_have_different_cores(rig: Rig) -> None:
     assert [{CORES[0]}, {CORES[1]}] == sorted(map(os.sched_getaffinity, pids), key=min)
     metrics = (await rig.call("GET", "/metrics")).body
     assert b"provider_cores 2.0\n" in metrics
-    assert b"provider_promised_cores 2.0\n" in metrics
+    assert b"provider_reserved_cores 2.0\n" in metrics
     info = json.loads((await rig.call("GET", "/system/info")).body)
     assert {"cpus": 2.0, "gpus": 0, "memory_mb": 512 * MIB / 1e6} == info["machine"]
 

@@ -215,10 +215,13 @@ def test_counts_of_all_fronts_add_up() -> None:
     for sender in ("a" * 8, "b" * 8):
         apps = (AppReport("web", 10),)
         reports.reported(
-            report(sender, apps=apps, classes=lines, fates={"done": 9, "late": 1}), 5.0
+            report(sender, apps=apps, classes=lines, outcomes={"done": 9, "late": 1}), 5.0
         )
     assert {"web": pytest.approx(20.0)} == reports.rates.at(5.0)
-    assert ({"web": 20}, {"done": 18, "late": 2}) == (dict(reports.arrivals), dict(reports.fates))
+    assert ({"web": 20}, {"done": 18, "late": 2}) == (
+        dict(reports.arrivals),
+        dict(reports.outcomes),
+    )
     assert {"small": (0.02, 0.01)} == reports.lines
 
 

@@ -26,7 +26,7 @@ from tests.scaler.test_sync_api import LABELS, LISTED, REPORT, TOKEN, Caller, wi
 
 SIZE = Resources(cpu=2.0)
 PRICES = Prices(cpu_core_s=0.5)
-OLD = {"fates": {"done": 500, "late": 500}, "latency": {bin_of(5.0): 500}}
+OLD = {"outcomes": {"done": 500, "late": 500}, "latency": {bin_of(5.0): 500}}
 
 
 def read(**fields: Any) -> Reading:
@@ -49,9 +49,9 @@ def compared(*rounds: dict[str, Reading]) -> list[dict[str, Any]]:
 
 def test_comparison_covers_requests_since_it_began() -> None:
     """Counts, quantiles and cost cover only what happened since the comparison began."""
-    fates = {"done": 580, "late": 540, "failed": 3, "expired": 2, "refused": 15}
+    outcomes = {"done": 580, "late": 540, "failed": 3, "expired": 2, "refused": 15}
     latency = {bin_of(5.0): 500, bin_of(0.02): 90, bin_of(0.2): 6, bin_of(2.0): 4}
-    later = read(fates=fates, latency=latency)
+    later = read(outcomes=outcomes, latency=latency)
     stable, canary = compared(
         {"f": read(**OLD), "g": read()}, {"f": read(**OLD), "g": read()}, {"f": later, "g": read()}
     )
@@ -73,13 +73,13 @@ def test_comparison_covers_requests_since_it_began() -> None:
 
 def test_a_version_that_is_not_scaled_is_not_measured() -> None:
     """A version that is not scaled is not measured, as its sidecars report to no scaler."""
-    _, canary = compared({"f": read()}, {"f": read(fates={"done": 1})})
+    _, canary = compared({"f": read()}, {"f": read(outcomes={"done": 1})})
     assert {"name": "g", "percent": 20.0, "measured": False} == canary
 
 
 def test_version_is_compared_again_after_its_counters_restart() -> None:
     """A version whose counters restart is compared from then on."""
-    done = read(fates={"done": 9})
+    done = read(outcomes={"done": 9})
     stable, _ = compared({"f": read()}, {"f": done}, {"f": read()}, {"f": done})
     assert (9, 9.0, 1.0) == (stable["requests"], stable["rate_rps"], stable["cost"])
 
@@ -102,7 +102,7 @@ async def test_comparison_restarts_when_shares_change(caller: Caller) -> None:
 
     observe("new=25%")
     line = ClassReport("first", batches=1, item_count=8, exec_s=0.2)
-    said = structs.replace(REPORT, classes=(line,), fates={"done": 8}, latency={50: 8})
+    said = structs.replace(REPORT, classes=(line,), outcomes={"done": 8}, latency={50: 8})
     assert 200 == (await caller.say(said)).status
     caller.sampler.sample()
     assert [("echo", 75.0, 8), ("new", 25.0, 0)] == await rows()
@@ -132,8 +132,8 @@ async def test_versions_command(caller: Caller) -> None:
     caller.functions.observe({**LISTED, "echo": echo})
     caller.sampler.sample()
     line = ClassReport("first", batches=1, item_count=8, exec_s=0.2)
-    fates = {"done": 8, "late": 2, "refused": 2}
-    report = structs.replace(REPORT, classes=(line,), fates=fates, latency={bin_of(0.02): 8})
+    outcomes = {"done": 8, "late": 2, "refused": 2}
+    report = structs.replace(REPORT, classes=(line,), outcomes=outcomes, latency={bin_of(0.02): 8})
     assert 200 == (await caller.say(report)).status
     caller.sampler.sample()
     head, stable, canary, since = (await asyncio.to_thread(said, "echo")).splitlines()

@@ -75,8 +75,8 @@ def test_latency_quantiles_cover_last_samples() -> None:
 
 def test_a_miss_is_late_failed_expired_or_refused() -> None:
     """The miss ratio is a share of the finished requests, without cancelled ones."""
-    fates = {"done": 90, "late": 4, "failed": 2, "expired": 3, "refused": 5, "cancelled": 50}
-    (sample,) = noted({}, {"fates": fates})
+    outcomes = {"done": 90, "late": 4, "failed": 2, "expired": 3, "refused": 5, "cancelled": 50}
+    (sample,) = noted({}, {"outcomes": outcomes})
     assert sample.miss_ratio == pytest.approx(14 / 100)
 
 

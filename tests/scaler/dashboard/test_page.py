@@ -84,7 +84,7 @@ def test_versions_side_by_side(tmp_path: Path) -> None:
         for name in listed:
             controller = caller.functions.find(name)
             assert controller is not None
-            controller.reports.fates.update(said)
+            controller.reports.outcomes.update(said)
             controller.reports.latency.update({bin_of(0.02): 90})
         caller.sampler.sample()
         tab.open(f"http://{caller.address}/#echo", width=390)

@@ -70,7 +70,7 @@ async def test_page_gets_only_later_samples(caller: Caller) -> None:
         REPORT,
         apps=(AppReport("*", 8),),
         classes=(line,),
-        fates={"done": 8, "late": 2},
+        outcomes={"done": 8, "late": 2},
         latency={50: 8},
     )
     assert 200 == (await caller.say(said)).status

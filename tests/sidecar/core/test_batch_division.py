@@ -27,7 +27,7 @@ def poisoned(*bad: int, fault: Fault = Fault.ANSWERED) -> Drive:
     return Drive(Deadline(Deadline.Params()), function)
 
 
-def fates(ends: list[End]) -> dict[int, State]:
+def outcomes(ends: list[End]) -> dict[int, State]:
     """Return the final state of each request."""
     return {end.request.id: end.state for end in ends}
 
@@ -37,7 +37,7 @@ def fates(ends: list[End]) -> dict[int, State]:
 def test_only_the_offender_fails(size: int, fault: Fault) -> None:
     """Only the offender fails, whatever its position; the other requests are answered."""
     for bad in {1, size // 2, size}:
-        ends = fates(poisoned(bad, fault=fault).run([Arrival(0.0)] * size))
+        ends = outcomes(poisoned(bad, fault=fault).run([Arrival(0.0)] * size))
         assert {bad} == {number for number, state in ends.items() if state is State.FAILED}
         assert size - 1 == sum(state is State.DONE for state in ends.values())
 
@@ -133,7 +133,7 @@ def test_all_offender_batch_does_not_mark_function_broken(second: str) -> None:
 
 def test_two_offenders_are_both_found() -> None:
     """Both offenders in one batch are found."""
-    ends = fates(poisoned(3, 29).run([Arrival(0.0)] * 32))
+    ends = outcomes(poisoned(3, 29).run([Arrival(0.0)] * 32))
     assert {3, 29} == {number for number, state in ends.items() if state is State.FAILED}
 
 
@@ -231,7 +231,7 @@ def test_offenders_among_successes_do_not_mark_function_broken() -> None:
     )
     for second in range(9):
         drive.run([Arrival(float(second))] * 4)
-    ends = fates(drive.run([Arrival(9.0)] * 4))
+    ends = outcomes(drive.run([Arrival(9.0)] * 4))
     assert bad == {number for number, state in ends.items() if state is State.FAILED}
 
 
@@ -258,7 +258,7 @@ def test_last_remaining_request_is_tried_alone_before_it_fails() -> None:
 
 def test_isolation_in_progress_finishes_while_division_is_suspended() -> None:
     """An isolation in progress answers its good requests although further division is suspended."""
-    ends = fates(poisoned(*range(1, 27)).run([Arrival(0.0)] * 32))
+    ends = outcomes(poisoned(*range(1, 27)).run([Arrival(0.0)] * 32))
     assert set(range(27, 33)) == {n for n, state in ends.items() if state is State.DONE}
 
 

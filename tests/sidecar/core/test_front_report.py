@@ -56,7 +56,7 @@ class Front:
 
     def report(self, now: float) -> FrontReport:
         """Return the report at a time."""
-        return self.reports.report("a" * 8, 1, now, PLAN, self.instances, fates={})
+        return self.reports.report("a" * 8, 1, now, PLAN, self.instances, outcomes={})
 
 
 def test_a_batch_counts_for_its_class_after_its_instance_has_left() -> None:

@@ -14,8 +14,8 @@ def test_transition_table_has_row_for_every_state() -> None:
 
 def test_terminal_states_are_the_five_outcomes() -> None:
     """The terminal states are done, failed, expired, refused and cancelled."""
-    fates = {State.DONE, State.FAILED, State.EXPIRED, State.REFUSED, State.CANCELLED}
-    assert fates == TERMINAL
+    outcomes = {State.DONE, State.FAILED, State.EXPIRED, State.REFUSED, State.CANCELLED}
+    assert outcomes == TERMINAL
 
 
 def test_every_state_reaches_terminal_state() -> None:

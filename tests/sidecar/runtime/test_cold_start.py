@@ -24,7 +24,7 @@ def ended(scripted: Scaler) -> dict[str, int]:
     """Return the number of ended requests by state, summed over all reports."""
     total: dict[str, int] = {}
     for report in scripted.reports:
-        for state, count in report.fates.items():
+        for state, count in report.outcomes.items():
             total[state] = total.get(state, 0) + count
     return total
 

@@ -322,7 +322,7 @@ def _counted(scripted: Scaler) -> tuple[int, int, int]:
     return (
         sum(_arrivals(scripted)),
         sum(found.item_count for r in scripted.reports for found in r.classes),
-        sum(r.fates.get("done", 0) for r in scripted.reports),
+        sum(r.outcomes.get("done", 0) for r in scripted.reports),
     )
 
 
