@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool.params_argument import read_params
+from carpool.plain_number import plain
 from carpool.scaling import Application, FunctionLoad
 from scaler.command_policy import ReportingGuard
 from scaler.planning.placement import Cluster
@@ -121,11 +122,11 @@ def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: Planni
     counted = f"{instances} instance{'' if instances == 1 else 's'}"
     lines = [f"{policy}: {counted}, planned in {planning_ms:.1f} ms"]
     for load in snapshot.functions:
-        lines += ["", f"{load.name}: {load.rate_rps:.4g} requests/s"]
+        lines += ["", f"{load.name}: {plain(load.rate_rps)} requests/s"]
         plan = planning.plans.get(load.name)
         lines += plan_lines(plan) if plan else ["  no plan"]
         if load.name in planning.unplaced:
-            lines.append(f"  unplaced: {planning.unplaced[load.name]:.4g} requests/s")
+            lines.append(f"  unplaced: {plain(planning.unplaced[load.name])} requests/s")
         if load.name in planning.reasons:
             lines.append(f"  {planning.reasons[load.name]}")
     return "\n".join(lines) + "\n"
@@ -140,24 +141,24 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     others = " of other applications" if len(plan.routes) > 1 else ""
     for route in plan.routes:
         whose = others if route.app == "*" else f" of {route.app}"
-        yield f"  maximum wait{whose}: {route.max_wait_s * _MS_PER_S:.4g} ms"
+        yield f"  maximum wait{whose}: {plain(route.max_wait_s * _MS_PER_S)} ms"
     yield from (f"  {sentence}" for sentence in plan.explain)
 
 
 def _row(instance_class: InstanceClass) -> tuple[str, ...]:
-    exec_ms = "" if instance_class.exec_s is None else f"{instance_class.exec_s * _MS_PER_S:.4g}"
-    high = "" if instance_class.rate_high is None else f"{instance_class.rate_high:.4g}"
+    exec_ms = "" if instance_class.exec_s is None else f"{plain(instance_class.exec_s * _MS_PER_S)}"
+    high = "" if instance_class.rate_high is None else f"{plain(instance_class.rate_high)}"
     amounts = (
         f"{instance_class.replicas}",
-        f"{instance_class.cpu:.4g}",
-        f"{instance_class.gpu:.4g}",
+        f"{plain(instance_class.cpu)}",
+        f"{plain(instance_class.gpu)}",
         f"{instance_class.batch_size}",
     )
     return (
         instance_class.name,
         *amounts,
         exec_ms,
-        f"{instance_class.rate_low:.4g} to {high or 'any'}",
+        f"{plain(instance_class.rate_low)} to {high or 'any'}",
     )
 
 

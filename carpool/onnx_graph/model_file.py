@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
     from carpool.onnx_graph.parts import Dim
 
-__all__ = ["BATCH", "LARGEST_FILE_BYTES", "check_onnx", "read_onnx", "refuse_control_flow"]
+__all__ = [
+    "BATCH",
+    "LARGEST_FILE_BYTES",
+    "check_onnx",
+    "fixed_inputs",
+    "read_onnx",
+    "refuse_control_flow",
+]
 
 BATCH = "batch"
 _UNNAMED = "?"  # what exporters write that know no name
@@ -64,6 +71,22 @@ def check_onnx(path: Path) -> None:
         ConfigError: the file is missing or not a model.
     """
     _parsed(path)
+
+
+def fixed_inputs(path: Path) -> dict[str, list[Dim]]:
+    """Return the shapes of inputs whose first axis is fixed, by name; constants are no inputs.
+
+    Raises:
+        ConfigError: the file is missing or not a model.
+    """
+    graph = _parsed(path).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    shapes = {value.name: dims(value) for value in graph.input if value.name not in constants}
+    return {
+        name: list(shape)
+        for name, shape in shapes.items()
+        if shape and isinstance(shape[0], int) and shape[0] > 0
+    }
 
 
 def refuse_control_flow(path: Path, graph: GraphProto) -> None:

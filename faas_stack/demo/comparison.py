@@ -76,7 +76,7 @@ def announcement(capacities: dict[str, float]) -> str:
     """Return the rate of the comparison and its reason as a sentence."""
     rate_rps, overload = choose_rate(capacities)
     limits = " and ".join(f"{rate:.0f}/s {described(name)}" for name, rate in capacities.items())
-    both = "which both can carry: this model gains nothing or little"
+    both = "below both: this model gains little or nothing from batches"
     why = "between the two" if overload else both
     return f"at most {limits}, so the load is {rate_rps:.0f}/s, {why}"
 
@@ -100,9 +100,9 @@ async def run_rounds(contest: Contest, rate_rps: float) -> list[PolicyResult]:
 
 
 def table(results: Sequence[PolicyResult], slo: str) -> str:
-    """Return a table of the results side by side."""
+    """Return a table of the results side by side; late and refused requests are missed."""
     lines = [
-        f"  {'policy':<10}{'throughput':>14}{'p50':>10}{'p99':>10}{f'over {slo}':>14}{'batch':>8}"
+        f"  {'policy':<10}{'throughput':>14}{'p50':>10}{'p99':>10}{f'missed {slo}':>14}{'batch':>8}"
     ]
     for result in results:
         report = result.load.report()

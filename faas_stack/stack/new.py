@@ -20,6 +20,8 @@ from carpool.validation.problems import Problems
 from faas_stack.stack import stack_file, templates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from faas_stack.stack.templates import Template
 
 __all__ = ["main"]
@@ -202,4 +204,19 @@ def _told(path: Path, folder: Path, args: argparse.Namespace) -> str:
     if not args.model and (folder / "model.onnx").is_file():
         lines.append(f"{folder}/model.onnx: the template's example; replace it with your model")
     option = "" if path == stack_file.default_path() else f" -f {path}"
-    return "\n".join([*lines, f"Start it: carpool up{option}", ""])
+    return "\n".join([*lines, *_warnings(args.model), f"Start it: carpool up{option}", ""])
+
+
+def _warnings(model: Path | None) -> Iterator[str]:
+    """Yield what keeps requests to a model from being batched."""
+    try:
+        from carpool.onnx_graph.model_file import fixed_inputs  # noqa: PLC0415  it needs onnx
+
+        fixed = fixed_inputs(model) if model else {}
+    except (ImportError, ConfigError):
+        return  # no package, or no model: the function's start reports it
+    for name, shape in fixed.items():
+        yield (
+            f"warning: the input {name} of {model} has the shape {shape}, whose first axis is "
+            "fixed, so requests cannot be batched; export the model with a dynamic first axis"
+        )

@@ -13,6 +13,8 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from carpool.plain_number import plain
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -98,7 +100,8 @@ class CountCheck:
             if theirs > ours
             else f"some callers use a path that {self._source} does not see"
         )
-        rates = f"{theirs / length_s:.3g}/s where the sidecars count {ours / length_s:.3g}/s"
+        rates_rps = [plain(count / length_s, 3) for count in (theirs, ours)]
+        rates = "{}/s where the sidecars count {}/s".format(*rates_rps)
         return [f"{self._source} counts {rates}: {why}"]
 
     def _said_of_none(self, since: _Count, now_s: float) -> list[str]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import VariantSet, model_of
+from carpool.plain_number import plain
 from carpool.variants.instance_states import InstanceState, State, mitigation
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class InterferenceMonitor:
         if after is before:
             return []
         why = {
-            State.OVERLOADED: f"it answers {rate_rps:.4g} requests/s, {part:.0%} of what it can",
+            State.OVERLOADED: f"it answers {plain(rate_rps)} requests/s, {part:.0%} of what it can",
             State.INTERFERED: f"its batches take {times or 0:.2f} times their profile",
         }.get(after, "that is over")
         fix = self._fix(known[0], after)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.executor_advice import better_executor
+from carpool.plain_number import plain
 from carpool.scaling import Proposal
 from scaler.policies.common.given_size import given_size, unknown_size
 
@@ -80,7 +81,7 @@ class Fixed:
         yield f"{self._params.replicas} x {size.name}, as configured."
         if size.exec_s > load.slo_s:
             late_ms, slo_ms = size.exec_s * 1000, load.slo_s * 1000
-            yield f"A batch takes {late_ms:.4g} ms, the objective is {slo_ms:.4g}."
+            yield f"A batch takes {plain(late_ms)} ms, the objective is {plain(slo_ms)}."
         better = better_executor(
             lambda batch: load.model.predict(batch, size.cpu, size.gpu), size.batch, load.slo_s
         )

@@ -20,6 +20,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from carpool.plain_number import plain
 from carpool.scaling import Proposal
 from scaler.policies.common.given_size import given_size, unknown_size
 
@@ -119,7 +120,7 @@ class OpenFaas:
         if size is None:
             return Proposal({}, explain=[unknown_size(load, *wanted)])
         replicas = self._bounded(self._replicas(load, size, load.now_s))
-        by_rule = f"{load.rate_rps:.4g} requests/s by the rule {self._params.rule}"
+        by_rule = f"{plain(load.rate_rps)} requests/s by the rule {self._params.rule}"
         return Proposal(
             {size: replicas},
             wait_s=0.0,

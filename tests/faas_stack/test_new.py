@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from carpool.errors import ConfigError
 from faas_stack.stack import new, stack_file
@@ -51,6 +52,19 @@ def test_given_model_is_copied(folder: Path) -> None:
     (folder / "weights.bin").write_bytes(b"weights")
     new.main(["classify", "--model", "mine.onnx"])
     assert model == (folder / "classify" / "model.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(("first", "warned"), [(1, True), ("batch", False), (None, False)])
+def test_fixed_first_axis_is_warned_of(
+    folder: Path, capsys: pytest.CaptureFixture[str], first: int | str | None, *, warned: bool
+) -> None:
+    """The warning names the input, its shape and what to do; the function is created anyway."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [first, 4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph), folder / "mine.onnx")
+    assert 0 == new.main(["classify", "--model", "mine.onnx"])
+    expected = "warning: the input x of mine.onnx has the shape [1, 4], whose first axis is fixed"
+    assert warned == (expected in capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("text", [b"import onnx\n", b"", b"version https://git-lfs.github.com/"])

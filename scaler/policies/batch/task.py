@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.arrivals.markov import MarkovArrivals
+from carpool.plain_number import plain
 from scaler.policies.batch.change import in_force, loading_cost
 from scaler.policies.batch.instances import BatchFleet
 from scaler.policies.batch.search import BatchSearch, Choice, examined
@@ -132,16 +133,16 @@ class BatchTask:
         if aims.budget is None:
             self._choices = search.within(self._objective_s, miss)
             self._why_not = (
-                f"No size meets {self._objective_s * _MS_PER_S:.4g} ms for "
-                f"{self._percentile:.4g} of the requests: the fastest batch of one takes "
-                f"{fastest_s * _MS_PER_S:.4g} ms."
+                f"No size meets {plain(self._objective_s * _MS_PER_S)} ms for "
+                f"{plain(self._percentile)} of the requests: the fastest batch of one takes "
+                f"{plain(fastest_s * _MS_PER_S)} ms."
             )
             return
         best_s, self._choices = search.quickest(aims.budget, miss)
         self._target_s = best_s * (1 + aims.gain)
         self._why_not = (
-            f"A budget of {aims.budget:.4g} for a request is below the lowest possible cost "
-            f"of {search.cheapest_cost():.4g}."
+            f"A budget of {plain(aims.budget)} for a request is below the lowest possible cost "
+            f"of {plain(search.cheapest_cost())}."
         )
 
     def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
@@ -164,7 +165,7 @@ class BatchTask:
             least += loading / self._aims.amortised_s
         if saved > least:
             return None, ""
-        return now, f"The best would save {saved:.3g} a second, too little for a change."
+        return now, f"The best would save {plain(saved, 3)} a second, too little for a change."
 
     def _examined(self, choice: tuple[InstanceSize, int, float]) -> Choice:
         key = (id(choice[0]), *choice[1:])
@@ -216,13 +217,14 @@ class BatchTask:
     def _said(self, load: FunctionLoad, option: _Option, why: str) -> list[str]:
         choice = option.fleet.choice
         share, target_ms = self._percentile, self._target_s * _MS_PER_S
-        asked = f"{load.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
+        within = f"{plain(share)} of them within {plain(target_ms)} ms"
+        asked = f"{plain(load.rate_rps)} requests/s, {within}"
         window_ms = choice.window_s * _MS_PER_S
-        leaves = f"{window_ms:.4g} ms after their first request"
+        leaves = f"{plain(window_ms)} ms after their first request"
         batches = f"batches of up to {choice.batch_size}, which leave when full or {leaves}"
         if choice.batch_size == 1:
             batches = "single requests"
-        running = f"on {option.got} x {option.fleet.size.name}, for {choice.cost:.4g} a request"
+        running = f"on {option.got} x {option.fleet.size.name}, for {plain(choice.cost)} a request"
         sentences = [f"{asked}: {batches}, {running}."]
         if isinstance(self._process, MarkovArrivals):
             sentences.append(f"They are planned as {_spelled(self._process)}.")
@@ -236,8 +238,8 @@ class BatchTask:
 def _spelled(process: MarkovArrivals) -> str:
     """Describe a process in words, with its rate and burstiness."""
     rows = enumerate(process.arriving)
-    plain = all(rate == 0 for i, row in rows for j, rate in enumerate(row) if i != j)
+    is_mmpp = all(rate == 0 for i, row in rows for j, rate in enumerate(row) if i != j)
     return (
-        f"{'MMPP' if plain else 'MAP'}({len(process.arriving)}) at {process.mean_rate:.4g}/s, "
-        f"SCV {process.gap_scv:.3g}, lag-1 correlation {process.gap_correlation():.3g}"
+        f"{'MMPP' if is_mmpp else 'MAP'}({len(process.arriving)}) at {plain(process.mean_rate)}/s, "
+        f"SCV {plain(process.gap_scv, 3)}, lag-1 correlation {plain(process.gap_correlation(), 3)}"
     )

@@ -19,6 +19,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from carpool.plain_number import plain
 from carpool.recent import Recent, Same
 from carpool.scaling import Predicted, Proposal
 from scaler.policies.carpool.cover import Cover, Menu
@@ -232,8 +233,8 @@ class Carpool:
             serving, instances = chosen, Counter({size: instances[size]})
         wait_ms = 1000 * chosen.window_s
         said = (
-            f"{demand.level_rps:.4g} requests/s, billed per execution: batches of "
-            f"{chosen.mean_batch:.3g} on {size.name} after at most {wait_ms:.0f} ms, "
+            f"{plain(demand.level_rps)} requests/s, billed per execution: batches of "
+            f"{plain(chosen.mean_batch, 3)} on {size.name} after at most {wait_ms:.0f} ms, "
             f"and {instances[size]} instances, as idle ones are free."
         )
         return Proposal(
@@ -321,16 +322,19 @@ def _said(load: FunctionLoad, demand: Demand, cover: Cover, menu: Menu) -> list[
     sizes = " and ".join(f"{count} x {size.name}" for size, count in cover.instances.items())
     slo_ms = 1000 * load.tightest_s
     taken_rps = menu.taken_by(cover.instances)
-    why = f"{demand.level_rps:.4g} requests/s within {slo_ms:.4g} ms: {sizes}"
-    said = [f"{why}, which serve {taken_rps:.4g} with the batches that form."]
+    why = f"{plain(demand.level_rps)} requests/s within {plain(slo_ms)} ms: {sizes}"
+    said = [f"{why}, which serve {plain(taken_rps)} with the batches that form."]
     if cover.wait_s:
         said.append(f"Batches wait for more requests for at most {1000 * cover.wait_s:.0f} ms.")
     if demand.rising:
-        said.append(f"The load is rising: {demand.reserve_rps:.3g}/s more while an instance loads.")
-    elif demand.jumped:
-        said.append(f"The load has just jumped: {demand.reserve_rps:.3g}/s are added to the count.")
-    elif demand.reserve_rps >= 0.05 * demand.level_rps > 0:
         said.append(
-            f"A reserve of {demand.reserve_rps:.3g}/s is kept, because the load rose recently."
+            f"The load is rising: {plain(demand.reserve_rps, 3)}/s more while an instance loads."
         )
+    elif demand.jumped:
+        said.append(
+            f"The load has just jumped: {plain(demand.reserve_rps, 3)}/s are added to the count."
+        )
+    elif demand.reserve_rps >= 0.05 * demand.level_rps > 0:
+        reserve = f"A reserve of {plain(demand.reserve_rps, 3)}/s"
+        said.append(f"{reserve} is kept, because the load rose recently.")
     return said

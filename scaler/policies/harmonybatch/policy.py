@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from carpool.arrivals.smoothing import SmoothRates
+from carpool.plain_number import plain
 from carpool.recent import Recent, Same
 from carpool.scaling import Proposal
 from scaler.policies.common.alike import alike
@@ -206,8 +207,8 @@ def _said(groups: Mapping[Size, Group], members: Sequence[Member]) -> list[str]:
         apps = [app for member in group.members for app in member.apps]
         verb = "has" if len(apps) == 1 else "share"
         sentences.append(
-            f"{_listed(apps)} ({group.rate_rps:.4g} requests/s) {verb} {size.name}: batches of "
-            f"{group.mean_batch:.4g} on average, {group.cost:.4g} a request, at most "
+            f"{_listed(apps)} ({plain(group.rate_rps)} requests/s) {verb} {size.name}: batches of "
+            f"{plain(group.mean_batch)} on average, {plain(group.cost)} a request, at most "
             f"{100 * group.late:.2g} % late."
         )
     served = {app for group in groups.values() for member in group.members for app in member.apps}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from carpool.plain_number import plain
 from carpool.scaling import Predicted, Proposal
 from scaler.policies.common.draft import running
 
@@ -59,7 +60,7 @@ def variant_proposal(
         _said(app, need, own) for app, need, own in zip(load.apps, task.needs, shares, strict=True)
     ]
     if missing_rps:
-        explain.append(f"{missing_rps:.4g} requests/s have no capacity, or no suitable variant.")
+        explain.append(f"{plain(missing_rps)} requests/s have no capacity, or no suitable variant.")
     return Proposal(
         wanted,
         wait_s={"*": 0.0},
@@ -104,10 +105,10 @@ def _predicted(load: FunctionLoad, task: Task, solution: Solution) -> Predicted:
 
 def _said(app: Application, need: Need, worked: Mapping[Offer, float]) -> str:
     names = " and ".join(offer.size.name for offer in worked) or "nothing"
-    asked = f"within {app.slo_s * 1000:.4g} ms"
+    asked = f"within {plain(app.slo_s * 1000)} ms"
     if app.accuracy:
-        asked += f" at an accuracy of {app.accuracy:.4g}"
-    return f"{app.name}: {need.rate_rps:.4g} requests/s with reserve, {asked}, by {names}."
+        asked += f" at an accuracy of {plain(app.accuracy)}"
+    return f"{app.name}: {plain(need.rate_rps)} requests/s with reserve, {asked}, by {names}."
 
 
 def _target(

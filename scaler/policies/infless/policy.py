@@ -26,6 +26,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from carpool.plain_number import plain
 from carpool.scaling import Proposal
 from carpool.sizing import SIZES, Objective
 from scaler.policies.common import rate_shares
@@ -199,10 +200,10 @@ def _shares(draft: Draft) -> dict[str, dict[Size, float]]:
 def _said(draft: Draft, released: Counter[Size]) -> list[str]:
     load = draft.load
     slo_ms = load.tightest_s * 1000
-    said = f"{load.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
-    sentences = [f"{said}, which can serve {rate_shares.rate_high(draft.instances):.4g}."]
+    said = f"{plain(load.rate_rps)} requests/s within {plain(slo_ms)} ms: {listed(draft.instances)}"
+    sentences = [f"{said}, which can serve {plain(rate_shares.rate_high(draft.instances))}."]
     if released:
         sentences.append(f"Released {listed(released)}, which had too little load.")
     if draft.unplaced_rps:
-        sentences.append(f"There is no capacity for {draft.unplaced_rps:.4g} requests/s.")
+        sentences.append(f"There is no capacity for {plain(draft.unplaced_rps)} requests/s.")
     return sentences

@@ -1,7 +1,9 @@
 """Optional code around model.onnx: without it, this file may stay as it is or be deleted.
 
-Without code, callers send the model's inputs as Open Inference Protocol v2 JSON::
+Without code, callers send the model's inputs as JSON, one row for each item, or with the
+names, datatypes and shapes of the Open Inference Protocol v2::
 
+    {"instances": [[5.1, 3.5, 1.4, 0.2]]}
     {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]}
 
 To accept another request format or return another response format, define one or both of these
@@ -18,7 +20,7 @@ batch are answered.
         # {output name: array} without the batch axis -> bytes, str or a JSON value
         return {"class": int(outputs["y"].argmax())}
 
-Put your model here as model.onnx; its first axis must be dynamic. To try the function
-without a model, copy example.onnx to model.onnx: it maps four numbers to the probabilities of
-three classes, with random weights.
+The model is model.onnx in this folder; the first axis of its inputs must be dynamic. To try the
+function without a model of your own, copy example.onnx to model.onnx: it maps four numbers to the
+probabilities of three classes, with random weights.
 """

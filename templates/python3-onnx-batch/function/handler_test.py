@@ -46,7 +46,12 @@ class ModelTest(unittest.TestCase):
     def test_the_first_axis_of_every_input_is_dynamic(self) -> None:
         """Batches have any size."""
         for wanted in self.model.get_inputs():
-            self.assertNotIsInstance(wanted.shape[0], int, f"{wanted.name}: {wanted.shape}")
+            self.assertNotIsInstance(
+                wanted.shape[0],
+                int,
+                f"input {wanted.name} has the shape {wanted.shape}: export the model with a "
+                "dynamic first axis, or its requests cannot be batched",
+            )
 
     def test_a_batch_gets_the_answers_its_items_get_alone(self) -> None:
         """Who else is in the batch makes no difference."""

@@ -180,7 +180,7 @@ def test_too_low_budget_is_explained() -> None:
     planning = planned(batch(budget=1e-9), load(40, model=QUICK))
     assert {"classify": 40} == planning.unplaced
     (sentence,) = planning.plans["classify"].explain
-    assert "A budget of 1e-09 for a request is below the" in sentence
+    assert "A budget of 0.000000001 for a request is below the" in sentence
     assert 0 == planning.plans["classify"].classes[0].replicas
 
 
