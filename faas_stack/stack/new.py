@@ -218,5 +218,6 @@ def _warnings(model: Path | None) -> Iterator[str]:
     for name, shape in fixed.items():
         yield (
             f"warning: the input {name} of {model} has the shape {shape}, whose first axis is "
-            "fixed, so requests cannot be batched; export the model with a dynamic first axis"
+            "fixed, so requests cannot be batched; export the model with a dynamic first axis, or "
+            "declare batch_axis in handler.py if the batch is another axis"
         )

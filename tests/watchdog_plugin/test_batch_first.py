@@ -68,6 +68,21 @@ def test_request_inputs_have_batch_axis_first(tmp_path: Path) -> None:
     assert (200, np.array(data).sum(axis=0).tolist()) == (status, answer["predictions"][0]["sum"])
 
 
+def test_a_scalar_input_is_passed_unchanged(tmp_path: Path) -> None:
+    """An input without axes is no obstacle to axes declared for others."""
+    path = models.save(
+        tmp_path / "m.onnx",
+        [helper.make_node("Mul", ["x", "factor"], ["scaled"])],
+        {"x": (TensorProto.FLOAT, [2, "batch"]), "factor": (TensorProto.FLOAT, [])},
+        {"scaled": (TensorProto.FLOAT, [2, "batch"])},
+    )
+    model = OnnxModel(path, 1, batch_axis={"x": 1, "scaled": 1})
+    inputs = {"x": np.array([[1, 2]], np.float32), "factor": np.array(3, np.float32)}
+    (outcome,) = model.run([Call(inputs, 1, [answers.json_answer])])
+    assert isinstance(outcome, dict)
+    np.testing.assert_array_equal([[3, 6]], outcome["scaled"])
+
+
 @pytest.mark.parametrize(
     ("declared", "said"),
     [

@@ -18,7 +18,7 @@ from watchdog_plugin.protocols.tensors import Signature
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from watchdog_plugin.protocols.tensors import Arrays, TensorSpec
+    from watchdog_plugin.protocols.tensors import Array, Arrays, TensorSpec
 
 __all__ = ["Session", "batch_first"]
 
@@ -76,14 +76,15 @@ class _BatchFirst:
     def run(self, feeds: Arrays) -> Arrays:
         """Return the outputs for these inputs, both with the batch axis first."""
         axes = self._axes
-        given = {
-            name: np.ascontiguousarray(np.moveaxis(array, 0, axes.get(name, 0)))
-            for name, array in feeds.items()
-        }
-        return {
-            name: np.ascontiguousarray(np.moveaxis(array, axes.get(name, 0), 0))
-            for name, array in self._session.run(given).items()
-        }
+        given = {name: _moved(array, 0, axes.get(name, 0)) for name, array in feeds.items()}
+        outputs = self._session.run(given)
+        return {name: _moved(array, axes.get(name, 0), 0) for name, array in outputs.items()}
+
+
+def _moved(array: Array, start: int, end: int) -> Array:
+    if start == end:
+        return array  # which may be a scalar, without any axis
+    return np.ascontiguousarray(np.moveaxis(array, start, end))
 
 
 def _turned(spec: TensorSpec, axis: int) -> TensorSpec:
