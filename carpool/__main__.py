@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         ),
         "reload": (
             "faas_stack.reload_command:main",
-            "reload a function's model without losing a request",
+            "reload a function's code and model without losing a request",
             "carpool reload NAME",
         ),
         "logs": (
@@ -120,7 +120,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         ),
         "scaler": (
             "scaler.command:main",
-            "run the external scaler, or query a running one",
+            "run the scaler, or query a running one",
             "carpool scaler status",
         ),
         "sidecar": (

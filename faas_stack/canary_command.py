@@ -48,8 +48,8 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     about = (
-        "show or set which functions answer a share of a function's calls; new shares apply from "
-        "the next call on, without restarts"
+        "Show or set which functions answer a share of a function's calls. New shares apply from "
+        "the next call on, without restarts."
     )
     parser = argparse.ArgumentParser(prog="carpool canary", description=about)
     add = parser.add_argument

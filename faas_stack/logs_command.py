@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "print the output of a function's instances, including the handler's own messages"
+    about = "Print the output of a function's instances, including the handler's own messages."
     parser = argparse.ArgumentParser(prog="carpool logs", description=about)
     add = parser.add_argument
     add(

@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     about = (
-        "reload a function's code and model: new instances are ready before old ones stop; if "
-        "they do not become ready, the old ones keep serving"
+        "Reload a function's code and model. New instances are ready before old ones stop; if "
+        "they do not become ready, the old ones keep serving."
     )
     parser = argparse.ArgumentParser(prog="carpool reload", description=about)
     add = parser.add_argument

@@ -52,7 +52,9 @@ def main(argv: list[str]) -> int:
     Raises:
         ConfigError: Options or a store cannot be used.
     """
-    parser = argparse.ArgumentParser(prog="carpool scaler", description="The external scaler.")
+    parser = argparse.ArgumentParser(
+        prog="carpool scaler", description="Run a scaler, or query a running one."
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     run_command.add_flags(_verb(verbs, "run", "run a scaler", run_command.run))
     _asking(_verb(verbs, "status", "print a line per function", _status))

@@ -113,7 +113,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FUNCTION=FILE",
         help="variants that carpool register wrote for a function's model; may be repeated",
     )
-    add("--prewarm", default=PREWARM, help="prewarm policy for functions that may scale to zero")
+    add(
+        "--prewarm",
+        default=PREWARM,
+        help="prewarm policy for functions that may scale to zero (default: %(default)s)",
+    )
     add("--prewarm-params", default="{}", help="its parameters, as JSON")
     add(
         "--shadow",
@@ -150,10 +154,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--lease",
         default=LEASE,
         metavar="[NAMESPACE/]NAME",
-        help="Lease for leader election (%(default)s)",
+        help="Lease for leader election (default: %(default)s)",
     )
     gpus = "the nodes' resource name for a GPU, and how many of it make up one GPU"
-    add("--gpu-resource", default=GPU, metavar="NAME[=SHARES]", help=f"{gpus} (%(default)s)")
+    add(
+        "--gpu-resource",
+        default=GPU,
+        metavar="NAME[=SHARES]",
+        help=f"{gpus} (default: %(default)s)",
+    )
     others = "address at which other scalers reach this one (default: the first --listen)"
     add("--advertise", default="", metavar="HOST:PORT", help=others)
     add("--dry-run", action="store_true", help="print the planned changes without making them")

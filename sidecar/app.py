@@ -111,10 +111,12 @@ def start(env: Mapping[str, str]) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """``carpool sidecar``: run a sidecar with the settings in the environment."""
+    """Run ``carpool sidecar``."""
     import argparse  # noqa: PLC0415 - the entry point of a function has no arguments
 
-    parser = argparse.ArgumentParser(prog="carpool sidecar", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="carpool sidecar", description="Run a sidecar with the settings in the environment."
+    )
     parser.add_argument("--listen", help="HOST:PORT or unix:PATH (default: $sidecar_listen)")
     parser.add_argument(
         "--upstream", action="append", default=[], help="a handler's address; may be repeated"

@@ -124,29 +124,40 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
     add("--rate-level", action="store_true", help="reuse the outcome of similar intervals; faster")
-    add("--interval", help="interval between planning rounds (500ms; 10s with --rate-level)")
-    add("--window", default=_WINDOW, help="period over which rates are averaged (10s)")
-    add("--noise", default="0", help="standard deviation of log execution time (0)")
+    add(
+        "--interval",
+        help="interval between planning rounds (default: 500ms; 10s with --rate-level)",
+    )
+    add("--window", default=_WINDOW, help="period over which rates are averaged (default: 10s)")
+    add("--noise", default="0", help="standard deviation of log execution time (default: 0)")
     add(
         "--prewarm",
         default=PREWARM,
-        help="prewarm policy; none: functions follow only their plans",
+        help="prewarm policy; none: functions follow only their plans (default: %(default)s)",
     )
     add("--prewarm-params", default="{}", help="its parameters, as JSON")
-    add("--queue-max", help="maximum number of requests queued per function (unlimited)")
+    add("--queue-max", help="maximum number of requests queued per function (default: unlimited)")
     add(
         "--processes-known",
         action="store_true",
         help="give policies the arrival processes, not only measured rates",
     )
     add("--cold", action="store_true", help="start without instances or measured rates")
-    expected = "period of the CPU quota for fractions of a core, as in control groups (evenly)"
+    expected = (
+        "period of the CPU quota for fractions of a core, as in control groups (default: evenly)"
+    )
     add("--quota", metavar="PERIOD", help=expected)
-    add("--network-time", metavar="TIME", help="time that a request spends on the network (none)")
+    add(
+        "--network-time",
+        metavar="TIME",
+        help="time that a request spends on the network (default: none)",
+    )
     add("--way", dest="network_time", help=argparse.SUPPRESS)  # its name in 0.1
-    expected = "slowdown of executions per instance loading on the same server, as a share (0)"
+    expected = (
+        "slowdown of executions per instance loading on the same server, as a share (default: 0)"
+    )
     add("--loading-slows", default="0", metavar="SHARE", help=expected)
-    expected = "multiply all execution times; policies learn it only by measuring (1)"
+    expected = "multiply all execution times; policies learn it only by measuring (default: 1)"
     add("--exec-factor", default="1", metavar="FACTOR", help=expected)
     add("--horizon", help="how long to simulate (default: the scenario's)")
     add("--seed", help="seed of random numbers (default: the scenario's)")

@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "find conflicting settings of a stack file and suggest fixes"
+    about = "Find conflicting settings in a stack file, and suggest fixes."
     parser = argparse.ArgumentParser(prog="carpool doctor", description=about)
     add = parser.add_argument
     add(

@@ -95,14 +95,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="CSV",
         help="replay the rates of a CSV file with start_s,requests_per_minute",
     )
-    add("--scale", default="1", help="multiply the rates of --trace (1)")
+    add("--scale", default="1", help="multiply the rates of --trace (default: 1)")
     add("--duration", help="how long to send, such as 30s (with --trace: the length of the trace)")
-    add("--warmup", default="0", help="first send for this long without counting (0)")
-    add("--arrivals", choices=arrivals.KINDS, default="poisson", help="arrival process (poisson)")
-    add("--seed", type=int, default=1, help="seed of the arrival process (1)")
+    add("--warmup", default="0", help="first send for this long without counting (default: 0)")
+    add(
+        "--arrivals",
+        choices=arrivals.KINDS,
+        default="poisson",
+        help="arrival process (default: poisson)",
+    )
+    add("--seed", type=int, default=1, help="seed of the arrival process (default: 1)")
     add("--slo", help="latency objective, e.g. 200ms; requests that miss it are counted")
     add("--data", default="", help="body: text, @FILE, or @FOLDER (its files in turn)")
-    add("--method", help="HTTP method (POST with --data, otherwise GET)")
+    add("--method", help="HTTP method (default: POST with --data, otherwise GET)")
     add(
         "--header",
         action="append",
@@ -112,13 +117,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--content-type",
-        help="content type (application/json if the body looks like JSON, otherwise raw bytes)",
+        help="content type (default: application/json if the body looks like JSON, else raw bytes)",
     )
-    add("--connections", default="512", help="maximum number of connections (512)")
+    add("--connections", default="512", help="maximum number of connections (default: 512)")
     add(
         "--timeout",
         default="30s",
-        help="time after which an unanswered request counts as failed (30s)",
+        help="time after which an unanswered request counts as failed (default: 30s)",
     )
     add("--json", action="store_true", help="print one JSON object")
     return parser

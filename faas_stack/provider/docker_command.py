@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="carpool provider docker",
-        description="run an OpenFaaS provider whose functions are containers of a Docker Engine "
-        "(DOCKER_HOST, as for the command docker)",
+        description="Run an OpenFaaS provider whose functions are containers of a Docker Engine "
+        "(that of DOCKER_HOST, as for the command docker).",
     )
     standalone.add_flags(parser)
     add = parser.add_argument

@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="carpool provider kubernetes",
-        description="run an OpenFaaS provider whose functions are Deployments of a Kubernetes "
-        "cluster: the one it runs in, or that of a kubeconfig file",
+        description="Run an OpenFaaS provider whose functions are Deployments of a Kubernetes "
+        "cluster: the one it runs in, or that of a kubeconfig file.",
     )
     standalone.add_listen_flags(parser)
     credential_options.add_flags(parser)

@@ -33,7 +33,7 @@ def main(name: str, argv: list[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog=f"carpool provider {name}",
-        description=f"run an OpenFaaS provider whose functions run on the backend {name}",
+        description=f"Run an OpenFaaS provider whose functions run on the backend {name}.",
     )
     parser.add_argument("--params", default="{}", help="parameters of the backend, as JSON")
     standalone.add_flags(parser)

@@ -62,7 +62,7 @@ __all__ = ["main", "provider_main"]
 
 def main(argv: list[str]) -> int:
     """Run ``carpool up``."""
-    parser = _parser("up", "start a stack file's functions on this machine")
+    parser = _parser("up", "Start a stack file's functions on this machine.")
     add_flags(parser)
     watch = "reload functions whose files change, and deploy again what changes in the stack file"
     parser.add_argument("--watch", action="store_true", help=watch)
@@ -83,9 +83,9 @@ def provider_main(argv: list[str]) -> int:
     if argv and not argv[0].startswith("-"):
         return plugin_command.main(argv[0], argv[1:])
     about = (
-        "run the OpenFaaS provider alone, for faas-cli to deploy a stack file's functions to as "
-        "processes; carpool provider docker runs them in containers, carpool provider kubernetes "
-        "in a cluster, carpool provider NAME on a backend of your own"
+        "Run the OpenFaaS provider alone. faas-cli can then deploy a stack file's functions, which "
+        "run as processes. carpool provider docker runs them in containers, carpool provider "
+        "kubernetes in a cluster, and carpool provider NAME on a backend of your own."
     )
     parser = _parser("provider", about)
     parser.set_defaults(watch=False)

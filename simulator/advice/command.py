@@ -211,26 +211,50 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--slo",
         metavar="TIME",
-        help="latency objective (four times the model's shortest latency, at least 10ms)",
+        help="latency objective (default: four times the model's shortest latency, at least 10ms)",
     )
-    add("--percentile", default="0.99", help="share of requests that must meet it (0.99)")
-    add("--max-batch", default="32", metavar="N", help="largest batch, at most 4096 (32)")
-    add("--accuracy", default="0", help="minimum accuracy, if the model has variants (0)")
-    add("--scale", default="1", help="multiply the rates of the trace (1)")
-    add("--load", default="2s", metavar="TIME", help="time that an instance takes to start (2s)")
-    expected = "pay for instances while they exist, or only for executions (reserved)"
+    add("--percentile", default="0.99", help="share of requests that must meet it (default: 0.99)")
+    add("--max-batch", default="32", metavar="N", help="largest batch, at most 4096 (default: 32)")
+    add("--accuracy", default="0", help="minimum accuracy, if the model has variants (default: 0)")
+    add("--scale", default="1", help="multiply the rates of the trace (default: 1)")
+    add(
+        "--load",
+        default="2s",
+        metavar="TIME",
+        help="time that an instance takes to start (default: 2s)",
+    )
+    expected = "pay for instances while they exist, or only for executions (default: reserved)"
     add("--billing", choices=list(BILLINGS), default="reserved", help=expected)
-    add("--core-hour", default="0.324", metavar="PRICE", help="price of a core for an hour (0.324)")
-    add("--gpu-hour", default="2.52", metavar="PRICE", help="price of a GPU for an hour (2.52)")
-    expected = "price of a million executions, with pay-per-use (0.9)"
+    add(
+        "--core-hour",
+        default="0.324",
+        metavar="PRICE",
+        help="price of a core for an hour (default: 0.324)",
+    )
+    add(
+        "--gpu-hour",
+        default="2.52",
+        metavar="PRICE",
+        help="price of a GPU for an hour (default: 2.52)",
+    )
+    expected = "price of a million executions, with pay-per-use (default: 0.9)"
     add("--million-calls", default="0.9", metavar="PRICE", help=expected)
-    add("--currency", default="", help="currency of the prices (not named)")
-    expected = "a scaling policy to compare; may be repeated (all of carpool compare --matrix)"
+    add("--currency", default="", help="currency of the prices (default: not named)")
+    expected = (
+        "a scaling policy to compare; may be repeated (default: all of carpool compare --matrix)"
+    )
     add("--policy", action="append", default=[], help=expected)
-    add("--parts", default="8", metavar="N", help="maximum number of parts to simulate (8)")
-    add("--budget", default="3m", metavar="TIME", help="maximum CPU time (3m)")
-    add("--seed", default="1", help="seed of random numbers (1)")
-    add("--function", default="function", metavar="NAME", help="name of the function (function)")
+    add(
+        "--parts", default="8", metavar="N", help="maximum number of parts to simulate (default: 8)"
+    )
+    add("--budget", default="3m", metavar="TIME", help="maximum CPU time (default: 3m)")
+    add("--seed", default="1", help="seed of random numbers (default: 1)")
+    add(
+        "--function",
+        default="function",
+        metavar="NAME",
+        help="name of the function (default: function)",
+    )
     expected = "write model, load, prices and the chosen settings as a scenario"
     add("--out", type=Path, metavar="FILE.yaml", help=expected)
     add("--json", action="store_true", help="print JSON instead of text")

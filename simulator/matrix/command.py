@@ -191,17 +191,21 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(prog=prog, description=about)
     add = parser.add_argument
-    add("--policy", action="append", help=f"may be repeated ({', '.join(POLICIES)})")
+    add(
+        "--policy",
+        action="append",
+        help=f"a scaling policy; may be repeated (default: {', '.join(POLICIES)})",
+    )
     add(
         "--share",
         type=float,
-        help="share of all cells, evenly spread (a sixth; all if parts are named)",
+        help="share of all cells, evenly spread (default: a sixth; all if parts are named)",
     )
     for part, names in zip(_PARTS, _listed(), strict=True):
         expected = f"only cells with this value; may be repeated ({', '.join(names)})"
         add(f"--{part}", action="append", default=[], metavar="NAME", help=expected)
-    add("--seeds", default="1-3", help="seeds of the requests, such as 1-3 or 1,4 (1-3)")
-    add("--horizon", default="20m", help="simulated time of each run (20m)")
+    add("--seeds", default="1-3", help="seeds of the requests, such as 1-3 or 1,4 (default: 1-3)")
+    add("--horizon", default="20m", help="simulated time of each run (default: 20m)")
     expected = "a folder with traces/*.csv and profiles/*.csv for more cells; may be repeated"
     add("--data", action="append", type=Path, default=[], metavar="FOLDER", help=expected)
     expected = "file of rows, one JSON object per line; rows already in it are not run again"

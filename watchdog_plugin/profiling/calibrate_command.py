@@ -52,11 +52,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--cpu",
         type=grid_arguments.counts,
-        help="cores (1, 2, 4 and so on, and all)",
+        help="cores (default: 1, 2, 4 and so on, and all)",
         metavar="SIZES",
     )
     parser.add_argument(
-        "--budget", type=grid_arguments.seconds, default=60.0, help="time limit for measuring (60s)"
+        "--budget",
+        type=grid_arguments.seconds,
+        default=60.0,
+        help="time limit for measuring (default: 60s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     arguments = parser.parse_args(argv)

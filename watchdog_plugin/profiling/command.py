@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--cpu",
         type=grid_arguments.counts,
-        help="cores (1,2, as far as the machine has them)",
+        help="cores (default: 1,2, as far as the machine has them)",
         metavar="SIZES",
     )
     parser.add_argument(
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         default=60.0,
         help="time limit for measuring (60s); fitting comes after it",
     )
-    parser.add_argument("--database", type=Path, help="profile database (your own)")
+    parser.add_argument("--database", type=Path, help="profile database (default: your own)")
     arguments = parser.parse_args(argv)
     threads = _threads(arguments.cpu)
     model = read_onnx(arguments.model, grid_arguments.sizes(arguments))

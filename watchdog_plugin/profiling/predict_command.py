@@ -63,22 +63,31 @@ def _parser() -> argparse.ArgumentParser:
     )
     grid_arguments.add_arguments(parser)
     parser.add_argument(
-        "--cpu", type=grid_arguments.numbers, default=[1.0], help="cores (1)", metavar="SIZES"
+        "--cpu",
+        type=grid_arguments.numbers,
+        default=[1.0],
+        help="cores (default: 1)",
+        metavar="SIZES",
     )
     parser.add_argument(
-        "--gpu", type=_percent, default=0.0, help="percent of a GPU (0)", metavar="PERCENT"
+        "--gpu", type=_percent, default=0.0, help="percent of a GPU (default: 0)", metavar="PERCENT"
     )
     parser.add_argument(
-        "--database", type=Path, help="profile database (your own, or the package's)"
+        "--database", type=Path, help="profile database (default: your own, or the package's)"
     )
-    parser.add_argument("--hardware", default="", help="processor to predict for (this machine's)")
+    parser.add_argument(
+        "--hardware", default="", help="processor to predict for (default: this machine's)"
+    )
     parser.add_argument(
         "--measure",
         action=argparse.BooleanOptionalAction,
-        help="measure unknown operators one by one (on the machine to predict for)",
+        help="measure unknown operators one by one (default: on the machine to predict for)",
     )
     parser.add_argument(
-        "--budget", type=grid_arguments.seconds, default=60.0, help="time limit for measuring (60s)"
+        "--budget",
+        type=grid_arguments.seconds,
+        default=60.0,
+        help="time limit for measuring (default: 60s)",
     )
     parser.add_argument(
         "--parallel",

@@ -191,21 +191,28 @@ def _parsed(argv: list[str]) -> _Chosen:
     add("--app", required=True, help="name of the application that uses the model")
     add("--validation", required=True, type=Path, help="numpy.savez file with inputs and labels")
     add(
-        "--registry", type=Path, default=Path("variants"), help="folder for the variants (variants)"
+        "--registry",
+        type=Path,
+        default=Path("variants"),
+        help="folder for the variants (default: variants)",
     )
-    add("--architecture", help="name of the architecture (the file's name)")
+    add("--architecture", help="name of the architecture (default: the file's name)")
     cores = os.cpu_count() or 1
     most = ",".join(str(count) for count in _THREADS if count <= cores)
-    expected = "cores of an instance (1,2; on a machine with one core 1)"
+    expected = "cores of an instance (default: 1,2; on a machine with one core 1)"
     add("--threads", default=most, help=expected)
-    add("--batch", default="1,2,4,8,16,32", help="batch sizes to measure (1,2,4,8,16,32)")
+    add("--batch", default="1,2,4,8,16,32", help="batch sizes to measure (default: 1,2,4,8,16,32)")
     add("--recipes", default=",".join(RECIPES), help=f"recipes for variants ({','.join(RECIPES)})")
-    add("--disk", default="1Gi", help="maximum disk space for the application's models (1Gi)")
+    add(
+        "--disk",
+        default="1Gi",
+        help="maximum disk space for the application's models (default: 1Gi)",
+    )
     add(
         "--timeout",
         type=float,
         default=300.0,
-        help="time limit for measuring a variant, in seconds (300)",
+        help="time limit for measuring a variant, in seconds (default: 300)",
     )
     flags = parser.parse_args(argv)
     problems = Problems()

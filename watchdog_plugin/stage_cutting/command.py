@@ -113,14 +113,16 @@ def _flags(argv: Sequence[str]) -> argparse.Namespace:
         description="Cut an ONNX model into stages, for com.carpool.executor: lazy.",
     )
     parser.add_argument("model", type=Path, help="the ONNX model")
-    parser.add_argument("--stages", type=_several, default=8, help="maximum number of stages (8)")
+    parser.add_argument(
+        "--stages", type=_several, default=8, help="maximum number of stages (default: 8)"
+    )
     parser.add_argument(
         "--loss",
         type=_share,
         default=0.03,
-        help="maximum slowdown caused by cutting, as a share (0.03)",
+        help="maximum slowdown caused by cutting, as a share (default: 0.03)",
     )
-    parser.add_argument("--threads", type=_count, default=1, help="cores per run (1)")
+    parser.add_argument("--threads", type=_count, default=1, help="cores per run (default: 1)")
     parser.add_argument(
         "--dim",
         type=_dim,
@@ -130,7 +132,7 @@ def _flags(argv: Sequence[str]) -> argparse.Namespace:
         help="size of a free dimension other than the batch",
     )
     parser.add_argument(
-        "--database", type=Path, help="a profile database (your own, or the package's)"
+        "--database", type=Path, help="a profile database (default: your own, or the package's)"
     )
     parser.add_argument("--out", type=Path, help="folder to write the stages to")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
