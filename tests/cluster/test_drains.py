@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,35 +48,58 @@ def evict(cluster: Cluster, path: str) -> int:
     return 0
 
 
+def scheduled(cluster: Cluster, path: str) -> str:
+    """Return whether the scheduler has found a node for a pod: True, False, or empty."""
+    conditions = cluster.api.get(path).get("status", {}).get("conditions", [])
+    return {each["type"]: str(each["status"]) for each in conditions}.get("PodScheduled", "")
+
+
+async def cordon(cluster: Cluster, node: str, space: str) -> None:
+    """Cordon a node, and return once the scheduler finds no node for a pod that needs it."""
+    cluster.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    limits = {"resources": {"limits": {SLOT: "1"}}}
+    spec = {"containers": [{"name": "probe", "image": "fake:1", **limits}]}
+    probe = {"metadata": {"generateName": "probe-"}, "spec": spec}
+    pods = f"/api/v1/namespaces/{space}/pods"
+    known = False
+    while not known:
+        path = f"{pods}/{cluster.api.post(pods, probe)['metadata']['name']}"
+        await wait_until_async(partial(scheduled, cluster, path), what="a decision on the probe")
+        known = scheduled(cluster, path) == "False"
+        cluster.api.delete(path, gracePeriodSeconds=0)
+
+
+def settled(cluster: Cluster, space: str, replicas: int) -> bool:
+    """Return whether a function has this many pods, all ready, and one of them may be evicted."""
+    found = cluster.api.get(f"/apis/apps/v1/namespaces/{space}/deployments/fn")
+    status = found["status"]
+    return (
+        status.get("observedGeneration") == found["metadata"]["generation"]
+        and found["spec"]["replicas"] == status.get("replicas") == replicas
+        and len(staying(cluster, space)) == replicas
+        and allowed(cluster, space) == 1
+    )
+
+
 def test_drain_evicts_one_pod_at_a_time(control_plane: Cluster) -> None:
     """A pod is evicted once the last one's successor is ready; a single pod is evicted at once."""
     (node,) = control_plane.fake_nodes(1, {**SIZE, SLOT: "4"})
     space = control_plane.namespace()
 
-    def cordon(*, on: bool) -> None:
-        control_plane.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": on}})
-
     async def scene(rig: Rig) -> None:
         labels = {"com.carpool.scale.min": "2"}
         assert 202 == (await rig.call("POST", "/system/functions", {**FN, "labels": labels})).status
-        await rig.ready("fn", 2)
-        await wait_until_async(lambda: allowed(control_plane, space) == 1, what="the budget")
-        cordon(on=True)
+        await wait_until_async(lambda: settled(control_plane, space, 2), what="two pods")
+        await cordon(control_plane, node, space)
         first, second = staying(control_plane, space)
         statuses = [evict(control_plane, path) for path in (first, second)]
         assert [0, TOO_MANY_REQUESTS] == statuses
         assert [second] == staying(control_plane, space)
-        cordon(on=False)
-        await wait_until_async(
-            lambda: len(staying(control_plane, space)) == 2 and allowed(control_plane, space),
-            what="its successor",
-        )
+        control_plane.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": False}})
+        await wait_until_async(lambda: settled(control_plane, space, 2), what="its successor")
         assert 0 == evict(control_plane, second)
         await rig.call("POST", "/system/scale-function/fn", {"replicas": 1})
-        await wait_until_async(
-            lambda: len(staying(control_plane, space)) == 1 and allowed(control_plane, space),
-            what="a single pod",
-        )
+        await wait_until_async(lambda: settled(control_plane, space, 1), what="a single pod")
         (last,) = staying(control_plane, space)
         assert 0 == evict(control_plane, last)
         await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
