@@ -14,7 +14,7 @@ from benchmarks.servers.kserve import CARPOOL_KSERVE, KSERVE
 from benchmarks.servers.litserve import LITSERVE
 from benchmarks.servers.mlserver import CARPOOL_MLSERVER, MLSERVER
 from benchmarks.servers.mosec import MOSEC, MOSEC_ORJSON
-from benchmarks.servers.openfaas import OPENFAAS, OPENFAAS_WATCHDOG
+from benchmarks.servers.openfaas import GATEWAY_EMPTY, OPENFAAS, OPENFAAS_WATCHDOG
 from benchmarks.servers.rayserve import RAYSERVE
 
 __all__ = ["SERVERS"]
@@ -33,6 +33,7 @@ SERVERS = {
         CARPOOL_WATCHDOG,
         CARPOOL_PROVIDER,
         CARPOOL_GATEWAY,
+        GATEWAY_EMPTY,
         OPENFAAS_WATCHDOG,
         CARPOOL_MLSERVER,
         KSERVE,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import RAW, V1
-from benchmarks.servers.recipe import APPS, Launch, Server, no_wait
+from benchmarks.servers.openfaas import GATEWAY_PORT, gateway, no_gateway
+from benchmarks.servers.recipe import Launch, Server, no_wait
 from carpool import durations
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["CARPOOL", "CARPOOL_GATEWAY", "CARPOOL_PROVIDER", "CARPOOL_WATCHDOG"]
 
 _ROOT = Path(__file__).parent.parent.parent
-_GATEWAY_PORT = 8080  # it knows no other
 _PACKAGES = ("httptools", "orjson", "uvloop")  # of the running environment, for the record
 _RAW_HANDLER = '''"""Raw float32 in and out."""
 
@@ -64,8 +64,8 @@ def _behind_provider(setup: Setup) -> Launch:
 
 def _behind_gateway(setup: Setup) -> Launch:
     behind = _behind_provider(setup)
-    argv = [str(setup.python), str(APPS / "openfaas_gateway.py"), str(setup.port)]
-    return dataclasses.replace(behind, argv=[*argv, *behind.argv, "--no-auth"], port=_GATEWAY_PORT)
+    argv = [*behind.argv, "--no-auth"]
+    return dataclasses.replace(behind, argv=gateway(setup, argv), port=GATEWAY_PORT)
 
 
 def _function(setup: Setup) -> Path:
@@ -83,7 +83,7 @@ def _settings(setup: Setup) -> dict[str, str]:
         "carpool_slo": durations.format(setup.case.slo_s),
         "carpool_batch_max": str(setup.case.batch_max),
         "carpool_shed": "on",  # what an objective is for: late ones are refused, not served late
-        "carpool_cpu": "1",
+        "handler_threads": "1",
     }
 
 
@@ -124,5 +124,5 @@ CARPOOL_GATEWAY = dataclasses.replace(
     name="carpool-gateway",
     launch=_behind_gateway,
     parses=CARPOOL_PROVIDER.parses + "; OpenFaaS's own gateway in front of it",
-    refuses=lambda _: "" if shutil.which("gateway") else "gateway is not on the PATH",
+    refuses=no_gateway,
 )

@@ -1,4 +1,7 @@
-"""The current OpenFaaS Python template: Flask behind waitress with four threads, no batching."""
+"""OpenFaaS's own parts: its current Python template, and its gateway.
+
+The template is Flask behind waitress with four threads, without batching.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,22 @@ import shutil
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import RAW, V1
-from benchmarks.servers.recipe import Launch, Server, app, no_wait
+from benchmarks.servers.recipe import APPS, Launch, Server, app, no_wait
 
 if TYPE_CHECKING:
+    from benchmarks.cases import Case
     from benchmarks.servers.recipe import Setup
 
-__all__ = ["OPENFAAS", "OPENFAAS_WATCHDOG"]
+__all__ = [
+    "GATEWAY_EMPTY",
+    "GATEWAY_PORT",
+    "OPENFAAS",
+    "OPENFAAS_WATCHDOG",
+    "gateway",
+    "no_gateway",
+]
 
+GATEWAY_PORT = 8080  # it knows no other
 _PACKAGES = ("flask", "waitress")
 
 
@@ -31,6 +43,21 @@ def _behind_watchdog(setup: Setup) -> Launch:
         "BENCH_PORT": str(upstream),
     }
     return Launch(["fwatchdog"], "/", plain.data, env)
+
+
+def _empty_behind_gateway(setup: Setup) -> Launch:
+    argv = gateway(setup, app(setup, "empty_upstream.py"))
+    return Launch(argv, "/function/f", RAW if setup.case.raw else V1, port=GATEWAY_PORT)
+
+
+def gateway(setup: Setup, provider: list[str]) -> list[str]:
+    """Return the command that runs the gateway in front of ``provider``, which has the port."""
+    return [str(setup.python), str(APPS / "openfaas_gateway.py"), str(setup.port), *provider]
+
+
+def no_gateway(_: Case) -> str:
+    """Return why the gateway cannot be started; empty if it can."""
+    return "" if shutil.which("gateway") else "gateway is not on the PATH"
 
 
 OPENFAAS = Server(
@@ -54,4 +81,15 @@ OPENFAAS_WATCHDOG = Server(
     waits_ms=no_wait,
     start_share=0.3,
     refuses=lambda _: "" if shutil.which("fwatchdog") else "fwatchdog is not on the PATH",
+)
+
+GATEWAY_EMPTY = Server(
+    name="gateway-empty",
+    venv="",
+    packages=("httptools", "uvloop"),
+    launch=_empty_behind_gateway,
+    parses="nothing: OpenFaaS's gateway in front of a process that repeats stored responses",
+    batches=False,
+    waits_ms=no_wait,
+    refuses=no_gateway,
 )

@@ -182,6 +182,17 @@ def handle_batch(items):
                 assert b"1" == client.batch([b""])[0].body
 
 
+def test_a_decoded_batch_does_not_wait_for_earlier_responses(tmp_path: Path) -> None:
+    """Threads hand the interpreter over sooner than the responses of a batch are written."""
+    text = """
+import sys
+def handle_batch(items):
+    return [sys.getswitchinterval() for item in items]
+"""
+    with start(write(tmp_path, text)) as handler, handler.wait_ready().connect() as client:
+        assert float(client.batch([b""])[0].body) <= 0.0001
+
+
 def test_function_is_healthy_but_not_ready_during_load(tmp_path: Path) -> None:
     """During the load, health is 200, and readiness and requests are 503."""
     text = """
