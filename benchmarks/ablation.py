@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.machine import commit
-from simulator.intervals import half_interval
+from simulator.confidence_intervals import half_interval
 from simulator.matrix.bound import lower_bound
 from simulator.matrix.cells import catalogue
 from simulator.matrix.rows import Rows

@@ -38,7 +38,7 @@ from scaler.planning.cost import Prices
 from scaler.planning.snapshot import Snapshot
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from scaler.policies.batch.policy import Batch
-from simulator import svg
+from simulator.reports import svg
 from tests.scaler import printed_batch as printed
 
 if TYPE_CHECKING:

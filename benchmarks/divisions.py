@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scaler.policies.harmonybatch.neighbours import Neighbours
+from scaler.policies.harmonybatch.adjacent_groups import AdjacentGroups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bo
     """
 
     def settled(group: Sequence[Member]) -> Group | None:
-        groups = Neighbours(group, offers, settling).served((0, len(group) - 1))
+        groups = AdjacentGroups(group, offers, settling).served((0, len(group) - 1))
         return groups[0] if len(groups) == 1 and len(groups[0].members) == len(group) else None
 
     def money(group: Sequence[Member]) -> float:

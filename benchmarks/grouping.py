@@ -38,9 +38,9 @@ from scaler.policies.harmonybatch.policy import HarmonyBatch
 from scaler.policies.harmonybatch.provisioning import Grouping, Provisioner, members_of
 from scaler.scenarios.scenario import App, Function, Scenario
 from simulator.metrics import measured
+from simulator.reports.svg import Line, standalone
 from simulator.settings import Settings
 from simulator.simulation import Simulation
-from simulator.svg import Line, standalone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -37,10 +37,10 @@ from carpool.process.child import end
 from examples import models, sequences
 from faas_stack.load import arrivals
 from faas_stack.load.command import measure
-from faas_stack.load.engine import Target
 from faas_stack.load.flags import LoadPlan
+from faas_stack.load.generator import Target
 from faas_stack.load.results import LoadResults, quantile
-from watchdog_plugin.stage_cutting.planning import CutPlanner
+from watchdog_plugin.stage_cutting.cut_planner import CutPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

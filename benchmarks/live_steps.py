@@ -28,7 +28,7 @@ from benchmarks.machine import commit, machine
 from carpool.basic_auth import credentials_for
 from carpool.http.client import Pool
 from faas_stack.compare.policy_run import Request
-from faas_stack.load.engine import LoadEngine, Target
+from faas_stack.load.generator import LoadGenerator, Target
 from faas_stack.load.results import LoadResults
 from faas_stack.stack.stack_process import stack_process
 
@@ -92,7 +92,7 @@ async def _stepped(url: str, model: Model, count: int) -> tuple[list[float], lis
     host, _, port = url.rpartition(":")
     whole = Request("", BODY).to_bytes(url, FUNCTION, "web")
     target = Target(host, int(port), [whole], 512, 60.0)
-    engine = LoadEngine(target, _arrivals(spans, random), LoadResults(slo_s=_SLO_MS / 1e3))
+    engine = LoadGenerator(target, _arrivals(spans, random), LoadResults(slo_s=_SLO_MS / 1e3))
     looks: list[Look] = []
     watching = asyncio.ensure_future(_watch(url, looks))
     began_s = time.perf_counter()

@@ -41,7 +41,7 @@ from watchdog_plugin.profiling.profiler import origin
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.predictor.graph import Case
+    from carpool.onnx_graph.operator_graph import Case
     from carpool.predictor.profile import Profile
 
 __all__ = ["main"]

@@ -24,9 +24,9 @@ from carpool.predictor.measured_operators import write_alone
 from carpool.predictor.profile import Alone, Profile, RunRow, Setting
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import begin_database
+from watchdog_plugin.profiling.profiled_session import ProfiledSession, feeds
 from watchdog_plugin.profiling.profiler import Grid, origin, rows
 from watchdog_plugin.profiling.profiler import measure as runs_of
-from watchdog_plugin.profiling.session import ProfiledSession, feeds
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from benchmarks.records import Records
-    from carpool.predictor.graph import Graph
+    from carpool.onnx_graph.operator_graph import Graph
     from carpool.predictor.latency_model import OperatorLatencyModel
 
 __all__ = ["LISTS", "UnseenPoint", "built", "measure_unseen", "runs_on", "unseen_points"]

@@ -27,11 +27,11 @@ from carpool.http.client import Pool
 from carpool.settings import FunctionSettings
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.local.build_context import BuildContext
 from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.local.process_runner import ProcessRunner
 from faas_stack.provider.secrets import SecretStore
-from faas_stack.stack.assemble import BuildContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

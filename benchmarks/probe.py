@@ -12,8 +12,8 @@ import uvloop
 
 from faas_stack.load import arrivals
 from faas_stack.load.command import measure
-from faas_stack.load.engine import Target
 from faas_stack.load.flags import LoadPlan
+from faas_stack.load.generator import Target
 from faas_stack.load.results import LoadResults, quantile
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ _IMPORTS = {
     "imports of the handler": "import watchdog_plugin.__main__",
     "the same with NumPy and ONNX Runtime": (
         "import watchdog_plugin.__main__, watchdog_plugin.onnx.function,"
-        "watchdog_plugin.onnx.model, watchdog_plugin.stage_execution.load"
+        "watchdog_plugin.onnx.model, watchdog_plugin.stage_execution.staged_loading"
     ),
 }
 _PARTS = {"carpool up": "provider", "-m sidecar": "sidecar", "-m watchdog_plugin": "handler"}

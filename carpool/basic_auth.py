@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import address as addresses
 from carpool.errors import ConfigError, Problem
-from carpool.files import read_text, replace_file
+from carpool.files import replace_file
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reading a user's files, with problems reported, and replacing files atomically."""
+"""The status of paths that users name, and replacing files atomically."""
 
 from __future__ import annotations
 
@@ -7,27 +7,8 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from carpool.validation.problems import Problems
-
-__all__ = ["is_folder", "read_text", "replace_file", "status"]
-
-
-def read_text(path: Path, problems: Problems) -> str | None:
-    """Return the text of ``path``; if it cannot be read, return None and add a problem."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        problems.add("file", str(path), "an existing file")
-    except OSError as error:
-        problems.add(str(path), error.strerror or "unreadable", "a readable file")
-    except UnicodeDecodeError as error:
-        problems.add(str(path), f"byte {error.start} is not UTF-8", "a text file in UTF-8")
-    except ValueError as error:  # a NUL in the path
-        problems.add("file", repr(str(path)), f"a path ({error})")
-    return None
+__all__ = ["is_folder", "replace_file", "status"]
 
 
 def status(path: Path) -> os.stat_result | None:
@@ -40,8 +21,8 @@ def status(path: Path) -> os.stat_result | None:
 
 def is_folder(path: Path) -> bool:
     """Return whether a path leads to a folder."""
-    found = status(path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    its_status = status(path)
+    return its_status is not None and stat.S_ISDIR(its_status.st_mode)
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:

@@ -25,8 +25,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from carpool.latency import Configuration, LatencyModel, Resources
-from carpool.latency.variant_set import VariantSet, model_of
 from carpool.plan import Plan, Predicted, Quantiles, Route
+from carpool.variants.variant_set import VariantSet, model_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.latency.variant_set import VariantSet
 from carpool.recent import Recent, Same
 from carpool.scaling import Size, resource_units
+from carpool.variants.variant_set import VariantSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,10 +21,10 @@ import requests
 
 from carpool.direct_session import direct_session
 from carpool.errors import CarpoolError, ConfigError, Problem
-from carpool.files import read_text
 from carpool.plan import Plan
 from carpool.validation import rules
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from scaler import run_command
 from scaler.plan_command import plan_lines
 from scaler.stack_folder import STORE_FILE, TOKEN_FILE, URL_FILE

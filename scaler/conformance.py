@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
-from carpool.latency.variant_set import model_of
 from carpool.scaling import Application, FunctionLoad
 from carpool.testing import BrokenPromise, ScaleReport
+from carpool.variants.variant_set import model_of
 from scaler.control.guard import Guard
 from scaler.control.stabilization import StabilizationLimits
 from scaler.planning.placement import Node

@@ -7,14 +7,15 @@ later, with new parts: it learns what it needs to know from the sidecars and the
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaler.api import Api
+from scaler.control.functions import Functions
 from scaler.control.message_order import MessageOrder
 from scaler.control.sync_pace import Pace
 from scaler.dashboard.sampler import Sampler
-from scaler.functions import Functions
 from scaler.kubernetes.cluster_nodes import ClusterNodes
 from scaler.live_planner import Planner
 from scaler.loop import Loop
@@ -66,7 +67,12 @@ async def lead(
         term: Term of the plans, and the one before.
         until: Leading ends when this does.
     """
-    functions = Functions(replace(options.dependencies, term=term.number), Pace(options.sync_s))
+    functions = Functions(
+        replace(options.dependencies, term=term.number),
+        Pace(options.sync_s),
+        now=time.monotonic,
+        wall=time.time,
+    )
     metrics = Metrics(lambda: list(functions), functions.now)
     senders = MessageOrder()
     planner = Planner(options.setting, options.shadow, term.number)

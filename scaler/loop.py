@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
     from scaler.control.action import Action
     from scaler.control.controller import Controller
+    from scaler.control.functions import Functions
     from scaler.control.planning_result import FunctionResult
-    from scaler.functions import Functions
     from scaler.live_planner import Planner
     from scaler.metrics import Metrics
     from scaler.openfaas_client import GatewayClient

@@ -17,8 +17,8 @@ from scaler.store import KINDS
 
 if TYPE_CHECKING:
     from scaler.control.controller import Controller
+    from scaler.control.functions import Functions
     from scaler.control.message_order import MessageOrder
-    from scaler.functions import Functions
     from scaler.store import Store
 
 __all__ = ["Persistence", "Term", "next_term"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from carpool.latency import Configuration
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
-from carpool.latency.variant_set import VariantSet
 from carpool.variants.variant import Variant
+from carpool.variants.variant_set import VariantSet
 
 if TYPE_CHECKING:
     import random

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from carpool import address, json_log, setting_types
 from carpool.basic_auth import credentials, credentials_for
 from carpool.errors import ConfigError, Problem
-from carpool.files import read_text, replace_file
+from carpool.files import replace_file
 from carpool.http.hosts import Hosts, check_names
 from carpool.params_argument import read_params
 from carpool.setting_spec import read_value
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from scaler.access_tokens import AccessTokens
 from scaler.control.dependencies import Dependencies
 from scaler.control.guard import Guard

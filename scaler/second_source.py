@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scaler.prometheus import PrometheusError
 
 if TYPE_CHECKING:
-    from scaler.functions import Functions
+    from scaler.control.functions import Functions
     from scaler.prometheus import Prometheus
 
 __all__ = ["SecondSource"]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.sync import FrontReport
     from scaler.access_tokens import AccessTokens
+    from scaler.control.functions import Functions
     from scaler.control.message_order import MessageOrder
-    from scaler.functions import Functions
     from scaler.metrics import Metrics
 
 __all__ = ["SyncApi"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from carpool.latency.variant_set import model_of
 from carpool.scaling import Instances
+from carpool.variants.variant_set import model_of
 from scaler.planning.cost import Prices
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot

@@ -11,8 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
-from carpool.latency.variant_set import VariantSet
 from carpool.variants.variant_file import read_variants
+from carpool.variants.variant_set import VariantSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -19,7 +19,7 @@ from sidecar.core.policy_guard import PolicyGuard
 from sidecar.options import HEADS_BYTES
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
-from sidecar.runtime import cors
+from sidecar.runtime import cors, scaler_membership
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.batch_loop import BatchLoop
 from sidecar.runtime.compression import Compression
@@ -28,7 +28,6 @@ from sidecar.runtime.merging import PROTOCOLS
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
 from sidecar.runtime.request_log import RequestLog
-from sidecar.runtime.scaler_client import membership
 from sidecar.runtime.streams import Streams
 from sidecar.runtime.upstreams import FunctionUpstreams
 
@@ -109,9 +108,9 @@ async def serve_function(
     _start_upstreams(batch_loop, upstreams, metrics, settings, options, handler)
     member = None
     if options.is_front:
-        member = membership.front(options, batch_loop, batcher, upstreams, metrics)
+        member = scaler_membership.front(options, batch_loop, batcher, upstreams, metrics)
     elif options.is_instance:
-        member = membership.instance(options, batch_loop, upstreams, metrics)
+        member = scaler_membership.instance(options, batch_loop, upstreams, metrics)
     overhead_bytes = wire.OVERHEAD_BYTES if options.is_instance else 0
     limits = Limits(body_bytes=options.body_max_bytes + overhead_bytes).behind_proxy()
     app = cors.around(batch_loop, settings.cors_origins)
@@ -150,7 +149,7 @@ async def _drain(
     batch_loop: BatchLoop,
     server: Server,
     grpc_server: GrpcServer | None,
-    member: membership.Membership | None,
+    member: scaler_membership.Membership | None,
     options: Options,
 ) -> None:
     """Send clients elsewhere, answer pending requests, and stop listening."""

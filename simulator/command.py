@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from scaler.command_policy import ReportingGuard
 from scaler.policy_choice import check_policies, chosen_policy, executed
 from scaler.scenarios.scenario_file import read_scenario
-from simulator import comparison_table, flags, report
+from simulator import flags
 from simulator.arrivals import check_load
 from simulator.metrics import measured
 from simulator.objective_check import impossible_objectives
+from simulator.reports import comparison_table, html_report
+from simulator.reports.summary import summary
 from simulator.simulation import Simulation
-from simulator.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,7 @@ def tell(
     allowed = {each.name: 1 - each.percentile for each in scenario.functions}
     came = summary(metrics, allowed, impossible_objectives(scenario.functions))
     if chosen.report:
-        chosen.report.write_text(report.page(scenario, results, metrics), encoding="utf-8")
+        chosen.report.write_text(html_report.page(scenario, results, metrics), encoding="utf-8")
     if chosen.as_json:
         sys.stdout.write(json.dumps({"policies": metrics, "summary": came}, indent=2) + "\n")
     else:

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
-from carpool.latency.variant_set import model_of
 from carpool.lazy_batching.join_decision import could_pay
 from carpool.lazy_batching.program import in_equal_parts
+from carpool.variants.variant_set import model_of
 from simulator.quota import Budget
 
 if TYPE_CHECKING:

@@ -9,20 +9,20 @@ from carpool.app_setting import App
 from carpool.settings import FunctionSettings
 from carpool.sync import Announcement
 from scaler.control.class_function import Status
-from simulator.instance import Phase
 from simulator.outcomes import Outcomes
 from simulator.results import FunctionRecord, Moment, ScenarioResult
+from simulator.simulated_instance import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.arrivals.processes import Times
     from scaler.control.controller import Controller
-    from scaler.functions import Functions
+    from scaler.control.functions import Functions
     from scaler.scenarios.scenario import Function
     from simulator.application import SendingApplication
     from simulator.execution import Executions
-    from simulator.instance import Instance
+    from simulator.simulated_instance import SimulatedInstance
     from simulator.simulated_sidecar import SimulatedSidecar
 
 __all__ = ["FunctionRun", "SimulationResult", "declared"]
@@ -47,7 +47,7 @@ class FunctionRun(FunctionRecord):
     controller: Controller
     functions: Functions
     executions: Executions
-    instances: dict[str, Instance] = field(default_factory=dict)
+    instances: dict[str, SimulatedInstance] = field(default_factory=dict)
     version: int = 0
     sidecar: SimulatedSidecar = field(init=False)
     callers: list[SendingApplication] = field(init=False)
@@ -65,7 +65,7 @@ class FunctionRun(FunctionRecord):
         )
 
     @property
-    def serving(self) -> list[Instance]:
+    def serving(self) -> list[SimulatedInstance]:
         """Return the instances that receive batches."""
         return [i for i in self.instances.values() if i.serving]
 
@@ -74,18 +74,18 @@ class FunctionRun(FunctionRecord):
         self._addresses += 1
         return f"{self._addresses:08}"
 
-    def started(self, instance: Instance) -> None:
+    def started(self, instance: SimulatedInstance) -> None:
         """Add an instance that has begun to load."""
         self.instances[instance.upstream.name] = instance
         self.version += 1
 
-    def gone(self, instance: Instance, now: float) -> None:
+    def gone(self, instance: SimulatedInstance, now: float) -> None:
         """Remove an instance."""
         del self.instances[instance.upstream.name]
         self.version += 1
         self.reserved.count(instance, now)
 
-    def announce(self, instance: Instance, state: Literal["ready", "leaving"]) -> None:
+    def announce(self, instance: SimulatedInstance, state: Literal["ready", "leaving"]) -> None:
         """Announce the state of ``instance`` to the scaler."""
         self._messages += 1
         self.version += state == "leaving"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.errors import Problem
-from simulator.matrix.bound import quickest_s
+from simulator.model_sizes import quickest_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

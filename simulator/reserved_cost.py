@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from carpool.latency import Resources
     from carpool.scaling import Billing
-    from simulator.instance import Instance
+    from simulator.simulated_instance import SimulatedInstance
 
 __all__ = ["ReservedCost"]
 
@@ -28,12 +28,12 @@ class ReservedCost:
         self._horizon_s = horizon_s
         self.core_s = self.gpu_percent_s = self.ready_core_s = self.cost = 0.0
 
-    def accrued(self, instances: Iterable[Instance], now: float) -> float:
+    def accrued(self, instances: Iterable[SimulatedInstance], now: float) -> float:
         """Return the cost so far of instances that still exist."""
         price = self._billing.lifetime
         return sum([price(i.execution.size, now - i.started) for i in instances])
 
-    def count(self, instance: Instance, now: float) -> None:
+    def count(self, instance: SimulatedInstance, now: float) -> None:
         """Add the lifetime of ``instance``, which ends now."""
         end = min(now, self._horizon_s)
         alive_s, ready_s = max(0.0, end - instance.started), max(0.0, end - instance.ready)

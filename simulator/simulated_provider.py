@@ -17,15 +17,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaler.control.class_function import FUNCTION_LABEL, MADE_FROM_LABEL, Status
-from simulator.capacity import ReservedPlaces
-from simulator.instance import Instance, Phase
+from simulator.cluster_capacity import ReservedPlaces
+from simulator.simulated_instance import Phase, SimulatedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from carpool.plan import InstanceClass
     from scaler.control.action import Action
-    from simulator.capacity import ClusterCapacity
+    from simulator.cluster_capacity import ClusterCapacity
     from simulator.event_queue import EventQueue
     from simulator.function_run import FunctionRun
 
@@ -116,7 +116,7 @@ class Replicas:
         self._run = run
         self._events = events
         self._capacity = capacity
-        self._instances: list[Instance] = []
+        self._instances: list[SimulatedInstance] = []
         self._wanted = 0
         self._reservation = ReservedPlaces()
         self._deploy(instance_class, document)
@@ -164,7 +164,7 @@ class Replicas:
             if not self._start(now, loaded=loaded):
                 break
 
-    def drained(self, instance: Instance, now: float) -> None:
+    def drained(self, instance: SimulatedInstance, now: float) -> None:
         """Remove an ``instance`` that has released its resources."""
         instance.phase = Phase.GONE
         self._instances.remove(instance)
@@ -189,7 +189,9 @@ class Replicas:
             self._capacity.wait(self.settle)
             return False
         name = self._run.next_address()
-        instance = Instance(name, self._instance_class, self._revision, self._execution, place, now)
+        instance = SimulatedInstance(
+            name, self._instance_class, self._revision, self._execution, place, now
+        )
         instance.drained = self.drained
         self._instances.append(instance)
         self._run.started(instance)
@@ -200,7 +202,7 @@ class Replicas:
             self._events.at(now + self._execution.load_s, self.loaded, instance)
         return True
 
-    def loaded(self, now: float, instance: Instance) -> None:
+    def loaded(self, now: float, instance: SimulatedInstance) -> None:
         """Mark an instance as loaded, unless it is gone."""
         if instance.phase is not Phase.LOADING:
             return
@@ -211,7 +213,7 @@ class Replicas:
         if any(each.revision != self._revision for each in self._instances):
             self.settle(now)  # one of the old ones may go
 
-    def _retire(self, instance: Instance, now: float) -> None:
+    def _retire(self, instance: SimulatedInstance, now: float) -> None:
         if instance.phase is Phase.LOADING:
             self._capacity.loads(instance.place, -1)
             self.drained(instance, now)
@@ -221,7 +223,7 @@ class Replicas:
         told_s = min(2 * self._run.interval_s(), _LONGEST_S)
         self._events.at(now + told_s, self._told, instance)
 
-    def _told(self, now: float, instance: Instance) -> None:
+    def _told(self, now: float, instance: SimulatedInstance) -> None:
         """Stop sending batches to ``instance``, as the fronts now know that it is leaving."""
         instance.phase = Phase.DRAINING
         self._run.sidecar.leave(instance)

@@ -14,9 +14,9 @@ from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.cold_start import ColdStart
 from sidecar.policies.planned import Planned, policy_of, routes_of
-from simulator.instance import Phase
+from simulator.many_upstreams import ManyUpstreams
 from simulator.outcomes import Outcomes
-from simulator.upstreams import ManyUpstreams
+from simulator.simulated_instance import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.scenarios.scenario import App
     from sidecar.core.batch import Batch
-    from sidecar.core.load import Load
+    from sidecar.core.load_counter import LoadCounter
     from sidecar.core.request import Request
     from simulator.event_queue import EventQueue
-    from simulator.instance import Instance
+    from simulator.simulated_instance import SimulatedInstance
 
 __all__ = ["SimulatedSidecar"]
 
@@ -61,10 +61,10 @@ class SimulatedSidecar:
     def __init__(
         self,
         apps: Sequence[App],
-        instances: Mapping[str, Instance],
+        instances: Mapping[str, SimulatedInstance],
         events: EventQueue,
         queue_max: float,
-        load: Load,
+        load: LoadCounter,
         network_s: float = 0.0,
     ) -> None:
         nothing = Planned(Planned.Params({}))
@@ -82,7 +82,7 @@ class SimulatedSidecar:
         self.load = load
         self.urgent: Callable[[float], None] = lambda _: None
         self._network_s = network_s
-        self.slowed: Callable[[Instance], float] | None = None
+        self.slowed: Callable[[SimulatedInstance], float] | None = None
         self._tightest_s = min(app.slo_s for app in apps)
         self._no_failures: dict[int, list[bool]] = {}
         self.least = self._largest = 0
@@ -95,7 +95,7 @@ class SimulatedSidecar:
         self.waiting = 0
         self.free = 0
 
-    def replan(self, plan: Plan, instances: Sequence[Instance], now: float) -> None:
+    def replan(self, plan: Plan, instances: Sequence[SimulatedInstance], now: float) -> None:
         """Switch to ``plan`` without losing requests.
 
         Requests that wait while no instance is free are counted as waiting for the new instances to
@@ -115,7 +115,7 @@ class SimulatedSidecar:
         self._changed()
         self.step(own)
 
-    def leave(self, instance: Instance) -> None:
+    def leave(self, instance: SimulatedInstance) -> None:
         """Stop sending to an instance, if it was used; its running batches still return."""
         if instance.serving:
             instance.serving = False
@@ -201,14 +201,14 @@ class SimulatedSidecar:
             exec_s, cost = end - start, instance.execution.cost(end - start)
         self._events.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
 
-    def _run_stage(self, instance: Instance, now: float) -> None:
+    def _run_stage(self, instance: SimulatedInstance, now: float) -> None:
         assert instance.device is not None  # noqa: S101  the caller has looked
         stage_s = instance.device.begin(now)
         if stage_s is not None:
             instance.busy_until = end = instance.end(now, stage_s)
             self._events.at(end + self.skipped_s, self._stage_ran, instance, end)
 
-    def _stage_ran(self, at_s: float, instance: Instance, now: float) -> None:
+    def _stage_ran(self, at_s: float, instance: SimulatedInstance, now: float) -> None:
         device = instance.device
         assert device is not None  # noqa: S101  its stage has run
         for batch, exec_s, cost in device.end():
@@ -220,7 +220,7 @@ class SimulatedSidecar:
         self,
         at_s: float,
         batch: Batch,
-        instance: Instance,
+        instance: SimulatedInstance,
         now: float,
         exec_s: float,
         cost: float,
@@ -255,7 +255,7 @@ class SimulatedSidecar:
             if instance.phase is Phase.DRAINING:
                 instance.drained(instance, at_s)
 
-    def _record(self, requests: list[Request], instance: Instance, now: float) -> None:
+    def _record(self, requests: list[Request], instance: SimulatedInstance, now: float) -> None:
         served = self.served
         served.done += len(requests)
         now += self._network_s

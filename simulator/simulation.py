@@ -17,23 +17,23 @@ import math
 from typing import TYPE_CHECKING
 
 from scaler.control.dependencies import Dependencies
+from scaler.control.functions import Functions
 from scaler.control.round import Driver, Round, at_once
 from scaler.control.sync_pace import LEAST_PAUSE_S, Pace
-from scaler.functions import Functions
 from scaler.planning import cost
 from scaler.planning.placement import Cluster
-from sidecar.core.load import Load
+from sidecar.core.load_counter import LoadCounter
 from simulator.application import SendingApplication
 from simulator.arrivals import Arrivals, merged
-from simulator.capacity import ClusterCapacity
+from simulator.cluster_capacity import ClusterCapacity
 from simulator.event_queue import EventQueue
 from simulator.execution import Executions
-from simulator.front import Front
 from simulator.function_run import FunctionRun, SimulationResult, declared
 from simulator.interval_cache import IntervalCache
-from simulator.planning import SimulatedPlanning
 from simulator.reserved_cost import ReservedCost
 from simulator.settings import Settings
+from simulator.simulated_front import SimulatedFront
+from simulator.simulated_planning import SimulatedPlanning
 from simulator.simulated_provider import SimulatedProvider
 from simulator.simulated_sidecar import SimulatedSidecar
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from carpool.arrivals.processes import Times
     from scaler.control.planning_result import SupportsPlan
     from scaler.scenarios.scenario import Function, Scenario
-    from simulator.instance import Instance
+    from simulator.simulated_instance import SimulatedInstance
 
 __all__ = ["Simulation"]
 
@@ -76,7 +76,7 @@ class Simulation:
         self._capacity = ClusterCapacity(Cluster(scenario.nodes) if scenario.nodes else None)
         self._provider = self._run_by()
         self._functions = self._scaler()
-        self._fronts: list[Front] = []
+        self._fronts: list[SimulatedFront] = []
         self._runs = [self._run_of(each) for each in scenario.functions]
         self._callers = [caller for run in self._runs for caller in run.callers]
         self._provider.run(self._runs)
@@ -185,7 +185,7 @@ class Simulation:
         at_once(self._rounds.run())
         self._result.fragmentation.append(self._capacity.fragmentation())
 
-    def _slowed(self, instance: Instance) -> float:
+    def _slowed(self, instance: SimulatedInstance) -> float:
         """Return the instance's relative slowdown by others that load on its server."""
         return self._settings.loading_slows * self._capacity.loading_beside(instance.place)
 
@@ -201,8 +201,9 @@ class Simulation:
         functions = Functions(
             Dependencies(window_s=settings.window_s, models=models, prewarm=settings.prewarm),
             Pace(settings.interval_s / _REPORTS) if settings.rate_level else Pace(),
+            now=lambda: events.now_s,
+            wall=lambda: events.now_s,
         )
-        functions.now = functions.wall = lambda: events.now_s
         functions.wake = self._wake
         for function in self._scenario.functions:
             self._provider.declare(declared(function))
@@ -239,12 +240,12 @@ class Simulation:
             run.instances,
             self._events,
             settings.queue_max,
-            Load(0.0, sum(first.values())),
+            LoadCounter(0.0, sum(first.values())),
             settings.network_s,
         )
         run.sidecar.slowed = self._slowed if settings.loading_slows else None
         run.callers = [SendingApplication(run.sidecar, app) for app in function.apps]
-        front = Front(run, self._functions, self._events)
+        front = SimulatedFront(run, self._functions, self._events)
         front.until_s = scenario.horizon_s + _RUN_OUT_S
         run.sidecar.urgent = run.sidecar.load.on_surge = front.urgent
         self._fronts.append(front)

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 from carpool import address, wire
 from carpool.errors import CarpoolError
 from carpool.process import ready_notice
-from watchdog_plugin import loading, logs
+from watchdog_plugin import json_codec, loading, logs
 from watchdog_plugin.batch_runner import BatchRunner, Concurrent, ModelLock, ModelThread
 from watchdog_plugin.lifecycle import Lifecycle
-from watchdog_plugin.protocols import json_codec
 from watchdog_plugin.reader import ReadLimits
 from watchdog_plugin.server import Server
 from watchdog_plugin.service import Service

@@ -10,8 +10,8 @@ import operator
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors, wire
+from watchdog_plugin import json_codec
 from watchdog_plugin.item import ItemError, Reply
-from watchdog_plugin.protocols import json_codec
 
 if TYPE_CHECKING:
     from carpool.wire import Buffer

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from carpool.caching import SmallCache
 from carpool.wire import parse_head, shared_head
-from watchdog_plugin import content_coding
+from watchdog_plugin import content_coding, json_codec
 from watchdog_plugin.content_coding import DecodedBytes
-from watchdog_plugin.protocols import json_codec
 
 __all__ = ["Event", "Headers", "Item", "ItemError", "Line", "Reply", "read_head"]
 

@@ -131,7 +131,7 @@ def _function(
         # Here, so that a function without a model needs neither NumPy nor ONNX Runtime.
         from watchdog_plugin.onnx.function import OnnxFunction  # noqa: PLC0415
         from watchdog_plugin.onnx.model import OnnxModel  # noqa: PLC0415
-        from watchdog_plugin.stage_execution.load import staged_model  # noqa: PLC0415
+        from watchdog_plugin.stage_execution.staged_loading import staged_model  # noqa: PLC0415
     lengths = settings.lengths or author.lengths
     staged = replace(settings, model_path=file.path)
     axes = settings.batch_axis or author.batch_axis

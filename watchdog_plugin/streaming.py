@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from carpool import errors, wire
 from carpool.errors import Overloaded
 from carpool.stream_rule import EVENT_STREAM, StreamRule
-from watchdog_plugin import answers, logs
+from watchdog_plugin import answers, json_codec, logs
 from watchdog_plugin.item import Event, ItemError, Reply, read_head
-from watchdog_plugin.protocols import json_codec
 from watchdog_plugin.reader import CutOffError
 from watchdog_plugin.server import Response
 

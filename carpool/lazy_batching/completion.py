@@ -14,8 +14,8 @@ from carpool.lazy_batching.program import RemainingRuns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.lazy_batching.batch_table import Entry
     from carpool.lazy_batching.job import Job
-    from carpool.lazy_batching.table import Entry
 
 __all__ = ["Finish", "finishes"]
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.batch_table import Entry
 from carpool.lazy_batching.completion import Finish, finishes
 from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import RemainingRuns
-from carpool.lazy_batching.table import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,16 +21,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.lazy_batching import join_decision, slack
+from carpool.lazy_batching.batch_table import BatchTable
 from carpool.lazy_batching.rates import Rate
 from carpool.lazy_batching.rules import Rules
-from carpool.lazy_batching.table import BatchTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
 
+    from carpool.lazy_batching.batch_table import Entry
     from carpool.lazy_batching.job import Job
     from carpool.lazy_batching.program import Program
-    from carpool.lazy_batching.table import Entry
 
 __all__ = ["Scheduler"]
 

@@ -12,8 +12,8 @@ import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.batch_table import Entry
 from carpool.lazy_batching.completion import finishes
-from carpool.lazy_batching.table import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -20,6 +20,7 @@ from carpool.errors import ConfigError, Problem
 from carpool.onnx_graph.control_flow import branches, refuse_open_ends, unrolled
 from carpool.onnx_graph.lightened import lightened
 from carpool.onnx_graph.model_file import BATCH, read_onnx
+from carpool.onnx_graph.operator_graph import Graph, Operator
 from carpool.onnx_graph.parts import (
     DATATYPES,
     as_input,
@@ -31,14 +32,13 @@ from carpool.onnx_graph.parts import (
     size_bytes,
 )
 from carpool.onnx_graph.refusal import fix_of_refusal
-from carpool.predictor.graph import Graph, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnx import GraphProto, ModelProto, NodeProto
 
-    from carpool.predictor.graph import SymbolicShape
+    from carpool.onnx_graph.operator_graph import SymbolicShape
 
 __all__ = ["Optimised", "graph_of", "model_name", "optimised", "read_graph"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import NodeProto, TensorProto
 
-    from carpool.predictor.graph import Case, Operator, TensorShape
+    from carpool.onnx_graph.operator_graph import Case, Operator, TensorShape
 
     Array = NDArray[Any]
     Arrays = dict[str, Array]

@@ -10,9 +10,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import ConfigError, Problem
+from carpool.onnx_graph.operator_graph import Case
 from carpool.predictor.calibration import Calibration
 from carpool.predictor.fit_database import own_database
-from carpool.predictor.graph import Case
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from carpool.predictor.fit import ThreadsAndGpu
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from carpool.predictor.graph import Case, Graph
+    from carpool.onnx_graph.operator_graph import Case, Graph
     from carpool.predictor.profile import Alone
 
 __all__ = ["MOST_MB", "Footprint", "composed"]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from carpool.onnx_graph.operator_graph import Case
     from carpool.predictor.fit import Fit, ThreadsAndGpu
-    from carpool.predictor.graph import Case
     from carpool.predictor.operator_groups import Groups
 
     Array = NDArray[np.float64]

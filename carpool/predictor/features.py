@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.predictor.graph import TensorShape
+from carpool.onnx_graph.operator_graph import TensorShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.predictor.graph import Case, Shape
+    from carpool.onnx_graph.operator_graph import Case, Shape
 
 __all__ = ["WHOLE", "Sized", "is_like_others", "sized"]
 

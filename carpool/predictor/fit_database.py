@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from carpool.onnx_graph.operator_graph import Case, Graph, Operator
     from carpool.predictor.calibration import Calibration
     from carpool.predictor.fit import Fit
-    from carpool.predictor.graph import Case, Graph, Operator
     from carpool.predictor.profile_database import Numbers
 
 __all__ = ["own_database", "read_fit", "read_model", "usual_database", "write_fit"]

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from carpool import __version__
-from carpool.predictor.graph import Graph, Operator
+from carpool.onnx_graph.operator_graph import Graph, Operator
 from carpool.predictor.profile_file import has_table, opened
 from carpool.processor import processor
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from carpool.predictor.graph import SymbolicShape
+    from carpool.onnx_graph.operator_graph import SymbolicShape
 
     TensorType = tuple[str, SymbolicShape, bool]
 

@@ -20,7 +20,8 @@ import numpy as np
 from carpool.latency.model import Configuration, Resources
 from carpool.predictor.corrections import Corrections
 from carpool.predictor.fit import ThreadsAndGpu
-from carpool.predictor.intervals import (
+from carpool.predictor.operator_groups import Groups
+from carpool.predictor.prediction_intervals import (
     CALIBRATED,
     FOREIGN,
     GUESSED,
@@ -31,15 +32,14 @@ from carpool.predictor.intervals import (
     measured,
     scaling,
 )
-from carpool.predictor.operator_groups import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from carpool.onnx_graph.operator_graph import Case, Graph
     from carpool.predictor.fit import Bounds, Fit
-    from carpool.predictor.graph import Case, Graph
     from carpool.predictor.profile import Setting
 
     Array = NDArray[np.float64]

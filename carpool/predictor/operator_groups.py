@@ -13,8 +13,8 @@ from carpool.predictor.fit import cold_share
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from carpool.onnx_graph.operator_graph import Graph, Operator
     from carpool.predictor.fit import Fit, ThreadsAndGpu
-    from carpool.predictor.graph import Graph, Operator
 
     Array = NDArray[np.float64]
 

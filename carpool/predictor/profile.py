@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from carpool.predictor.graph import Case
+    from carpool.onnx_graph.operator_graph import Case
 
 __all__ = ["Alone", "OperatorRow", "Origin", "Overhead", "Profile", "RunRow", "Setting"]
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from carpool.predictor.graph import Case
+from carpool.onnx_graph.operator_graph import Case
 from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
 from carpool.predictor.profile_file import opened
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from carpool.predictor.graph import Operator, SymbolicShape
+    from carpool.onnx_graph.operator_graph import Operator, SymbolicShape
 
 __all__ = [
     "Numbers",

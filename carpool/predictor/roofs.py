@@ -10,8 +10,8 @@ from carpool.predictor.features import WHOLE, sized
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from carpool.onnx_graph.operator_graph import Case
     from carpool.predictor.calibration import Calibration
-    from carpool.predictor.graph import Case
     from carpool.predictor.profile import Alone
 
 __all__ = ["Roofs", "roofs"]

@@ -6,7 +6,7 @@ import csv
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.files import read_text
+from carpool.validation.text_file import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

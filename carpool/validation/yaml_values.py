@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import yaml
 
 from carpool.errors import ConfigError
-from carpool.files import read_text
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from carpool.validation.yaml_reader import YamlReader
 
 if TYPE_CHECKING:

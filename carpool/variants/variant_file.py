@@ -14,9 +14,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import ConfigError, Problem
-from carpool.files import read_text
 from carpool.validation import rules
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from carpool.variants.variant import NAME_PATTERN, Variant
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.plan import InstanceClass
-    from faas_stack.compare.outcomes import CompareOutcomes
+    from faas_stack.compare.compare_outcomes import CompareOutcomes
     from scaler.planning.cost import Prices
     from simulator.results import FunctionRecord
 

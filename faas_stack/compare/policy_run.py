@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faas_stack.compare.compare_outcomes import CompareOutcomes
 from faas_stack.compare.observer import Observer
-from faas_stack.compare.outcomes import CompareOutcomes
 from faas_stack.interrupts import say
 from faas_stack.load.arrivals import arrivals, constant
-from faas_stack.load.engine import LoadEngine, Target
+from faas_stack.load.generator import LoadGenerator, Target
 from faas_stack.stack.refusals import InstancesRefused, RefusalCounter
 from faas_stack.stack.stack_process import StackFailed, stack_process
 from scaler.planning import cost
@@ -238,11 +238,13 @@ class _Run:
 
     def _engine(
         self, function: Function, app: App, times: Iterator[float], ledger: CompareOutcomes
-    ) -> LoadEngine:
+    ) -> LoadGenerator:
         host, _, port = self._address.rpartition(":")
         request = self._requests.get(function.name, Request())
         whole = request.to_bytes(self._address, function.name, app.name)
-        return LoadEngine(Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger)
+        return LoadGenerator(
+            Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger
+        )
 
 
 def _not_ready(name: str, said: Mapping[str, Any]) -> str:

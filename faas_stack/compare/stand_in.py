@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool.latency.variant_set import model_of
+from carpool.variants.variant_set import model_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from carpool.errors import ConfigError, Problem
-from carpool.files import read_text
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from carpool.validation.yaml_reader import YamlReader
 from faas_stack.stack.substitute import substitute
 

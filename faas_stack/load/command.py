@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from carpool import durations
 from carpool.errors import CarpoolError
 from faas_stack.load import arrivals, flags
-from faas_stack.load.engine import LoadEngine
+from faas_stack.load.generator import LoadGenerator
 from faas_stack.load.results import QUANTILES, LoadResults, quantile
 
 if TYPE_CHECKING:
@@ -57,18 +57,18 @@ async def measure(plan: LoadPlan, results: LoadResults, *, progress: bool = Fals
         Unreachable: If the target does not accept connections.
     """
     times = arrivals.arrivals(plan.segments, plan.arrivals, plan.seed)
-    engine = LoadEngine(
+    generator = LoadGenerator(
         plan.target,
         itertools.takewhile(lambda at_s: at_s < plan.span_s, times),
         results,
         warmup_s=plan.warmup_s,
         span_s=plan.span_s,
     )
-    watcher = asyncio.create_task(_show_progress(plan, engine, results)) if progress else None
+    watcher = asyncio.create_task(_show_progress(plan, generator, results)) if progress else None
     gc.collect()
     gc.disable()  # a collection would stall all requests in flight; a run creates no cycles
     try:
-        await engine.run()
+        await generator.run()
     except OSError as error:
         where = f"{plan.target.host}:{plan.target.port}"
         msg = f"cannot connect to {where}: {error.strerror or error}; is `carpool up` running?"
@@ -102,16 +102,16 @@ def _run(main_task: Coroutine[Any, Any, bool]) -> bool:
         return runner.run(main_task)
 
 
-async def _show_progress(plan: LoadPlan, engine: LoadEngine, results: LoadResults) -> None:
+async def _show_progress(plan: LoadPlan, generator: LoadGenerator, results: LoadResults) -> None:
     while True:
         await asyncio.sleep(_REFRESH_S)
-        share = min(1.0, engine.elapsed_s / plan.span_s)
+        share = min(1.0, generator.elapsed_s / plan.span_s)
         bar = ("#" * round(share * _BAR_WIDTH)).ljust(_BAR_WIDTH, ".")
         recent = sorted(results.latencies_s[-_RECENT:])
         p99 = f"p99 {1e3 * quantile(recent, 0.99):.1f} ms" if recent else "no answer yet"
         line = (
-            f"[{bar}] {min(engine.elapsed_s, plan.span_s):.0f}/{plan.span_s:.0f} s"
-            f"  {results.requests} answered  {engine.in_flight} in flight  {p99}"
+            f"[{bar}] {min(generator.elapsed_s, plan.span_s):.0f}/{plan.span_s:.0f} s"
+            f"  {results.requests} answered  {generator.in_flight} in flight  {p99}"
             f"  {results.errors.total()} errors"
         )
         _show(line)

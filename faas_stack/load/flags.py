@@ -14,7 +14,7 @@ from carpool.errors import ConfigError
 from carpool.setting_spec import read_value
 from carpool.validation.problems import Problems, nearest
 from faas_stack.load import arrivals
-from faas_stack.load.engine import Target
+from faas_stack.load.generator import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

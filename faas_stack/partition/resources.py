@@ -8,17 +8,17 @@ its instances, which run elsewhere. Pure, and independent of what enforces the l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from carpool import setting_types
 from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from faas_stack.provider.deployment import Deployment
+    from carpool.settings import FunctionSettings
 
-__all__ = ["GPU_LIMIT", "Resources", "is_front_environment"]
+__all__ = ["GPU_LIMIT", "ResourceRequest", "Resources", "is_front_environment"]
 
 GPU_LIMIT = "nvidia.com/gpu"
 _PINNED = "cpu=pinned"
@@ -27,6 +27,30 @@ _CORES = "a number of cores such as 0.5 or 500m"
 _GPUS = "a whole number of GPUs"
 _BYTES_PER_MB = 10**6
 _WHOLE_GPU = 100.0
+
+
+class ResourceRequest(Protocol):
+    """The part of a deployment that says what each instance needs."""
+
+    @property
+    def limits(self) -> Mapping[str, str] | None:
+        """Maximum quantities: ``cpu``, ``memory`` and GPUs."""
+
+    @property
+    def requests(self) -> Mapping[str, str] | None:
+        """Reserved quantities: ``cpu`` and ``memory``."""
+
+    @property
+    def constraints(self) -> Sequence[str]:
+        """Such as ``cpu=pinned``."""
+
+    @property
+    def settings(self) -> FunctionSettings:
+        """Settings of the function."""
+
+    @property
+    def env_vars(self) -> Mapping[str, str]:
+        """Environment of an instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +97,7 @@ class Resources:
         return max(1, int(self.cores)) if self.cores else None
 
     @classmethod
-    def of(cls, deployment: Deployment, *, pin_whole: bool = False) -> Resources:
+    def of(cls, deployment: ResourceRequest, *, pin_whole: bool = False) -> Resources:
         """Return what ``deployment`` requests for each instance.
 
         Args:

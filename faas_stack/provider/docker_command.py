@@ -13,7 +13,7 @@ import uvloop
 
 from carpool.errors import ConfigError, Problem
 from faas_stack.provider import standalone
-from faas_stack.provider.local.containers.backend import DockerBackend, DockerOptions
+from faas_stack.provider.local.containers.docker_backend import DockerBackend, DockerOptions
 
 if TYPE_CHECKING:
     from faas_stack.provider.secrets import SecretStore

@@ -11,35 +11,20 @@ import contextlib
 import fcntl
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
+from faas_stack.provider.local.build_context import BuildContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from faas_stack.stack.stack_file import StackFile, StackFunction
 
-__all__ = ["SKIPPED", "BuildContext", "assemble", "exclusive"]
+__all__ = ["SKIPPED", "assemble", "exclusive"]
 
 SKIPPED = ("build", "template")  # in a handler's folder
-
-
-@dataclass(frozen=True, slots=True)
-class BuildContext:
-    """The content of an image, as a folder.
-
-    Attributes:
-        image: Image name in deployments.
-        folder: Folder with the assembled files.
-        fprocess: The template's command, which an image would have in its environment.
-    """
-
-    image: str
-    folder: Path
-    fprocess: str
 
 
 def assemble(stack: StackFile, function: StackFunction, folder: Path | None = None) -> BuildContext:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable
     from pathlib import Path
 
-    from faas_stack.stack.assemble import BuildContext
+    from faas_stack.provider.local.build_context import BuildContext
     from faas_stack.stack.stack_file import StackFile, StackFunction
     from faas_stack.stack.variant_copy import VariantCopy
 

@@ -13,10 +13,10 @@ import yaml
 
 from carpool import function_name
 from carpool.errors import ConfigError, Problem
-from carpool.files import read_text
 from carpool.setting_spec import read_value
 from carpool.settings import rows
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from faas_stack.stack import stack_file, templates
 
 if TYPE_CHECKING:

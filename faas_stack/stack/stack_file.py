@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from carpool import function_name
 from carpool.errors import ConfigError
-from carpool.files import read_text, status
+from carpool.files import status
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from carpool.validation.yaml_reader import YamlReader
 from faas_stack.stack.stack_function import FunctionReader, Source, StackFunction
 from faas_stack.stack.substitute import substitute

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
-from carpool.files import is_folder, read_text
+from carpool.files import is_folder
 from carpool.settings import rows
 from carpool.validation.problems import Problems, nearest
+from carpool.validation.text_file import read_text
 from carpool.validation.yaml_reader import YamlReader
 from faas_stack import function_settings
 from faas_stack.stack import templates

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carpool.files import read_text
 from carpool.validation.problems import Problems, nearest
+from carpool.validation.text_file import read_text
 from carpool.validation.yaml_reader import YamlReader
 
 if TYPE_CHECKING:

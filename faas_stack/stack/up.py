@@ -52,8 +52,8 @@ from faas_stack.stack.scaler_process import (
 from faas_stack.stack.variant_copy import has_variants, keep_current
 
 if TYPE_CHECKING:
+    from faas_stack.provider.local.build_context import BuildContext
     from faas_stack.provider.local.local_function import LocalFunction
-    from faas_stack.stack.assemble import BuildContext
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
 

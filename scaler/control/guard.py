@@ -28,8 +28,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from carpool.latency.variant_set import model_of
 from carpool.sizing import SIZES, Objective
+from carpool.variants.variant_set import model_of
 from scaler.control import plan_size
 from scaler.control.plan_builder import build_plan, numbered, with_windows
 from scaler.control.planning_result import PlanningResult

@@ -19,9 +19,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.latency.variant_set import VariantSet, model_of
 from carpool.plain_number import plain
 from carpool.variants.instance_states import InstanceState, State, mitigation
+from carpool.variants.variant_set import VariantSet, model_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from carpool.latency.variant_set import VariantSet, model_of
 from carpool.scaling import PerFunctionPolicy, Proposal, Size
+from carpool.variants.variant_set import VariantSet, model_of
 from scaler.control.policy_errors import raised
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
     from scaler.control.class_function import Status
     from scaler.control.controller import Controller
+    from scaler.control.functions import Functions
     from scaler.control.planning_result import FunctionResult
-    from scaler.functions import Functions
 
 __all__ = ["Driver", "Platform", "Round", "at_once"]
 

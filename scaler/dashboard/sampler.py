@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from scaler.control.controller import Controller
-    from scaler.functions import Functions
+    from scaler.control.functions import Functions
     from scaler.live_planner import Planner
     from scaler.planning.cost import Prices
 

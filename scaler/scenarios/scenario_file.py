@@ -15,11 +15,11 @@ from carpool.errors import ConfigError, Problem
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
-from carpool.latency.variant_set import VariantSet, model_of
 from carpool.predictor.onnx_latency import read_operators
 from carpool.validation import yaml_values
 from carpool.validation.problems import Problems, nearest
 from carpool.variants.variant_file import read_variants
+from carpool.variants.variant_set import VariantSet, model_of
 from scaler.planning import cost
 from scaler.planning.cost import MB_PER_GB, Prices
 from scaler.planning.placement import Node

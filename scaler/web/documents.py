@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scaler.control.controller import Controller
-    from scaler.functions import Functions
+    from scaler.control.functions import Functions
     from scaler.live_planner import Planner
     from scaler.loop import Loop
 

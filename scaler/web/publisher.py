@@ -16,9 +16,9 @@ from scaler.web.documents import FUNCTIONS, SHADOW, UNLISTED
 from scaler.web.snapshot import PastSamples
 
 if TYPE_CHECKING:
+    from scaler.control.functions import Functions
     from scaler.dashboard.history import History
     from scaler.dashboard.sampler import Sampler
-    from scaler.functions import Functions
     from scaler.metrics import Metrics
     from scaler.web.documents import Documents
     from scaler.web.snapshot import SnapshotFile

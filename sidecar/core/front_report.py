@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
-from sidecar.core.load import Executions
+from sidecar.core.load_counter import Executions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from sidecar.core.batcher import Batcher
     from sidecar.core.dispatch import Upstream
-    from sidecar.core.load import Load
+    from sidecar.core.load_counter import LoadCounter
 
 __all__ = ["FrontReports", "ReportedInstance", "starves"]
 
@@ -50,7 +50,7 @@ class FrontReports:
         revision: Revision of the last answer with a plan; empty before the first.
     """
 
-    def __init__(self, function: str, load: Load, batcher: Batcher) -> None:
+    def __init__(self, function: str, load: LoadCounter, batcher: Batcher) -> None:
         self._function = function
         self._load = load
         self._batcher = batcher

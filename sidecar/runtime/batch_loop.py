@@ -26,7 +26,7 @@ from carpool.http.http_exchange import encode_answer
 from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
 from sidecar.core.request import RETURN_SHARE
-from sidecar.runtime import variant_routing
+from sidecar.runtime import variant_demands
 from sidecar.runtime.readiness import Readiness
 from sidecar.runtime.sender import Sender
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange, Server
     from sidecar.core.batcher import Batcher
     from sidecar.core.cold_start import ColdStart
-    from sidecar.core.load import Load
+    from sidecar.core.load_counter import LoadCounter
     from sidecar.core.request import Request
     from sidecar.runtime.compression import Compression
     from sidecar.runtime.ingress import Ingress
@@ -102,7 +102,7 @@ class BatchLoop:
         self._starved = False
         self._sender = Sender(self, batcher, upstreams, metrics, recent, exec_timeout_s)
         self.readiness = Readiness(upstreams, metrics)
-        self.load: Load | None = None
+        self.load: LoadCounter | None = None
         self.front: Front | None = None
         self.cold_start: ColdStart | None = None
         self.on_starving: Callable[[], None] = lambda: None
@@ -215,12 +215,12 @@ class BatchLoop:
         """Choose the variants that may serve a request; return an error if none can.
 
         Raises:
-            CarpoolError: As `variant_routing.settle_demand`; the request is counted as refused, and
+            CarpoolError: As `variant_demands.settle_demand`; the request is counted as refused, and
                 not as load.
         """
         began = time.perf_counter()
         try:
-            variant_routing.settle_demand(request, self._upstreams, planned=self.front is not None)
+            variant_demands.settle_demand(request, self._upstreams, planned=self.front is not None)
         except CarpoolError as error:
             self._count_unfit(request, error)
             raise
@@ -229,7 +229,7 @@ class BatchLoop:
             return None
         variant_router.route(demand)  # stores the choice
         self._metrics.selection.observe(time.perf_counter() - began)
-        return variant_routing.reason_unfit(demand, variant_router)
+        return variant_demands.reason_unfit(demand, variant_router)
 
     def _refuse(self, request: Request, refusal: Refusal) -> None:
         if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:

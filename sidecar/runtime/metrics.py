@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from prometheus_client import generate_latest
 
 from carpool.prometheus_text import Histogram, counter, gauge, histogram
-from sidecar.runtime.outcomes import OTHERS, OutcomeCounters
+from sidecar.runtime.outcome_counters import OTHERS, OutcomeCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

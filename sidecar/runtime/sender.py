@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carpool.http.client import Response
     from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
-    from sidecar.core.load import Load
+    from sidecar.core.load_counter import LoadCounter
     from sidecar.core.request import Request
     from sidecar.runtime.compression import Compression
     from sidecar.runtime.handler_liveness import ProbedInstance
@@ -50,7 +50,7 @@ class Driver(Protocol):
     """The batch loop as the sender uses it: it makes the batcher step."""
 
     compression: Compression | None
-    load: Load | None
+    load: LoadCounter | None
 
     @property
     def tracing(self) -> Tracing | None:

@@ -15,8 +15,8 @@ from carpool import durations, plugins
 from carpool.app_setting import App
 from carpool.settings import FunctionSettings, rows
 from simulator.advice.settings import params
-from simulator.comparison_table import aligned, number
-from simulator.intervals import Estimate
+from simulator.confidence_intervals import Estimate
+from simulator.reports.comparison_table import aligned, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -27,9 +27,9 @@ from scaler.scenarios.scenario import App, Function
 from simulator.advice import question as asking
 from simulator.advice.answer import Answer
 from simulator.advice.evidence import Gatherer
-from simulator.advice.parts import parts
 from simulator.advice.question import Question
 from simulator.advice.settings import candidates, variations
+from simulator.advice.trace_parts import parts
 from simulator.advice.verdict import beside, best, better, verdicts
 from simulator.arrivals import check_load
 from simulator.matrix.cells import BILLINGS
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from carpool.setting_types import SettingType
-    from simulator.advice.parts import Part
+    from simulator.advice.trace_parts import Part
 
 __all__ = ["advise", "main"]
 

@@ -15,8 +15,8 @@ from simulator.matrix.runs import simulate
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from simulator.advice.parts import Part
     from simulator.advice.question import Question
+    from simulator.advice.trace_parts import Part
     from simulator.matrix.rows import Row
 
 __all__ = ["Evidence", "Gatherer"]

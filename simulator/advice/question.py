@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from carpool import durations
 from carpool.arrivals.processes import read_trace
 from carpool.errors import ConfigError, Problem
-from carpool.files import read_text
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
-from carpool.latency.variant_set import VariantSet
 from carpool.validation.problems import Problems
+from carpool.validation.text_file import read_text
 from carpool.variants.variant_file import read_variants
+from carpool.variants.variant_set import VariantSet
 from scaler.scenarios import shipped
 from scaler.scenarios.scenario import Scenario
-from simulator.advice.parts import cut
-from simulator.matrix.bound import quickest_s
+from simulator.advice.trace_parts import cut
+from simulator.model_sizes import quickest_s
 from simulator.objective_check import impossible_objective
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from scaler.planning.cost import Prices
     from scaler.scenarios.scenario import Function
-    from simulator.advice.parts import Part
+    from simulator.advice.trace_parts import Part
 
 __all__ = ["MODELS", "Question", "gpu_gb", "model_entry", "read_load", "read_model"]
 __all__ += ["with_objective"]

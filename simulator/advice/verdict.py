@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simulator.intervals import Estimate, ratio
+from simulator.confidence_intervals import Estimate, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -32,17 +32,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carpool.arrivals.processes import timestamps
-from carpool.latency.variant_set import VariantSet
 from scaler.planning.cost import billing
+from simulator.model_sizes import exec_times, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from carpool.arrivals.processes import Times
-    from carpool.latency import LatencyModel, Resources
     from scaler.scenarios.scenario import App, Function, Scenario
 
-__all__ = ["division_cost", "lower_bound", "quickest_s"]
+__all__ = ["division_cost", "lower_bound"]
 
 _ROUNDING_S = 1e-9
 
@@ -59,19 +56,6 @@ def lower_bound(scenario: Scenario) -> float:
             total += division_cost(times, costs, window_s)
             number += 1
     return total
-
-
-def quickest_s(function: Function) -> float:
-    """Return the shortest latency of a request on any instance size; infinity if none fits."""
-    return min(
-        [
-            exec_s
-            for app in function.apps
-            for model, _, cpu, gpu, largest in _sizes(function, app)
-            for _, exec_s in _times(model, cpu, gpu, largest)
-        ],
-        default=math.inf,
-    )
 
 
 def division_cost(times: Times, costs: Times, window_s: float) -> float:
@@ -101,8 +85,8 @@ def _cheapest(scenario: Scenario, function: Function, app: App) -> tuple[Times, 
     rule = billing(scenario.prices)
     costs = np.full(function.max_batch, math.inf)
     least_s = np.full(function.max_batch, math.inf)
-    for model, size, cpu, gpu, largest in _sizes(function, app):
-        for batch, exec_s in _times(model, cpu, gpu, largest):
+    for model, size, cpu, gpu, largest in sizes(function, app):
+        for batch, exec_s in exec_times(model, cpu, gpu, largest):
             if exec_s <= app.slo_s:
                 price = rule.execution(size, exec_s) + rule.lifetime(size, exec_s)
                 costs[batch - 1] = min(costs[batch - 1], price)
@@ -112,31 +96,3 @@ def _cheapest(scenario: Scenario, function: Function, app: App) -> tuple[Times, 
     least_s = np.minimum.accumulate(least_s[::-1])[::-1]
     known = int(np.isfinite(costs).sum())
     return costs[:known], least_s[:known]
-
-
-def _sizes(
-    function: Function, app: App
-) -> Iterator[tuple[LatencyModel, Resources, float, float, int]]:
-    """Yield every instance size with the largest batch it accepts."""
-    for model in _models(function.model, app.accuracy):
-        largest: dict[tuple[float, float], int] = {}
-        for batch, cpu, gpu in model.configurations(function.max_batch):
-            largest[cpu, gpu] = max(batch, largest.get((cpu, gpu), 0))
-        for (cpu, gpu), batch in largest.items():
-            yield model, model.resources(batch, cpu, gpu), cpu, gpu, batch
-
-
-def _models(model: LatencyModel, accuracy: float) -> list[LatencyModel]:
-    if not isinstance(model, VariantSet):
-        return [model]
-    accurate = [each.name for each in model.variants if each.accuracy >= accuracy]
-    return [found for name in accurate if (found := model.of(name)) is not None]
-
-
-def _times(
-    model: LatencyModel, cpu: float, gpu: float, largest: int
-) -> Iterator[tuple[int, float]]:
-    for batch in range(1, largest + 1):
-        exec_s = model.predict(batch, cpu, gpu, 0.5)
-        if exec_s is not None:
-            yield batch, exec_s

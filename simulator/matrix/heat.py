@@ -6,8 +6,8 @@ import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from simulator.heat_map import HeatMap, Tile
 from simulator.matrix.summary import HELD, outcomes
+from simulator.reports.heat_map import HeatMap, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

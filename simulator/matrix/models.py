@@ -14,8 +14,8 @@ from carpool.errors import ConfigError, Problem
 from carpool.latency import Configuration
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table, read_table
-from carpool.latency.variant_set import VariantSet
 from carpool.variants.variant import Variant
+from carpool.variants.variant_set import VariantSet
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,16 +5,16 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from simulator import heat_map
 from simulator.matrix.heat import MISSED, maps
 from simulator.matrix.summary import COLUMNS, standings
-from simulator.report import document
+from simulator.reports import heat_map
+from simulator.reports.html_report import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from simulator.heat_map import HeatMap
     from simulator.matrix.rows import Row
+    from simulator.reports.heat_map import HeatMap
 
 __all__ = ["page", "picture"]
 

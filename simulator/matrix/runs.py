@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError
 from scaler.command_policy import ReportingGuard
 from scaler.policy_choice import PREWARM, chosen_policy, prewarm_maker
-from simulator.comparison_table import unplaced
 from simulator.matrix.bound import lower_bound
 from simulator.matrix.rows import Row
 from simulator.metrics import measured
+from simulator.reports.comparison_table import unplaced
 from simulator.settings import Settings
 from simulator.simulation import Simulation
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from carpool import address as addresses
 from faas_stack.partition.machine import Capacity
+from faas_stack.provider.local.build_context import BuildContext
 from faas_stack.provider.local.process_backend import ProcessBackend
-from faas_stack.stack.assemble import BuildContext
 from tests.faas_stack.rig import GRACE_S, IMAGE, MachineStage, provider
 
 if TYPE_CHECKING:

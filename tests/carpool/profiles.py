@@ -9,17 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.onnx_graph.operator_graph import Graph, Operator
 from carpool.predictor.fit_database import write_fit
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.graph import Graph, Operator
 from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
 from carpool.predictor.profile_database import write_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from carpool.onnx_graph.operator_graph import Case
     from carpool.predictor.fit import Fit
-    from carpool.predictor.graph import Case
 
 ORIGIN = Origin("test processor", "test runtime")
 BATCHES = (1, 2, 4, 8, 16)

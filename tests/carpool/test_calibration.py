@@ -18,7 +18,7 @@ from carpool.predictor.calibration_file import (
 )
 from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.fit_database import read_model
-from carpool.predictor.intervals import CALIBRATED, FOREIGN, scaling
+from carpool.predictor.prediction_intervals import CALIBRATED, FOREIGN, scaling
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 from carpool.predictor.roofs import roofs
 from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, run_s, taught

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.onnx_graph.operator_graph import Graph, Operator
 from carpool.predictor import graph_json
 from carpool.predictor.composition import Footprint, composed
 from carpool.predictor.fit import Fit, ThreadsAndGpu
 from carpool.predictor.fit_database import read_model
-from carpool.predictor.graph import Graph, Operator
 from carpool.predictor.graph_json import from_json, known_graph, to_json, write_graph
-from carpool.predictor.intervals import measured
 from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.measured_operators import read_alone, read_overheads, write_alone
+from carpool.predictor.prediction_intervals import measured
 from carpool.predictor.profile import Alone, Origin, Overhead, RefusedOperator, Setting
 from carpool.predictor.profile_database import case_ids
 from carpool.predictor.profile_file import opened

@@ -23,7 +23,7 @@ from tests.carpool.profiles import BATCHES, graph, profile, run_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from carpool.predictor.graph import Graph
+    from carpool.onnx_graph.operator_graph import Graph
     from carpool.predictor.profile import Profile
 
 SIGMA = 0.1

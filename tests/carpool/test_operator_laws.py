@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.onnx_graph.operator_graph import Case, TensorShape
 from carpool.predictor.features import sized
-from carpool.predictor.graph import Case, TensorShape
 from carpool.predictor.least_squares import non_negative
 from carpool.predictor.roofline_terms import BOUNDS, TERMS, terms
 from carpool.predictor.thread_scaling import divided, shared

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
+from carpool.onnx_graph.operator_graph import Case, Operator, TensorShape
 from carpool.predictor.fit_database import read_fit, read_model, write_fit
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.graph import Case, Operator, TensorShape
 from carpool.predictor.profile import OperatorRow, Profile, Setting
 from carpool.predictor.profile_database import (
     case_id,

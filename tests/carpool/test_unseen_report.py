@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.operators_unseen import LISTS, UnseenPoint
 from benchmarks.unseen_report import unseen_report
-from carpool.predictor.intervals import MEASURED
+from carpool.predictor.prediction_intervals import MEASURED
 from carpool.predictor.profile import Origin, Setting
 
 _REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "operators_unseen.md"

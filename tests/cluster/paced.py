@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from simulator.event_queue import EventQueue
-from simulator.instance import Phase
+from simulator.simulated_instance import Phase
 from simulator.simulated_provider import Replicas, SimulatedProvider
 from simulator.simulation import Simulation
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from scaler.control.class_function import Status
     from scaler.openfaas_client import GatewayClient
     from scaler.scenarios.scenario import Scenario
-    from simulator.capacity import ClusterCapacity
-    from simulator.instance import Instance
+    from simulator.cluster_capacity import ClusterCapacity
     from simulator.settings import Settings
+    from simulator.simulated_instance import SimulatedInstance
 
 __all__ = ["PacedSimulation"]
 
@@ -46,7 +46,7 @@ class _PodQueue(EventQueue):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loading: defaultdict[Replicas, list[Instance]] = defaultdict(list)
+        self.loading: defaultdict[Replicas, list[SimulatedInstance]] = defaultdict(list)
 
     def at(self, when_s: float, call: Callable[..., None], *arguments: Any) -> None:
         """Schedule a call, as `EventQueue.at` does."""

@@ -6,7 +6,7 @@ import secrets as randomness
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from faas_stack.provider.local.containers.backend import DockerBackend, DockerOptions
+from faas_stack.provider.local.containers.docker_backend import DockerBackend, DockerOptions
 from tests.faas_stack.rig import GRACE_S, MachineStage
 
 if TYPE_CHECKING:

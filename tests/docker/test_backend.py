@@ -14,7 +14,7 @@ import uvloop
 from docker.client import from_env
 
 from carpool.errors import ConfigError
-from faas_stack.provider.local.containers.backend import DockerBackend, DockerOptions
+from faas_stack.provider.local.containers.docker_backend import DockerBackend, DockerOptions
 from faas_stack.provider.local.journal import Journal
 from faas_stack.provider.secrets import SecretStore
 from tests.docker.stage import DockerStage

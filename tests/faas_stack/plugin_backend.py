@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from faas_stack.provider.local.build_context import BuildContext
 from faas_stack.provider.local.process_backend import ProcessBackend
-from faas_stack.stack.assemble import BuildContext
 from tests.faas_stack.rig import INSTANCE
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import uvloop
 
 from carpool.http.client import Pool, Response
 from faas_stack.provider.app import Provider, ProviderOptions
+from faas_stack.provider.local.build_context import BuildContext
 from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.logs import LogQuery
 from faas_stack.provider.secrets import SecretStore
-from faas_stack.stack.assemble import BuildContext
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:

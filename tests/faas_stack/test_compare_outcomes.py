@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from faas_stack.compare.outcomes import CompareOutcomes
+from faas_stack.compare.compare_outcomes import CompareOutcomes
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from carpool.validation.problems import Problems
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.docker_command import _gpus
-from faas_stack.provider.local.containers import engine
-from faas_stack.provider.local.containers.engine import EngineError, refusal
+from faas_stack.provider.local.containers import docker_engine
+from faas_stack.provider.local.containers.docker_engine import EngineError, refusal
 from faas_stack.provider.local.containers.mounts import SecretMounts
 from faas_stack.provider.local.containers.spec import Place, document
 from faas_stack.provider.local.containers.state import State
@@ -312,10 +312,10 @@ def test_socket_permission_error_names_group(
     """The error for a socket that may not be opened says which group to set."""
     path = tmp_path / "docker.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    assert "" == engine._not_ours()
+    assert "" == docker_engine._not_ours()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
-        assert "" == engine._not_ours()
+        assert "" == docker_engine._not_ours()
         monkeypatch.setattr(os, "access", lambda *_: False)  # root may do anything
-        hint = engine._not_ours()
+        hint = docker_engine._not_ours()
     assert f"set DOCKER_GID={path.stat().st_gid} for the compose stack" in hint

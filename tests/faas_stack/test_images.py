@@ -13,7 +13,7 @@ from tests.faas_stack.test_watch import write_stack
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from faas_stack.stack.assemble import BuildContext
+    from faas_stack.provider.local.build_context import BuildContext
 
 IMAGE = "tell:latest"
 

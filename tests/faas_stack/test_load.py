@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.errors import ConfigError
-from faas_stack.load import command, engine, flags
-from faas_stack.load.engine import LoadEngine, Target
+from faas_stack.load import command, flags, generator
+from faas_stack.load.generator import LoadGenerator, Target
 from faas_stack.load.results import LoadResults
 from tests.faas_stack.load_target import delayed, running
 from tests.waiting import HANG_S, wait_until
@@ -107,7 +107,7 @@ def test_request_due_during_connect_gets_its_own_connection() -> None:
         for waiting in arrived if len(arrived) == 3 else ():
             waiting.reply(200)
 
-    class Crowded(LoadEngine):
+    class Crowded(LoadGenerator):
         crowded = False
 
         def _take(self, connection: Any) -> None:
@@ -139,7 +139,7 @@ def test_requests_fail_at_once_after_server_has_gone() -> None:
         request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
         target = Target(host, port, [request], connections=2, timeout_s=HANG_S)
         tally = LoadResults()
-        await LoadEngine(target, iter([0.001 * number for number in range(50)]), tally).run()
+        await LoadGenerator(target, iter([0.001 * number for number in range(50)]), tally).run()
         return tally
 
     assert {"connection": 50} == asyncio.run(play()).errors
@@ -255,7 +255,7 @@ def test_an_example_is_made_once_for_each_status(monkeypatch: pytest.MonkeyPatch
         made.append(body)
         return str(body)
 
-    monkeypatch.setattr(engine, "_one_line", one_line)
+    monkeypatch.setattr(generator, "_one_line", one_line)
     with running(lambda exchange: exchange.reply(503, b"busy")) as url:
         flags = ["--rate", "100", "--duration", "200ms", "--arrivals", "uniform"]
         assert 1 == command.main(["--url", url, *flags])

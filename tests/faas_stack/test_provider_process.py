@@ -296,7 +296,7 @@ async def test_instance_between_two_starts_is_stopped_at_once(rig: Rig) -> None:
 PROVIDER = """
 import asyncio, sys
 from pathlib import Path
-from faas_stack.stack.assemble import BuildContext
+from faas_stack.provider.local.build_context import BuildContext
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend

@@ -17,12 +17,12 @@ from carpool.latency.linear import Linear
 from carpool.sync import Announcement, AppReport, FrontReport
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
+from scaler.control.functions import Functions
 from scaler.control.stabilization import StabilizationLimits
 from scaler.control.sync_pace import Pace
-from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
-from sidecar.core.load import Load
+from sidecar.core.load_counter import LoadCounter
 from tests.effort import scaled
 
 if TYPE_CHECKING:
@@ -84,11 +84,12 @@ class FunctionState:
     ) -> None:
         self.now_s = 0.0
         self.demands: dict[float, str] = {}  # of requests that say what they need, by arrival
-        self.load = Load(0.0)
+        self.load = LoadCounter(0.0)
         self.load.on_surge = self._surged
         self.gateway = Gateway()
-        self.functions = Functions(Dependencies(models={"f": model}), Pace())
-        self.functions.now = self.functions.wall = lambda: self.now_s
+        self.functions = Functions(
+            Dependencies(models={"f": model}), now=lambda: self.now_s, wall=lambda: self.now_s
+        )
         self.functions.wake = self._woken
         self.functions.active = True
         self.functions.observe(self.gateway.listed)

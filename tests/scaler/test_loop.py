@@ -6,6 +6,7 @@ import asyncio
 import logging
 import resource
 import threading
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,10 @@ import pytest
 
 from carpool.sync import Announcement, AppReport, FrontReport
 from scaler.control.dependencies import Dependencies
+from scaler.control.functions import Functions
 from scaler.control.guard import Guard
 from scaler.control.message_order import MessageOrder
 from scaler.control.shadow_policy import Shadow
-from scaler.control.sync_pace import Pace
-from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
 from scaler.metrics import Metrics
@@ -118,7 +118,11 @@ async def scaler(
     path = rig.folder / "scenario.yaml"
     path.write_text(SCENARIO)
     scenario = read_scenario(path)
-    functions = Functions(Dependencies(models={"echo": scenario.functions[0].model}), Pace())
+    functions = Functions(
+        Dependencies(models={"echo": scenario.functions[0].model}),
+        now=time.monotonic,
+        wall=time.time,
+    )
     metrics, senders = Metrics(lambda: list(functions), functions.now), MessageOrder()
     setting = PlannerSettings(Prices(), scenario.nodes if servers else ())
     cast = Shadow(shadow, Guard(chosen_policy(shadow, {}))) if shadow else None

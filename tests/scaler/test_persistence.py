@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ import pytest
 from carpool.latency.linear import Linear
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
+from scaler.control.functions import Functions
 from scaler.control.message_order import MessageOrder
-from scaler.functions import Functions
 from scaler.persistence import Persistence
 from scaler.prewarm.fixed import FixedKeepAlive
 from scaler.store import Store
@@ -40,7 +41,7 @@ class Scaler:
     ) -> None:
         models = dict.fromkeys(names, MODEL)
         dependencies = Dependencies(TERM, models=models, prewarm=lambda: prewarm(prewarm.Params()))
-        self.functions = Functions(dependencies)
+        self.functions = Functions(dependencies, now=time.monotonic, wall=time.time)
         self.keeping = Persistence(store, self.functions, MessageOrder(), term_before)
         self.observe(*names)
 
@@ -126,7 +127,7 @@ def test_state_of_removed_function_is_dropped(
 def test_state_is_kept_until_functions_are_listed(store: Store) -> None:
     """A gateway that has not listed its functions yet costs no state."""
     Scaler(store, "f").keep()
-    functions = Functions(Dependencies(TERM))
+    functions = Functions(Dependencies(TERM), now=time.monotonic, wall=time.time)
     keeping = Persistence(store, functions, MessageOrder())
     asyncio.run(keeping.collect(whole=True))
     keeping.keep()

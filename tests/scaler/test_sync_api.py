@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import threading
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,9 @@ from scaler.access_tokens import AccessTokens
 from scaler.api import Api
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
+from scaler.control.functions import Functions
 from scaler.control.message_order import MessageOrder
 from scaler.dashboard.sampler import Sampler
-from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
 from scaler.metrics import Metrics
@@ -125,7 +126,7 @@ async def scaler(
     listed: bool = True,
 ) -> AsyncIterator[Caller]:
     """Run a scaler without rounds, with the state that the test sets."""
-    functions = Functions(Dependencies())
+    functions = Functions(Dependencies(), now=time.monotonic, wall=time.time)
     if listed:
         functions.observe(LISTED)
     functions.active = True

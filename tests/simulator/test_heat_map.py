@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-from simulator.heat_map import HeatMap, Tile, chart, picture
+from simulator.reports.heat_map import HeatMap, Tile, chart, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = HeatMap(

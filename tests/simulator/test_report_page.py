@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simulator import command
-from simulator.comparison_table import MEANINGS, ROWS
+from simulator.reports.comparison_table import MEANINGS, ROWS
 from tests.chromium import Page, page
 from tests.simulator.test_command import POLICY, SCENARIO
 from tests.waiting import wait_until

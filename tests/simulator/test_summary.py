@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from carpool.errors import Problem
-from simulator.summary import summary
+from simulator.reports.summary import summary
 
 IMPOSSIBLE = {"f": Problem("the objective", "20ms", "more than 25ms")}
 

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from scaler.dashboard.sampler import FOLDER
-from simulator.svg import CHARTS, COLORS, Line, bars, lines
+from simulator.reports.svg import CHARTS, COLORS, Line, bars, lines
 
 
 def labels(chart: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from watchdog_plugin.stage_cutting.planning import CutPlanner
-from watchdog_plugin.stage_cutting.trial import Meter, StageMeasurements
+from watchdog_plugin.stage_cutting.cut_planner import CutPlanner
+from watchdog_plugin.stage_cutting.stage_measurements import Meter, StageMeasurements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.onnx.session import OnnxSession
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.stage_cutting.trial import Pieces
+    from watchdog_plugin.stage_cutting.stage_measurements import Pieces
 
 __all__ = ["GivenTimes", "cut"]
 

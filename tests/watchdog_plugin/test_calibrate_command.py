@@ -13,11 +13,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from carpool.errors import ConfigError
+from carpool.onnx_graph.operator_graph import Case
 from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.calibration import Calibration
 from carpool.predictor.calibration_file import read_calibration, write_calibration
 from carpool.predictor.features import sized
-from carpool.predictor.graph import Case
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 from carpool.predictor.profile_file import default_database
 from carpool.processor import runtime

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from watchdog_plugin.protocols import json_codec
+from watchdog_plugin import json_codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

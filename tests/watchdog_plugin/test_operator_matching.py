@@ -6,7 +6,7 @@ import random
 
 from tests.carpool.profiles import graph
 from watchdog_plugin.profiling.operator_matching import matched
-from watchdog_plugin.profiling.session import OperatorTime
+from watchdog_plugin.profiling.profiled_session import OperatorTime
 
 NET = graph([8, 16, 16, 16, 4])
 CASES = [operator.at(2) for operator in NET.operators]

@@ -24,7 +24,7 @@ from carpool.predictor.profile import Alone, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import predict_command, single_operators
-from watchdog_plugin.profiling.session import ProfiledSession
+from watchdog_plugin.profiling.profiled_session import ProfiledSession
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from watchdog_plugin.stage_cutting import command, sample
 from watchdog_plugin.stage_cutting.balance import Point, choose
 from watchdog_plugin.stage_cutting.chain import Chain
 from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
+from watchdog_plugin.stage_cutting.cut_planner import CutPlanner
 from watchdog_plugin.stage_cutting.folder import LIST, StageFolder
 from watchdog_plugin.stage_cutting.operator_times import OperatorTimes
-from watchdog_plugin.stage_cutting.planning import CutPlanner
-from watchdog_plugin.stage_cutting.trial import Meter, Pieces, checked_chain
+from watchdog_plugin.stage_cutting.stage_measurements import Meter, Pieces, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def cutter(path: Path) -> tuple[Cutter, OnnxSession]:
 
 def points(made: Cutter) -> list[int]:
     """Return the numbers of nodes after which a model with equal node times can be cut."""
-    return [point.after for point in made.points([1e-3] * len(made.line.nodes))]
+    return [point.after for point in made.points([1e-3] * len(made.sequence.nodes))]
 
 
 def chain(made: Cutter, whole: OnnxSession, folder: Path, after: Sequence[int]) -> Chain:
@@ -84,7 +84,7 @@ def test_cut_inside_residual_block_hands_over_both_tensors(tmp_path: Path, rows:
     feeds = sample.feeds(whole.signature, rows)
     found = chain(made, whole, tmp_path, points(made)).run_all(feeds)
 
-    assert len(made.line.nodes) - 1 == len(points(made))
+    assert len(made.sequence.nodes) - 1 == len(points(made))
     np.testing.assert_allclose(found["y"], whole.run(feeds)["y"], rtol=1e-5)
 
 
@@ -97,7 +97,7 @@ def test_recurrent_layers_hand_over_rows_first(tmp_path: Path, rows: int) -> Non
     parts = chain(made, whole, tmp_path, after)
     values = parts.run(0, feeds)
 
-    layers = [at for at, node in enumerate(made.line.nodes) if node.op_type == "LSTM"]
+    layers = [at for at, node in enumerate(made.sequence.nodes) if node.op_type == "LSTM"]
     assert len([at for at in layers if at in after]) == 4  # a stage may begin with each
     assert {rows} == {len(value) for value in values.values()}
     np.testing.assert_allclose(
@@ -254,11 +254,11 @@ def test_measured_times_are_positive(tmp_path: Path) -> None:
     path = models.deep(tmp_path / "model.onnx", layers=6)
     made, whole = cutter(path)
     feeds = sample.feeds(whole.signature, 1)
-    node_s = Meter().node_seconds(path, made.line.nodes, whole, feeds, 1)
+    node_s = Meter().node_seconds(path, made.sequence.nodes, whole, feeds, 1)
     parts = chain(made, whole, tmp_path, points(made)[:2])
     trial = Meter().trial(Pieces(path, whole, (), parts, feeds, 2), brief=True)
 
-    assert len(made.line.nodes) == len(node_s)
+    assert len(made.sequence.nodes) == len(node_s)
     assert sum(node_s) > 0
     assert 3 == len(trial.stage_s)
     assert min(trial.whole_s, *trial.stage_s) > 0

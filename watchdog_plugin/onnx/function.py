@@ -16,12 +16,12 @@ import numpy as np
 from carpool.caching import SmallCache
 from carpool.errors import BadRequest, CarpoolError, NotFound
 from carpool.wire import shared_head
-from watchdog_plugin import answers, logs
+from watchdog_plugin import answers, json_codec, logs
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.content_coding import TooMuchTogetherError
 from watchdog_plugin.item import ItemError, Reply, read_head
 from watchdog_plugin.onnx.padding import PaddingWaste
-from watchdog_plugin.protocols import json_codec, oip, oip_binary, v1
+from watchdog_plugin.protocols import oip, oip_binary, v1
 from watchdog_plugin.protocols.oip import Inference, OpenInference
 from watchdog_plugin.protocols.oip_binary import Tails
 from watchdog_plugin.protocols.statistics import Times

@@ -18,7 +18,7 @@ from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, me
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from carpool.predictor.graph import Operator
+    from carpool.onnx_graph.operator_graph import Operator
     from watchdog_plugin.profiling.reference_operators import Reference
 
 __all__ = ["calibrate"]

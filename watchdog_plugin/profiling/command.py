@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
-    from carpool.predictor.graph import Graph
+    from carpool.onnx_graph.operator_graph import Graph
     from carpool.predictor.profile import RunRow
 
 __all__ = ["main"]

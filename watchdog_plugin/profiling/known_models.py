@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from carpool.onnx_graph.operator_graph import Graph
     from carpool.onnx_graph.optimised import Optimised
-    from carpool.predictor.graph import Graph
     from carpool.predictor.latency_model import OperatorLatencyModel
     from carpool.predictor.profile import Alone, Origin, RefusedOperator, Setting
 

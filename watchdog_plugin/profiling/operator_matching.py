@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.predictor.graph import Case, Graph
-    from watchdog_plugin.profiling.session import OperatorTimes
+    from carpool.onnx_graph.operator_graph import Case, Graph
+    from watchdog_plugin.profiling.profiled_session import OperatorTimes
 
 __all__ = ["matched"]
 

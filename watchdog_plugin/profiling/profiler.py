@@ -21,9 +21,9 @@ import onnxruntime as ort
 from carpool.predictor.profile import OperatorRow, Origin, RunRow, Setting
 from carpool.processor import processor
 from watchdog_plugin.profiling.memory import PeakMemory
-from watchdog_plugin.profiling.neighbours import Neighbours
 from watchdog_plugin.profiling.operator_matching import matched
-from watchdog_plugin.profiling.session import ProfiledSession, feeds
+from watchdog_plugin.profiling.other_programs import OtherPrograms
+from watchdog_plugin.profiling.profiled_session import ProfiledSession, feeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
-    from carpool.predictor.graph import Case, Graph
-    from watchdog_plugin.profiling.session import OperatorTimes
+    from carpool.onnx_graph.operator_graph import Case, Graph
+    from watchdog_plugin.profiling.profiled_session import OperatorTimes
     from watchdog_plugin.protocols.tensors import Array
 
 __all__ = ["Grid", "Measured", "measure", "origin", "profile", "rows"]
@@ -41,7 +41,7 @@ _VISIT_S = 0.03  # a visit times runs for so long, or one if that takes longer
 _MOST_RUNS = 30  # of one visit
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 100
-_PATIENCE_S = 0.5  # with busy neighbours, before each visit, if there is time
+_PATIENCE_S = 0.5  # with busy other programs, before each visit, if there is time
 _PATIENCE_SHARE = 0.25  # of the time for one round, which is a third of all
 _WARM_UPS, _LONG_S = 3, 0.5  # runs of each setting; one is enough if it takes so long
 _ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed ones to be settled; those that count in any case
@@ -111,7 +111,7 @@ class _Pair:
     def __init__(self, model: bytes, folder: Path, threads: int, *, operators: bool) -> None:
         self._whole = ProfiledSession(model, folder, threads, operators=False)
         self._parts = ProfiledSession(model, folder, threads, operators=True) if operators else None
-        self._neighbours = Neighbours()
+        self._other_programs = OtherPrograms()
         self._order: list[Measured | None] = []
 
     def warm_up(self, measured: Measured, *, briefly: bool) -> None:
@@ -124,7 +124,7 @@ class _Pair:
 
     def visit(self, measured: Measured, patience_s: float) -> None:
         """Time one setting, once other programs leave the machine idle or the patience is over."""
-        self._neighbours.await_calm(patience_s)
+        self._other_programs.await_calm(patience_s)
         first_s = self._run_whole(measured, 1)
         runs = int(min(_MOST_RUNS, max(1, _VISIT_S / first_s)))
         if first_s < _LONG_S:  # it has warmed the caches that the others have used
@@ -174,11 +174,11 @@ class _Pair:
         """
         while runs:
             times: list[float] = []
-            before_s = self._neighbours.queued_s()
+            before_s = self._other_programs.queued_s()
             while runs and sum(times) < _BLOCK_S:
                 times.append(session.run_s(measured.inputs))
                 runs -= 1
-            yield (self._neighbours.queued_s() - before_s) / sum(times), times
+            yield (self._other_programs.queued_s() - before_s) / sum(times), times
 
 
 def profile(

@@ -26,16 +26,16 @@ from carpool.predictor.composition import MOST_MB, Footprint
 from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, Overhead, RefusedOperator
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.profiling.neighbours import Neighbours
-from watchdog_plugin.profiling.session import ProfiledSession, load_errors
+from watchdog_plugin.profiling.other_programs import OtherPrograms
+from watchdog_plugin.profiling.profiled_session import ProfiledSession, load_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from carpool.onnx_graph.operator_graph import Case, Operator
     from carpool.onnx_graph.optimised import Optimised
-    from carpool.predictor.graph import Case, Operator
     from carpool.predictor.profile import Setting
-    from watchdog_plugin.profiling.session import OperatorTime, OperatorTimes
+    from watchdog_plugin.profiling.profiled_session import OperatorTime, OperatorTimes
     from watchdog_plugin.protocols.tensors import Array
 
 __all__ = ["Wanted", "measure_alone", "measure_overhead"]
@@ -348,7 +348,7 @@ class _Calm:
     """Selects runs of a session that other programs do not disturb, if possible, by index."""
 
     def __init__(self, session: ProfiledSession, before: Callable[[], None]) -> None:
-        self._session, self._before, self._neighbours = session, before, Neighbours()
+        self._session, self._before, self._other_programs = session, before, OtherPrograms()
 
     def runs(self, count: int) -> list[int]:
         """Return ``count`` undisturbed runs, or the least disturbed of twice as many."""
@@ -366,13 +366,13 @@ class _Calm:
         The share is not measured for each run, as reading the kernel's accounts cools the caches.
         """
         self._before()
-        first, queued_s = len(self._session.cpu_s), self._neighbours.queued_s()
+        first, queued_s = len(self._session.cpu_s), self._other_programs.queued_s()
         began = time.monotonic()
         self._session.run_bound_s()
         while len(self._session.cpu_s) < first + most and time.monotonic() < began + _BLOCK_S:
             self._before()
             self._session.run_bound_s()
-        share = (self._neighbours.queued_s() - queued_s) / (time.monotonic() - began)
+        share = (self._other_programs.queued_s() - queued_s) / (time.monotonic() - began)
         return share, range(first, len(self._session.cpu_s))
 
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from carpool import __version__
 from carpool.errors import BadRequest, NotFound, shown
-from watchdog_plugin import answers
-from watchdog_plugin.protocols import classification, json_codec, oip_binary
+from watchdog_plugin import answers, json_codec
+from watchdog_plugin.protocols import classification, oip_binary
 from watchdog_plugin.protocols.oip_binary import Tails
 from watchdog_plugin.protocols.repository import EXTENSIONS, Repository
 from watchdog_plugin.protocols.tensors import Call, read_shape

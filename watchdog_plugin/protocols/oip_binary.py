@@ -17,9 +17,9 @@ import numpy as np
 
 from carpool import wire
 from carpool.errors import BadRequest, shown
+from watchdog_plugin import json_codec
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.item import ItemError
-from watchdog_plugin.protocols import json_codec
 from watchdog_plugin.protocols.tensors import shape_of_all
 
 if TYPE_CHECKING:

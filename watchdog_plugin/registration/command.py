@@ -150,7 +150,7 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
         FunctionFault: The process crashed, failed or timed out.
         ConfigError: The data do not fit the model.
     """
-    command = [sys.executable, "-m", "watchdog_plugin.registration.trial", str(path)]
+    command = [sys.executable, "-m", "watchdog_plugin.registration.measuring_process", str(path)]
     command += [str(chosen.validation), str(threads), ",".join(map(str, chosen.batches))]
     command += [str(time.monotonic()), str(os.getpid())]
     try:

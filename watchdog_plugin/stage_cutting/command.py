@@ -15,8 +15,8 @@ from watchdog_plugin.function import LoadError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from watchdog_plugin.stage_cutting.planning import Cut
-    from watchdog_plugin.stage_cutting.trial import Meter
+    from watchdog_plugin.stage_cutting.cut_planner import Cut
+    from watchdog_plugin.stage_cutting.stage_measurements import Meter
 
 __all__ = ["main"]
 
@@ -32,8 +32,8 @@ def main(argv: Sequence[str], meter: Meter | None = None) -> int:
         LoadError: The model is missing or does not run, or the folder cannot be created.
     """
     flags = _flags(argv)
+    from watchdog_plugin.stage_cutting.cut_planner import CutPlanner  # noqa: PLC0415  --help needs no onnx
     from watchdog_plugin.stage_cutting.operator_times import OperatorTimes  # noqa: PLC0415
-    from watchdog_plugin.stage_cutting.planning import CutPlanner  # noqa: PLC0415  --help needs no onnx
 
     meter = meter or OperatorTimes(flags.database)
     planner = CutPlanner(flags.model, flags.threads, dict(flags.dim), meter)

@@ -17,7 +17,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from watchdog_plugin.stage_cutting.balance import HANDOVER_S, Point
-from watchdog_plugin.stage_cutting.graph import Line, read_line, reads
+from watchdog_plugin.stage_cutting.node_sequence import NodeSequence, read_sequence, reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,8 +53,8 @@ class Cutter:
 
     def __init__(self, model: Any, tries: tuple[Arrays, Arrays]) -> None:  # noqa: ANN401
         self._model = model
-        self.line: Line = read_line(model)
-        self._alive = self.line.alive()
+        self.sequence: NodeSequence = read_sequence(model)
+        self._alive = self.sequence.alive()
         narrow = [names for names in self._alive[:-1] if len(names) <= _TENSORS_MAX]
         self._tensors = self._seen({name for names in narrow for name in names}, tries)
 
@@ -62,7 +62,7 @@ class Cutter:
         """Return where the model can be cut; of points at the same time, only the narrowest.
 
         Args:
-            node_s: Seconds of each node of the line.
+            node_s: Seconds of each node of the sequence.
             dear: Factor for the cost of handing over; larger values prefer narrower cuts.
         """
         points: list[Point] = []
@@ -82,17 +82,17 @@ class Cutter:
 
     def stages(self, points: Sequence[Point]) -> list[Any]:
         """Return the models between ``points``; a tensor handed over has one name in all stages."""
-        ends = [0, *(point.after for point in points), len(self.line.nodes)]
+        ends = [0, *(point.after for point in points), len(self.sequence.nodes)]
         return [self._stage(start, end) for start, end in pairwise(ends)]
 
     def _stage(self, start: int, end: int) -> Any:  # noqa: ANN401  onnx ships no types
-        line, graph = self.line, self._model.graph
-        nodes = line.nodes[start:end]
+        sequence, graph = self.sequence, self._model.graph
+        nodes = sequence.nodes[start:end]
         made = {name for node in nodes for name in node.output if name}
         wanted = {name for node in nodes for name in reads(node)}
-        given = line.inputs if start == 0 else self._alive[start - 1]
-        left = line.outputs if end == len(line.nodes) else self._alive[end - 1]
-        constants = line.constants_for(nodes)
+        given = sequence.inputs if start == 0 else self._alive[start - 1]
+        left = sequence.outputs if end == len(sequence.nodes) else self._alive[end - 1]
+        constants = sequence.constants_for(nodes)
         wanted.update(name for node in constants for name in reads(node))
         described = {entry.name: entry for entry in (*graph.input, *graph.output)}
         inputs, outputs = (
@@ -102,7 +102,7 @@ class Cutter:
                 [name for name in left if name in made],
             )
         )
-        weights = [weight for name, weight in line.weights.items() if name in wanted]
+        weights = [weight for name, weight in sequence.weights.items() if name in wanted]
         taken = [name for name in given if name in wanted and self._is_turned(name)]
         left = [name for name in left if name in made and self._is_turned(name)]
         nodes = self._laid_out(nodes, given if start else [])
@@ -173,7 +173,10 @@ class Cutter:
     def _seen(self, names: set[str], tries: tuple[Arrays, Arrays]) -> dict[str, _Tensor]:
         """Return the tensors among ``names`` that have rows, by running the model."""
         first, second = (self._values(names, feeds) for feeds in tries)
-        ends = {*self.line.inputs, *self.line.outputs}  # callers give and get them as they are
+        ends = {
+            *self.sequence.inputs,
+            *self.sequence.outputs,
+        }  # callers give and get them as they are
         seen = {}
         for name in names:
             value = first[name]

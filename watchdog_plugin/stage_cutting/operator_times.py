@@ -18,9 +18,9 @@ from carpool.predictor.fit_database import read_model, usual_database
 from carpool.predictor.profile_file import opened
 from carpool.processor import processor, runtime
 from watchdog_plugin.stage_cutting.balance import HANDOVER_S
-from watchdog_plugin.stage_cutting.graph import reads
+from watchdog_plugin.stage_cutting.node_sequence import reads
 from watchdog_plugin.stage_cutting.node_times import node_of
-from watchdog_plugin.stage_cutting.trial import Meter, StageMeasurements
+from watchdog_plugin.stage_cutting.stage_measurements import Meter, StageMeasurements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from carpool.predictor.latency_model import OperatorLatencyModel
     from watchdog_plugin.onnx.session import OnnxSession
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.stage_cutting.trial import Pieces
+    from watchdog_plugin.stage_cutting.stage_measurements import Pieces
 
 __all__ = ["OperatorTimes"]
 

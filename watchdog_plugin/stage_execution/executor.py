@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from carpool.lazy_batching.program import Program
     from carpool.lazy_batching.rules import Rules
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.stage_execution.model import StagedModel
+    from watchdog_plugin.stage_execution.staged_model import StagedModel
 
 __all__ = ["Executor", "Latch", "Member", "ServedModel", "run_stage"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.onnx.padding import Padding, PaddingWaste
     from watchdog_plugin.protocols.tensors import Arrays, Call
     from watchdog_plugin.stage_execution.executor import Executor, Member
-    from watchdog_plugin.stage_execution.model import StagedModel
+    from watchdog_plugin.stage_execution.staged_model import StagedModel
 
 __all__ = ["LazyModel"]
 

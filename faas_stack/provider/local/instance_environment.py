@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from faas_stack.provider.deployment import Deployment
-    from faas_stack.stack.assemble import BuildContext
+    from faas_stack.provider.local.build_context import BuildContext
 
 __all__ = ["SECRETS", "of", "search_path"]
 

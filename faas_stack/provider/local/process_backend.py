@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from faas_stack.partition.allocation import Allocation
     from faas_stack.provider.backend import Instance
     from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.local.build_context import BuildContext
     from faas_stack.provider.logs import LogRing
     from faas_stack.provider.secrets import SecretStore
-    from faas_stack.stack.assemble import BuildContext
 
 __all__ = ["ProcessBackend"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from carpool.latency.variant_set import VariantSet
+from carpool.variants.variant_set import VariantSet
 from scaler.control.calibration.corrected_model import Correction
 from scaler.control.calibration.measured_model import MeasuredModel
 

@@ -12,8 +12,8 @@ import math
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from scaler.policies.harmonybatch.adjacent_groups import AdjacentGroups
 from scaler.policies.harmonybatch.grouping import two_stages
-from scaler.policies.harmonybatch.neighbours import Neighbours
 from scaler.policies.harmonybatch.offers import offers
 from scaler.policies.harmonybatch.settling import Group, Member, Settling
 
@@ -61,25 +61,25 @@ class Provisioner:
         Args:
             members: By objective, ascending.
             grouping: By dynamic programming, by the paper's two stages, each alone, or all in one.
-            thoroughly: As in `Neighbours.divided`.
+            thoroughly: As in `AdjacentGroups.divided`.
         """
         members = [member for member in members if member.slo_s >= self.fastest_s]
         if not members:
             return []
-        neighbours = Neighbours(members, self._offers, self.settling)
-        cuts = self._cuts(neighbours, grouping, thoroughly=thoroughly)
-        return [group for cut in cuts for group in neighbours.served(cut)]
+        adjacent = AdjacentGroups(members, self._offers, self.settling)
+        cuts = self._cuts(adjacent, grouping, thoroughly=thoroughly)
+        return [group for cut in cuts for group in adjacent.served(cut)]
 
-    def _cuts(self, neighbours: Neighbours, grouping: Grouping, *, thoroughly: bool) -> list[Cut]:
-        count = len(neighbours)
+    def _cuts(self, adjacent: AdjacentGroups, grouping: Grouping, *, thoroughly: bool) -> list[Cut]:
+        count = len(adjacent)
         if grouping == "apart":
             return [(place, place) for place in range(count)]
         if grouping == "together":
             return [(0, count - 1)]
         if grouping == "two-stages":
-            rates, costs, on_gpu = neighbours.estimated()
-            return two_stages(rates, costs, on_gpu, neighbours.knee_rps)
-        return neighbours.divided(thoroughly=thoroughly)
+            rates, costs, on_gpu = adjacent.estimated()
+            return two_stages(rates, costs, on_gpu, adjacent.knee_rps)
+        return adjacent.divided(thoroughly=thoroughly)
 
 
 def members_of(apps: Sequence[Application]) -> list[Member]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from carpool.sync import FrontReport
     from sidecar.core.batcher import Batcher
-    from sidecar.core.load import Load
+    from sidecar.core.load_counter import LoadCounter
     from sidecar.runtime.metrics import Metrics
     from sidecar.runtime.upstreams import FunctionUpstreams
 
@@ -45,7 +45,7 @@ class Front:
     def __init__(
         self,
         function: str,
-        load: Load,
+        load: LoadCounter,
         batcher: Batcher,
         upstreams: FunctionUpstreams,
         metrics: Metrics,

@@ -19,8 +19,8 @@ from tests.carpool.lazy_batching.drive import program
 from tests.effort import scaled
 from watchdog_plugin.protocols.tensors import Signature, TensorSpec
 from watchdog_plugin.stage_execution.executor import Executor, Latch, ServedModel
-from watchdog_plugin.stage_execution.model import Step
-from watchdog_plugin.stage_execution.profile import measured
+from watchdog_plugin.stage_execution.stage_times import measured
+from watchdog_plugin.stage_execution.staged_model import Step
 
 if TYPE_CHECKING:
     from watchdog_plugin.protocols.tensors import Arrays

@@ -24,7 +24,12 @@ from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.stage_cutting import sample
 from watchdog_plugin.stage_cutting.chain import Chain
 from watchdog_plugin.stage_execution.executor import Executor, Latch, Member, ServedModel, run_stage
-from watchdog_plugin.stage_execution.model import ChainModel, IterativeModel, StagedModel, emits
+from watchdog_plugin.stage_execution.staged_model import (
+    ChainModel,
+    IterativeModel,
+    StagedModel,
+    emits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from carpool.lazy_batching.batch_table import Entry
 from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.join_decision import best_size, could_pay, pays
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
-from carpool.lazy_batching.table import Entry
 from tests.carpool.lazy_batching.drive import Drive, program
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
-from carpool.latency.variant_set import VariantSet, model_of
 from carpool.variants.variant import Variant
 from carpool.variants.variant_file import read_variants, text_of, variant_dict
+from carpool.variants.variant_set import VariantSet, model_of
 
 if TYPE_CHECKING:
     from pathlib import Path

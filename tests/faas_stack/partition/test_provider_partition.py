@@ -157,7 +157,7 @@ async def test_scale_down_removes_group(rig: Rig) -> None:
 PROVIDER = """
 import asyncio, sys
 from pathlib import Path
-from faas_stack.stack.assemble import BuildContext
+from faas_stack.provider.local.build_context import BuildContext
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend

@@ -16,8 +16,8 @@ from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
 from scaler.control.class_function import CLASS_LABEL, Status
 from scaler.control.controller import Controller
 from scaler.control.dependencies import Dependencies
+from scaler.control.functions import Functions
 from scaler.control.plan_builder import with_windows
-from scaler.functions import Functions
 from scaler.prewarm.fixed import FixedKeepAlive
 
 LABELS = {
@@ -348,9 +348,9 @@ def test_differing_invocation_count_is_reported() -> None:
 
 def test_gateway_count_is_ignored_for_canaries() -> None:
     """Canary shares give no count warning, as the gateway counts by the name that was called."""
-    functions = Functions(Dependencies(models={"f": MODEL, "g": MODEL}))
     seconds = 0.0
-    functions.now = lambda: seconds
+    models = {"f": MODEL, "g": MODEL}
+    functions = Functions(Dependencies(models=models), now=lambda: seconds, wall=lambda: seconds)
     shares = base(**{"com.carpool.canary": "g=10%"}).document
     for second in range(90):
         seconds = float(second)

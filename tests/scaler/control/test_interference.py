@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from carpool.latency.variant_set import VariantSet
 from carpool.plan import InstanceClass, OnOffer, Plan, Route
 from carpool.sync import FrontReport, InstanceReport
 from carpool.variants.variant import Variant
+from carpool.variants.variant_set import VariantSet
 from scaler.control.demanded_applications import demanded
 from scaler.control.interference import Baseline, InterferenceMonitor
 from scaler.control.transition import interim

@@ -11,10 +11,10 @@ from carpool.latency.linear import Linear
 from carpool.sync import Announcement, FrontReport
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
+from scaler.control.functions import Functions
 from scaler.control.planning_result import FunctionResult
 from scaler.control.provider_error import ProviderError
 from scaler.control.round import Driver, Round, at_once
-from scaler.functions import Functions
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from scaler.policies.fixed import Fixed
@@ -110,9 +110,14 @@ def two(
     }
 
 
+def zero() -> float:
+    """Return the time of a clock that stands still."""
+    return 0.0
+
+
 def later_rounds(shelf: Shelf, seconds_s: Iterable[float], *, fronts: bool) -> None:
     """Run rounds of another scaler without state, whose instances and idle ``fronts`` report."""
-    functions = Functions(Dependencies(5, models={"f": Linear(0.01, 0.0)}))
+    functions = Functions(Dependencies(5, models={"f": Linear(0.01, 0.0)}), now=zero, wall=zero)
     planner = Planner(PlannerSettings(Prices(), policy="infless"))
     found = Round(functions, shelf, planner.plan, Notes())
     for now_s in seconds_s:
@@ -130,8 +135,8 @@ def later_rounds(shelf: Shelf, seconds_s: Iterable[float], *, fronts: bool) -> N
 
 def rounds(shelf: Shelf, notes: Driver, dependencies: Dependencies | None = None) -> Round:
     """Return the rounds of a scaler whose clock stands still."""
-    functions = Functions(dependencies or Dependencies(models={"f": Linear(0.01, 0.0)}))
-    functions.now = functions.wall = lambda: 0.0
+    dependencies = dependencies or Dependencies(models={"f": Linear(0.01, 0.0)})
+    functions = Functions(dependencies, now=zero, wall=zero)
     return Round(functions, shelf, two, notes)
 
 
@@ -198,7 +203,9 @@ def test_unusable_policy_does_not_affect_other_functions() -> None:
         shelf.listed[function] = Status(function, 1, 1, {"name": function, "labels": labels})
     models = {function: Linear(0.01, 0.0) for function in shelf.listed}
     planner = Planner(PlannerSettings(Prices()))
-    found = Round(Functions(Dependencies(models=models)), shelf, planner.plan, notes)
+    found = Round(
+        Functions(Dependencies(models=models), now=zero, wall=zero), shelf, planner.plan, notes
+    )
     at_once(found.run())
     (said,) = [text for text in notes.said if text.startswith("f: ")]
     assert f"its policy {name} cannot be used: TypeError" in said

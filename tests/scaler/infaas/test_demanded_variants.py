@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from carpool.latency.variant_set import VariantSet
 from carpool.variants.variant import Variant
+from carpool.variants.variant_set import VariantSet
 from tests.scaler.test_following import FunctionState
 
 # The large one takes less load than the small one, and may stand in for it.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from carpool.latency.variant_set import VariantSet
 from carpool.scaling import Application, FunctionLoad, Instances
 from carpool.testing import check_scale_policy
 from carpool.variants.variant import Variant
+from carpool.variants.variant_set import VariantSet
 from scaler.planning.cost import Prices
 from scaler.planning.placement import Cluster, Node
 from scaler.planning.snapshot import Snapshot

@@ -9,7 +9,7 @@ from carpool.sync import AppReport, FrontReport, InstanceReport
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.front_report import FrontReports
-from sidecar.core.load import Load
+from sidecar.core.load_counter import LoadCounter
 from sidecar.core.request import Request
 from sidecar.policies.deadline import Deadline
 
@@ -35,7 +35,7 @@ class Front:
     """A batcher with two instances, and its reports."""
 
     def __init__(self) -> None:
-        self.load = Load(0.0)
+        self.load = LoadCounter(0.0)
         self.batcher = Batcher(Deadline(Deadline.Params()), batch_max=2, queue_max=2)
         self.reports = FrontReports("f", self.load, self.batcher)
         self.instances = [Instance("a"), Instance("b")]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.load import Load
+from sidecar.core.load_counter import LoadCounter
 from sidecar.core.surge import SurgeDetector
 
 
@@ -97,7 +97,7 @@ def test_sparse_checks_find_same_surges_as_check_per_arrival(
 
 def test_surge_calls_on_surge_immediately_and_marks_sample() -> None:
     """A surge calls `on_surge` once, at once, and marks the next sample."""
-    load = Load(0.0)
+    load = LoadCounter(0.0)
     called: list[float] = []
     load.on_surge = called.append
     for at_s in poisson(20.0, 0.0, 10.0):

@@ -13,9 +13,8 @@ import pytest
 from carpool.errors import BadRequest
 from carpool.http.exchange import Exchange
 from carpool.settings import FunctionSettings
-from sidecar.runtime import body_parameters
+from sidecar.runtime import body_parameters, scaler_membership
 from sidecar.runtime.ingress import Ingress
-from sidecar.runtime.scaler_client import membership
 
 TARGET = "/v2/models/m/infer"
 
@@ -155,4 +154,4 @@ def test_shortest_of_objective_timeout_and_grpc_deadline_counts() -> None:
         call.timeout_s = 0.5
         request = ingress.read(call)
         assert budget_s == request.due
-        assert budget_s == membership._timeout_s(request)  # while there is no instance, too
+        assert budget_s == scaler_membership._timeout_s(request)  # while there is no instance, too

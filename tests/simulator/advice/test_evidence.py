@@ -11,8 +11,8 @@ from carpool.latency.linear import Linear
 from scaler.planning.cost import Prices
 from scaler.scenarios.scenario import App, Function
 from simulator.advice.evidence import Evidence, Gatherer
-from simulator.advice.parts import parts
 from simulator.advice.question import Question
+from simulator.advice.trace_parts import parts
 from tests.simulator.advice.poor_policies import now
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from simulator.advice.verdict import beside, best, better, verdicts
-from simulator.intervals import Estimate
+from simulator.confidence_intervals import Estimate
 from simulator.matrix.rows import Row
 
 

@@ -26,7 +26,7 @@ from faas_stack.provider.local.supervised_instance import StartFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from faas_stack.provider.local.containers.engine import Container, DockerEngine
+    from faas_stack.provider.local.containers.docker_engine import Container, DockerEngine
     from faas_stack.provider.logs import LogRing
 
 __all__ = ["ContainerRunner"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from faas_stack.provider.local.containers.engine import DockerEngine
+    from faas_stack.provider.local.containers.docker_engine import DockerEngine
 
 __all__ = ["on_host"]
 

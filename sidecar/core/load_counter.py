@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.core.request import Request
 
-__all__ = ["Executions", "Load", "LoadSample"]
+__all__ = ["Executions", "LoadCounter", "LoadSample"]
 
 _APPS_MAX = 1024  # counted separately, as callers can state ever new demands
 
@@ -54,7 +54,7 @@ class LoadSample:
     latency: Spread = field(default_factory=dict)
 
 
-class Load:
+class LoadCounter:
     """Counts the load.
 
     Args:

@@ -28,7 +28,7 @@ from faas_stack.partition.allocation import Allocation, Assignment
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.local.containers.container_runner import ContainerRunner
-from faas_stack.provider.local.containers.engine import DockerEngine, EngineError
+from faas_stack.provider.local.containers.docker_engine import DockerEngine, EngineError
 from faas_stack.provider.local.containers.host import on_host
 from faas_stack.provider.local.containers.mounts import SecretMounts
 from faas_stack.provider.local.containers.spec import LABEL, Place, document
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from faas_stack.provider.backend import Instance
     from faas_stack.provider.deployment import Deployment
-    from faas_stack.provider.local.containers.engine import Container
+    from faas_stack.provider.local.containers.docker_engine import Container
     from faas_stack.provider.logs import LogRing
     from faas_stack.provider.secrets import SecretStore
 

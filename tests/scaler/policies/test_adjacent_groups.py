@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scaler.planning.cost import billing
-from scaler.policies.harmonybatch.neighbours import Neighbours
+from scaler.policies.harmonybatch.adjacent_groups import AdjacentGroups
 from scaler.policies.harmonybatch.offers import Offers, offers
 from scaler.policies.harmonybatch.settling import Member, Settling
 from tests.scaler.vgg19 import PRICES, members, vgg19
@@ -47,14 +47,14 @@ class Money:
     def of(self, group: Sequence[Member]) -> float:
         names = tuple(app for member in group for app in member.apps)
         if names not in self._seen:
-            settled = Neighbours(group, *self._known).served((0, len(group) - 1))
+            settled = AdjacentGroups(group, *self._known).served((0, len(group) - 1))
             alone = len(settled) == 1 and len(settled[0].members) == len(group)
             self._seen[names] = settled[0].cost * settled[0].rate_rps if alone else math.inf
         return self._seen[names]
 
     def found(self, apps: Sequence[Member]) -> float:
         """Return the cost of the division that is found."""
-        cuts = Neighbours(apps, *self._known).divided()
+        cuts = AdjacentGroups(apps, *self._known).divided()
         return sum(self.of(apps[first : last + 1]) for first, last in cuts)
 
 

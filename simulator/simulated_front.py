@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 from sidecar.core.dispatch import apply_conditions
 from sidecar.core.exec_time import ExecTime
 from sidecar.core.front_report import FrontReports
-from simulator.instance import Phase
+from simulator.simulated_instance import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.plan import InstanceClass, Plan
     from carpool.sync import FrontReport
-    from scaler.functions import Functions
+    from scaler.control.functions import Functions
     from simulator.event_queue import EventQueue
     from simulator.function_run import FunctionRun
 
-__all__ = ["Front"]
+__all__ = ["SimulatedFront"]
 
 _SOON_S = 0.02  # at the soonest, however urgent; the scaler may say later
 _SENDER = "simulated"
 
 
-class Front:
+class SimulatedFront:
     """The front sidecar of one function.
 
     Args:

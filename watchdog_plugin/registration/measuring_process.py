@@ -1,6 +1,6 @@
 """Measures one model file in its own process, which may crash without harm.
 
-    python -m watchdog_plugin.registration.trial MODEL DATA THREADS BATCHES BEGAN PARENT
+    python -m watchdog_plugin.registration.measuring_process MODEL DATA THREADS BATCHES BEGAN PARENT
 
 The model is opened as a handler opens it. The load time counts from BEGAN, the start of the
 process, in seconds of the machine's monotonic clock. The result is the last line of the output, as

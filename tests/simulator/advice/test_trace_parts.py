@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carpool.arrivals.processes import Trace
-from simulator.advice.parts import cut, parts
+from simulator.advice.trace_parts import cut, parts
 
 DAY = Trace(
     tuple(600.0 * n for n in range(144)), tuple(float(n % 7 + 1) for n in range(144)), 86400

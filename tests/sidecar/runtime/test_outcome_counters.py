@@ -12,7 +12,7 @@ import pytest
 from carpool.settings import FunctionSettings
 from sidecar.core.request import Request
 from sidecar.runtime.ingress import Payload
-from sidecar.runtime.outcomes import OutcomeCounters
+from sidecar.runtime.outcome_counters import OutcomeCounters
 
 if TYPE_CHECKING:
     from tests.gate import Gate

@@ -21,14 +21,14 @@ from watchdog_plugin.stage_cutting.chain import Chain
 from watchdog_plugin.stage_cutting.folder import StageFolder
 from watchdog_plugin.stage_execution.executor import Executor
 from watchdog_plugin.stage_execution.lazy_model import LazyModel
-from watchdog_plugin.stage_execution.model import (
+from watchdog_plugin.stage_execution.stage_times import Unmeasured, measured
+from watchdog_plugin.stage_execution.staged_model import (
     ChainModel,
     IterativeModel,
     StagedModel,
     emits,
     tried,
 )
-from watchdog_plugin.stage_execution.profile import Unmeasured, measured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

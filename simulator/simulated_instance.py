@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.plan import InstanceClass
-    from simulator.capacity import Place
+    from simulator.cluster_capacity import Place
     from simulator.execution import Execution
 
-__all__ = ["Instance", "Key", "Phase"]
+__all__ = ["Key", "Phase", "SimulatedInstance"]
 
 Key: TypeAlias = tuple[str, Resources]
 
@@ -34,7 +34,7 @@ class Phase(enum.Enum):
     __hash__ = object.__hash__  # as that of `sidecar.core.request.State`
 
 
-class Instance:
+class SimulatedInstance:
     """One instance of a function.
 
     Attributes:
@@ -75,7 +75,7 @@ class Instance:
 
     streams = 0  # requests are not streamed
 
-    drained: Callable[[Instance, float], None]
+    drained: Callable[[SimulatedInstance, float], None]
 
     def __init__(
         self,

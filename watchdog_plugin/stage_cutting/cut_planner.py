@@ -27,14 +27,14 @@ from watchdog_plugin.stage_cutting.balance import choose
 from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
 from watchdog_plugin.stage_cutting.folder import StageFolder, sha256
 from watchdog_plugin.stage_cutting.operator_times import OperatorTimes
-from watchdog_plugin.stage_cutting.trial import Meter, Pieces, checked_chain
+from watchdog_plugin.stage_cutting.stage_measurements import Meter, Pieces, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from watchdog_plugin.protocols.tensors import Signature
     from watchdog_plugin.stage_cutting.balance import Point
-    from watchdog_plugin.stage_cutting.trial import StageMeasurements
+    from watchdog_plugin.stage_cutting.stage_measurements import StageMeasurements
 
 __all__ = ["Cut", "CutPlanner"]
 
@@ -129,7 +129,7 @@ class CutPlanner:
             return self._best(stages, loss_max)
 
     def _nodes_s(self) -> list[float]:
-        nodes, feeds = self._cutter.line.nodes, self._tries[0]
+        nodes, feeds = self._cutter.sequence.nodes, self._tries[0]
         return self._meter.node_seconds(self._path, nodes, self._whole, feeds, self._threads)
 
     def _measure(self, error: ConfigError) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from simulator import svg
+from simulator.reports import svg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scaler.control.controller import Controller
     from scaler.control.planning_result import FunctionResult, SupportsPlan
     from scaler.scenarios.scenario import Scenario
-    from simulator.capacity import ClusterCapacity
+    from simulator.cluster_capacity import ClusterCapacity
     from simulator.results import ScenarioResult
 
 __all__ = ["SimulatedPlanning"]

@@ -7,7 +7,6 @@ gateway lists the functions; a function is scaled if its label names a scaling p
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,8 +19,8 @@ from scaler.control.sync_pace import FOLLOWED_S, SOON_S, Pace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from carpool.latency.variant_set import VariantSet
     from carpool.sync import Announcement, FrontReport
+    from carpool.variants.variant_set import VariantSet
     from scaler.control.class_function import Status
     from scaler.control.dependencies import Dependencies
 
@@ -39,6 +38,8 @@ class Functions:
     Args:
         dependencies: Dependencies of controllers.
         pace: How often sidecars sync.
+        now: Returns the time, in seconds on a monotonic axis.
+        wall: Returns the time, in seconds since 1970.
 
     Attributes:
         wake: Called when a round should start early.
@@ -49,13 +50,20 @@ class Functions:
         troubles: Problems of other sources, by source.
     """
 
-    def __init__(self, dependencies: Dependencies, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        dependencies: Dependencies,
+        pace: Pace | None = None,
+        *,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
         self._dependencies = dependencies
         self._controllers: dict[str, Controller] = {}
         self._sidecars = self._fronts = 0
         self.pace = pace or Pace()
-        self.now = time.monotonic
-        self.wall = time.time
+        self.now = now
+        self.wall = wall
         self.wake: Callable[[], None] = lambda: None
         self.arrivals: Counter[tuple[str, str, int]] = Counter()
         self.active = False

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-__all__ = ["Neighbours"]
+__all__ = ["OtherPrograms"]
 
 _STAT = Path("/proc/stat")
 _TASKS = Path("/proc/self/task")
@@ -22,7 +22,7 @@ _CALM_CORES = 0.1
 _NS_PER_S = 1e9
 
 
-class Neighbours:
+class OtherPrograms:
     """CPU use of the other programs on this machine."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from statistics import stdev
 
 import pytest
 
-from simulator.intervals import Estimate, half_interval, ratio
+from simulator.confidence_intervals import Estimate, half_interval, ratio
 
 
 def test_ratio_and_interval_match_manual_calculation() -> None:

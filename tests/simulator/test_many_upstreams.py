@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sidecar.core.dispatch import Route, Upstream, Upstreams
 from sidecar.core.exec_time import ExecTime
-from simulator.upstreams import ManyUpstreams
+from simulator.many_upstreams import ManyUpstreams
 from tests.effort import scaled
 
 WEIGHTS = (None, {"a": 0.7, "b": 0.3}, {"c": 1.0, "a": 0.0})

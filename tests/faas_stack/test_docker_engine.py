@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import Overloaded
-from faas_stack.provider.local.containers import engine as engine_module
-from faas_stack.provider.local.containers.engine import DockerEngine, EngineError
+from faas_stack.provider.local.containers import docker_engine as engine_module
+from faas_stack.provider.local.containers.docker_engine import DockerEngine, EngineError
 from faas_stack.provider.storage import NoSpace
 from tests.waiting import HANG_S, wait_until
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from carpool.sync import batch_key
 from sidecar.core.cold_start import ColdStart
-from sidecar.core.load import Load
+from sidecar.core.load_counter import LoadCounter
 from sidecar.runtime.relay import Relay
 from sidecar.runtime.scaler_client.announcer import Announcer, own_address
 from sidecar.runtime.scaler_client.front import Front
@@ -70,7 +70,7 @@ def front(
     """Make this sidecar the front of a function."""
     upstreams.key = batch_key(options.scaler_token, options.function)
     upstreams.silence_max_s = options.silence_max_s
-    load = Load(time.monotonic())
+    load = LoadCounter(time.monotonic())
     reporter = Front(options.function, load, batcher, upstreams, metrics, batch_loop.changed)
     if options.plan_folder:
         reporter.save_plans(Path(options.plan_folder) / "plan.json")

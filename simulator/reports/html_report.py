@@ -8,9 +8,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations
-from simulator import heat_map, svg
-from simulator.comparison_table import MEANINGS, ROWS
-from simulator.svg import Line, Mark
+from simulator.reports import heat_map, svg
+from simulator.reports.comparison_table import MEANINGS, ROWS
+from simulator.reports.svg import Line, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ svg { width: 100%; height: auto; } svg text { font-size: 11px; }
 """
 _SCRIPTS = (
     resources.files("scaler.dashboard").joinpath("tip.js"),
-    resources.files("simulator").joinpath("report.js"),
+    resources.files("simulator.reports").joinpath("report.js"),
 )
 _MS_PER_S = 1000.0
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Line", "read_line"]
+__all__ = ["NodeSequence", "read_sequence"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NodeSequence:
     """The graph's nodes.
 
     Attributes:
@@ -61,7 +61,7 @@ class Line:
         return chosen[::-1]
 
 
-def read_line(model: Any) -> Line:  # noqa: ANN401  onnx ships no types
+def read_sequence(model: Any) -> NodeSequence:  # noqa: ANN401  onnx ships no types
     """Return the nodes of ``model``."""
     graph = model.graph
     weights = {weight.name: weight for weight in graph.initializer}
@@ -76,7 +76,7 @@ def read_line(model: Any) -> Line:  # noqa: ANN401  onnx ships no types
             moving.update(node.output)
         else:
             constants.append(node)
-    return Line(nodes, constants, weights, inputs, [entry.name for entry in graph.output])
+    return NodeSequence(nodes, constants, weights, inputs, [entry.name for entry in graph.output])
 
 
 def reads(node: Any) -> Iterator[str]:  # noqa: ANN401  onnx ships no types

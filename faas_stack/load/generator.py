@@ -1,14 +1,14 @@
-"""The open-loop engine: sends each request when it is due, however slow the responses are.
+"""The open-loop load generator: sends each request when it is due, however slow the responses are.
 
 Theory of operation
 -------------------
-One alarm wakes the engine for the next due request. A request takes an idle keep-alive connection.
-If there is none, it opens one while fewer than the limit are open, and otherwise queues; its
-latency counts from its due time in every case. A connection carries one request at a time, as with
-most clients. Nothing is sent twice. A sweep every tenth of a second enforces the time limit, so a
-request costs no timer and no task; 20 000 requests per second fit one core.
+One alarm wakes the generator for the next due request. A request takes an idle keep-alive
+connection. If there is none, it opens one while fewer than the limit are open, and otherwise
+queues; its latency counts from its due time in every case. A connection carries one request at a
+time, as with most clients. Nothing is sent twice. A sweep every tenth of a second enforces the
+time limit, so a request costs no timer and no task; 20 000 requests per second fit one core.
 
-The engine knows neither flags nor reports: it fills a `LoadResults`.
+The generator knows neither flags nor reports: it fills a `LoadResults`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from faas_stack.load.results import LoadResults
 
-__all__ = ["LoadEngine", "Target"]
+__all__ = ["LoadGenerator", "Target"]
 
 _SWEEP_S = 0.1
 _EXAMPLE_BYTES = 1000
@@ -60,8 +60,8 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, engine: LoadEngine) -> None:
-        self._engine = engine
+    def __init__(self, generator: LoadGenerator) -> None:
+        self._engine = generator
         self._parser = httptools.HttpResponseParser(self)
         self._batch = 0
         self.due: float | None = None
@@ -100,7 +100,7 @@ class _Connection(asyncio.Protocol):
             self._engine.answered(self, status, self._batch, reusable=keep)
 
 
-class LoadEngine:
+class LoadGenerator:
     """One load run.
 
     Args:

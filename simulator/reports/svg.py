@@ -1,6 +1,7 @@
 """Small charts as inline SVG: lines over an axis with round numbers, and bars.
 
-Heat maps are drawn by `simulator.heat_map`. Colours and line styles are those of the scaler's page.
+Heat maps are drawn by `simulator.reports.heat_map`. Colours and line styles are those of the
+scaler's page.
 
 This module knows points and labels, but not their meaning.
 """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scaler.policies.harmonybatch.offers import Offers
     from scaler.policies.harmonybatch.settling import Group, Member, Settling
 
-__all__ = ["Neighbours"]
+__all__ = ["AdjacentGroups"]
 
 _HOPE = 0.05  # part of its estimated cost by which a group may turn out cheaper
 _SETTLED_MOST = 16  # groups that are settled to find the best division
@@ -35,7 +35,7 @@ _TRIED, _TRIED_MOST = 2, 32  # configurations of a group that is served: at leas
 _WORTH = 1.03  # a group that costs no more than this, relative to the next estimate, is taken
 
 
-class Neighbours:
+class AdjacentGroups:
     """Applications in the order of their objectives, of which neighbours may share instances.
 
     Args:

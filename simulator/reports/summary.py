@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simulator.comparison_table import number
+from simulator.reports.comparison_table import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

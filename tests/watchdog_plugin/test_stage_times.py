@@ -17,10 +17,10 @@ from watchdog_plugin import handler_contract as authors
 from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.protocols.tensors import Call, Signature
 from watchdog_plugin.settings import HandlerSettings
-from watchdog_plugin.stage_execution import load
+from watchdog_plugin.stage_execution import staged_loading
 from watchdog_plugin.stage_execution.executor import Executor
-from watchdog_plugin.stage_execution.model import StagedModel, Step
-from watchdog_plugin.stage_execution.profile import measured
+from watchdog_plugin.stage_execution.stage_times import measured
+from watchdog_plugin.stage_execution.staged_model import StagedModel, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ def test_stages_without_a_gain_are_not_loaded(
         stages = len(model.kinds)
         return program(*[alone_s / stages] * stages, batch_max=4, per_item=per_item)
 
-    monkeypatch.setattr(load, "measured", as_told)
+    monkeypatch.setattr(staged_loading, "measured", as_told)
     settings = HandlerSettings.from_env(
         {
             "function_dir": str(deep),
@@ -97,7 +97,9 @@ def test_stages_without_a_gain_are_not_loaded(
             "handler_lazy_rules": f'{{"pays": {str(pays).lower()}}}',
         }
     )
-    model = load.staged_model(settings, authors.read(deep), {}, Executor() if shared else None)
+    model = staged_loading.staged_model(
+        settings, authors.read(deep), {}, Executor() if shared else None
+    )
 
     assert whole is (model is None)  # then it runs as with the executor graph, one batch at a time
     assert whole is ("it runs whole" in capsys.readouterr().err)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.stage_execution.model import StagedModel
+    from watchdog_plugin.stage_execution.staged_model import StagedModel
 
 __all__ = ["Unmeasured", "measured"]
 
