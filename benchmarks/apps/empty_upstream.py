@@ -37,11 +37,13 @@ class Connection(asyncio.Protocol):
     """Answers one request at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the transport of the connected socket."""
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
         self._parser = httptools.HttpRequestParser(self)
         self._body = b""
 
     def data_received(self, data: bytes) -> None:
+        """Parse more of a request."""
         self._parser.feed_data(data)
 
     def on_body(self, body: bytes) -> None:
