@@ -61,6 +61,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "model": process.model_missing,
     "grpc-port": process.grpc_port_shared,
     "canary": canaries.canary_missing,
+    "canary-callers": canaries.callers_unknown,
     "gpu": scaling.gpus_missing,
     "capacity": capacity.missing_capacity,
     "cluster-namespace": cluster.namespace_missing,

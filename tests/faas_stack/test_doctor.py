@@ -16,6 +16,7 @@ from tests.faas_stack.doctor_case import Doctor
 
 ROOT = Path(__file__).resolve().parents[2]
 SLO = {"com.carpool.slo": "200ms"}
+VR, WEB = '{"name": "vr", "slo": "50ms"}', '{"name": "web", "slo": "1s"}'
 INFLESS = {"com.carpool.scale.policy": "infless"}
 FIXED = {"com.carpool.batch.policy": "fixed"}
 
@@ -390,6 +391,31 @@ def test_shared_grpc_port_is_found(
         (each["check"], each["where"]) for each in findings
     ]
     assert all("that of one" in each["expected"] for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "others", "found"),
+    [
+        ("apps", f"[{VR}, {WEB}]", f"[{WEB}]", True),
+        ("apps", f"[{VR}]", f"[{WEB}, {VR}]", False),
+        ("apps", f"[{VR}]", "", False),  # without applications, requests may name any
+        ("cors.origins", "https://a.example", "", True),
+        ("cors.origins", "https://a.example, https://b.example", "https://b.example", True),
+        ("cors.origins", "https://a.example", "*", False),
+        ("cors.origins", "*", "https://a.example", True),
+        ("cors.origins", "", "https://a.example", False),
+    ],
+)
+def test_canary_that_lacks_the_functions_callers_is_found(
+    doctor: Doctor, name: str, own: str, others: str, found: bool
+) -> None:
+    """A canary is found that lacks an application or origin of its function, as callers would fail."""
+    key = f"com.carpool.{name}"
+    one = function({"com.carpool.canary": "two=5%"}, annotations={key: own} if own else {})
+    two = function(annotations={key: others} if others else {})
+    findings = doctor.says_of({"one": one, "two": two})
+    assert ["canary-callers"] * found == [each["check"] for each in findings]
+    assert all(f"functions.two.annotations.{key}" == each["where"] for each in findings)
 
 
 def test_all_findings_are_reported_together(doctor: Doctor) -> None:
