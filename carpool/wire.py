@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 __all__ = [
+    "CALLED_HEADER",
     "CALLS_HEADER",
     "CONCURRENCY_HEADER",
     "CONTENT_TYPE",
@@ -69,6 +70,7 @@ __all__ = [
 CONTENT_TYPE = "application/vnd.carpool.batch"
 NOT_BEGUN_HEADER = "x-carpool-not-begun"  # of an error: no handler has seen the request
 REPEATABLE_HEADER = "x-carpool-repeatable"  # of a ready sidecar: handlers may see requests again
+CALLED_HEADER = "x-carpool-called"  # of a canary's request: the function that was called
 CALLS_HEADER = "x-carpool-calls"  # of a sidecar: it takes calls in bundles (`http.call_frames`)
 # By how much the message of a batch may be larger than its bodies and heads, and a single request's
 # than its body: where a body just fits through the first door, its batch must fit through the next.

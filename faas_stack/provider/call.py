@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import DeadlineMissed
 from carpool.http import call_frames
+from carpool.wire import CALLED_HEADER
 from faas_stack.provider.call_limit import GRACE_S
 from faas_stack.provider.call_template import lines
 from faas_stack.provider.canary import VERSION_HEADER
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["INTERNAL", "Call"]
 
 INTERNAL = ("x-openfaas-internal", "proxy")  # an error of the platform, not of the function
+_CALLED = CALLED_HEADER.encode()
 _BUNDLED = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _random = random.Random()  # noqa: S311 - nothing secret
 
@@ -48,6 +50,7 @@ class Call:
     __slots__ = (
         "_added",
         "_answering",
+        "_called",
         "_deadline",
         "_limit_s",
         "_own",
@@ -73,7 +76,7 @@ class Call:
         self._own = lines(own) + self._added
         if b"x-forwarded-for" not in given and (peer := exchange.peer):
             self._own = b"x-forwarded-for: %b\r\n%b" % (peer.encode("latin-1"), self._own)
-        self._version = b""
+        self._version = self._called = b""
         self.function: Function | None = None
         self.begun = self.spare = False
         self.replica: Replica | None = None
@@ -82,11 +85,18 @@ class Call:
         self._deadline = exchange.received + template.own_s + GRACE_S
         self._answering = self._retried = self._retrying = False
 
-    def divided_to(self, function: Function, *, spare: bool) -> None:
-        """Tell the client which of several functions has the call."""
-        self.spare = spare
-        service = function.deployment.service.encode()
-        self._version = b"%b: %b\r\n" % (VERSION_HEADER, service)
+    def divided_to(self, function: Function, called: Function) -> None:
+        """Tell the client which of several functions has the call, and a canary which was called.
+
+        Args:
+            function: The function that has the call. If it is a canary, another may have the call
+                if it cannot start it.
+            called: The function that the client called.
+        """
+        self.spare = function is not called
+        names = [each.deployment.service.encode() for each in (function, called)]
+        self._version = b"%b: %b\r\n" % (VERSION_HEADER, names[0])
+        self._called = b"%b: %b\r\n" % (_CALLED, names[1]) if self.spare else b""
 
     def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
         """Record the replica, and start the call's time unless the gateway has given its start.
@@ -113,12 +123,12 @@ class Call:
     @property
     def header_lines(self) -> bytes:
         """Headers for the replica, as sent."""
-        return self.template.lines + self._own
+        return self.template.lines + self._called + self._own
 
     @property
     def own_lines(self) -> bytes:
         """Headers for the replica that are not in the template, one per line."""
-        return self._own.replace(b"\r\n", b"\n")
+        return (self._called + self._own).replace(b"\r\n", b"\n")
 
     @property
     def travels_with_others(self) -> bool:

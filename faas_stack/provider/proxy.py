@@ -161,14 +161,14 @@ class Proxy:
     async def _divide(self, function: Function, call: Call) -> int:
         canary = self._canaries.of(function, call)
         if canary:
-            call.divided_to(canary, spare=True)
+            call.divided_to(canary, function)
             try:
                 return await self._forward(canary, call)
             except CarpoolError as error:
                 if call.begun:
                     raise
                 self._canaries.failed(function, canary, error)
-        call.divided_to(function, spare=False)
+        call.divided_to(function, function)
         return await self._forward(function, call)
 
     async def _forward(self, function: Function, call: Call) -> int:

@@ -37,6 +37,7 @@ __all__ = ["Ingress", "Payload", "RequestTemplate", "fingerprint"]
 # Headers that a handler may use. The rest (hop-by-hop fields, what proxies add) would only make
 # heads differ, and every distinct head is parsed again on the other side.
 _JSON_LENGTH = b"inference-header-content-length"
+_CALLED = wire.CALLED_HEADER.encode()
 _PASSED = frozenset(
     (
         b"accept",
@@ -44,11 +45,13 @@ _PASSED = frozenset(
         b"content-type",
         _JSON_LENGTH,
         b"x-carpool-app",
+        _CALLED,
     )
 )
 _READ = (
     frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | variant_headers.HEADERS
 )
+_NOT_AGREED = (_JSON_LENGTH, _CALLED)
 _REPEATED = _PASSED | _READ  # callers often repeat the same values
 _PASSED_ONCE = frozenset(name.encode() for name in wire.OWN_HEADERS)
 _KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
@@ -238,7 +241,7 @@ class Ingress:
         return RequestTemplate(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=first_line + _lines(passed),
-            agreed=first_line + _lines(pair for pair in passed if pair[0] != _JSON_LENGTH),
+            agreed=first_line + _lines(pair for pair in passed if pair[0] not in _NOT_AGREED),
             app=app,
             counted_as=app if app in self._app_slo_s else "*",
             background=background,

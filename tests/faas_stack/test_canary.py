@@ -141,6 +141,19 @@ async def test_canary_gets_its_share_of_calls(rig: Rig) -> None:
     assert (200, "") == (direct.status, version(direct))  # not one of several
 
 
+@story()
+async def test_canary_learns_which_function_was_called(rig: Rig) -> None:
+    """A canary gets the name of the function that was called; other functions get none."""
+    await divided(rig, "new=50%")
+    found = {}
+    for path in ["/function/fn"] * 2 + ["/function/new"]:
+        answer = await rig.call("GET", path)
+        headers = dict(json.loads(answer.body)["headers"])
+        found[path, version(answer)] = headers.get("x-carpool-called", "")
+    called, direct = "/function/fn", "/function/new"
+    assert {(called, "fn"): "", (called, "new"): "fn", (direct, ""): ""} == found
+
+
 @pytest.mark.slow
 @story()
 async def test_shares_change_without_a_restart(rig: Rig) -> None:

@@ -396,20 +396,20 @@ def test_shared_grpc_port_is_found(
 @pytest.mark.parametrize(
     ("name", "own", "others", "found"),
     [
-        ("apps", f"[{VR}, {WEB}]", f"[{WEB}]", True),
-        ("apps", f"[{VR}]", f"[{WEB}, {VR}]", False),
-        ("apps", f"[{VR}]", "", False),  # without applications, requests may name any
-        ("cors.origins", "https://a.example", "", True),
-        ("cors.origins", "https://a.example, https://b.example", "https://b.example", True),
-        ("cors.origins", "https://a.example", "*", False),
-        ("cors.origins", "*", "https://a.example", True),
-        ("cors.origins", "", "https://a.example", False),
+        ("apps", f"[{VR}, {WEB}]", f"[{WEB}]", 1),
+        ("apps", f"[{VR}]", f"[{WEB}, {VR}]", 0),
+        ("apps", f"[{VR}]", "", 0),  # without applications, requests may name any
+        ("cors.origins", "https://a.example", "", 1),
+        ("cors.origins", "https://a.example, https://b.example", "https://b.example", 1),
+        ("cors.origins", "https://a.example", "*", 0),
+        ("cors.origins", "*", "https://a.example", 1),
+        ("cors.origins", "", "https://a.example", 0),
     ],
 )
 def test_canary_that_lacks_the_functions_callers_is_found(
-    doctor: Doctor, name: str, own: str, others: str, found: bool
+    doctor: Doctor, name: str, own: str, others: str, found: int
 ) -> None:
-    """A canary is found that lacks an application or origin of its function, as callers would fail."""
+    """A canary that lacks an application or origin of its function is found: callers would fail."""
     key = f"com.carpool.{name}"
     one = function({"com.carpool.canary": "two=5%"}, annotations={key: own} if own else {})
     two = function(annotations={key: others} if others else {})

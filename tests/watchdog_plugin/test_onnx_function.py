@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from carpool.wire import build_head
+from carpool.wire import CALLED_HEADER, build_head
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item, ItemError, Reply
 from watchdog_plugin.handler_contract import HandlerModule
@@ -17,7 +17,7 @@ from watchdog_plugin.onnx.function import OnnxFunction
 from watchdog_plugin.onnx.model import OnnxModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 INFER = "POST /v2/models/net/infer"
@@ -42,12 +42,14 @@ def net(tmp_path: Path) -> OnnxFunction:
     return build(models.mlp(tmp_path / "model.onnx"))
 
 
-def ask(function: OnnxFunction, *requests: tuple[str, Any]) -> list[tuple[int, Any]]:
+def ask(
+    function: OnnxFunction, *requests: tuple[str, Any], headers: Sequence[tuple[str, str]] = ()
+) -> list[tuple[int, Any]]:
     """Return status and decoded body of each response to one batch of (first line, body)."""
     items = [
         Item(
             memoryview(body if isinstance(body, bytes) else json.dumps(body).encode()),
-            build_head(line, []),
+            build_head(line, headers),
             math.inf,
         )
         for line, body in requests
@@ -57,9 +59,11 @@ def ask(function: OnnxFunction, *requests: tuple[str, Any]) -> list[tuple[int, A
     return [(a.status, json.loads(bytes(a.body) or b"null")) for a in function.encode(work)]
 
 
-def one(function: OnnxFunction, line: str, body: Any = b"") -> tuple[int, Any]:
+def one(
+    function: OnnxFunction, line: str, body: Any = b"", headers: Sequence[tuple[str, str]] = ()
+) -> tuple[int, Any]:
     """Return the response to a single request."""
-    return ask(function, (line, body))[0]
+    return ask(function, (line, body), headers=headers)[0]
 
 
 def test_inference_returns_tensors(net: OnnxFunction) -> None:
@@ -128,6 +132,31 @@ def test_server_and_model_endpoints(net: OnnxFunction) -> None:
     _, about = one(net, "GET /v2/models/net/")
     assert [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}] == about["inputs"]
     assert [{"name": "y", "datatype": "FP32", "shape": [-1, 3]}] == about["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("line", "body"),
+    [
+        ("POST /v2/models/NAME/infer", {"inputs": [X]}),
+        ("GET /v2/models/NAME", b""),
+        ("GET /v1/models/NAME", b""),
+        ("POST /v2/repository/models/NAME/load", b""),
+    ],
+)
+def test_canary_answers_to_name_of_called_function(tmp_path: Path, line: str, body: Any) -> None:
+    """A canary's model has the name of the function that was called, too, and no other one."""
+    canary = build(models.mlp(tmp_path / "model.onnx"), name="net-v2")
+    called = [(CALLED_HEADER, "net")]
+    for name, headers, status in (
+        ("net-v2", [], 200),
+        ("net-v2", called, 200),
+        ("net", called, 200),
+        ("net", [], 404),
+        ("other", called, 404),
+    ):
+        found, document = one(canary, line.replace("NAME", name), body, headers)
+        assert status == found, (name, document)
+        assert name == document.get("model_name", document.get("name", name))
 
 
 @pytest.mark.parametrize(

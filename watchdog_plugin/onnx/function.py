@@ -15,7 +15,7 @@ import numpy as np
 
 from carpool.caching import SmallCache
 from carpool.errors import BadRequest, CarpoolError, NotFound
-from carpool.wire import shared_head
+from carpool.wire import CALLED_HEADER, shared_head
 from watchdog_plugin import answers, json_codec, logs
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.content_coding import TooMuchTogetherError
@@ -259,9 +259,9 @@ class OnnxFunction:
     def _find_opener(self, head: bytes) -> Callable[[Item], Opened | Answer]:
         """Return the function that opens items with this head."""
         line = read_head(head)
-        json_length = line.headers.get(oip_binary.HEADER)
+        json_length, called = line.headers.get(oip_binary.HEADER), line.headers.get(CALLED_HEADER)
         if oip.owns(line.path):
-            route = self._protocol.route(line.method, line.path)
+            route = self._protocol.route(line.method, line.path, called or "")
             if not isinstance(route, str):
                 return route
             return functools.partial(self._open_inference, route, json_length)
@@ -270,7 +270,7 @@ class OnnxFunction:
         asked = v1.asked_about(line.method, line.path)
         if asked is not None:
             if asked:
-                self._protocol.check_name(asked)
+                self._protocol.check_name(asked, called or "")
             about = v1.about(asked)
             return lambda _: about
         return functools.partial(self._open_json, json_length)

@@ -116,8 +116,10 @@ class OpenInference:
         self._entry = self._repository.add(name or _DEFAULT_NAME, self._version, signature)
         self.statistics = self._entry.statistics
 
-    def route(self, method: str, path: str) -> str | Callable[[Item], Answer]:
+    def route(self, method: str, path: str, called: str = "") -> str | Callable[[Item], Answer]:
         """Return the name of the model for an inference path, or the responder of another path.
+
+        ``called`` is as for `check_name`.
 
         Raises:
             NotFound: The path does not exist.
@@ -130,7 +132,7 @@ class OpenInference:
         if match is None:
             return _always(self._about_server(path))
         name, version, verb = unquote(match[1]), match[2], match[3]
-        self.check_name(name)
+        self.check_name(name, called)
         if version not in (None, _VERSION, self._version):
             msg = f"model version {version[:80]!r} is not known; there is {self._version!r}"
             raise NotFound(msg)
@@ -142,13 +144,18 @@ class OpenInference:
             return lambda _: self._repository.stats([self._entry])
         return _always(answers.json_answer(self._about_model(name, verb)))
 
-    def check_name(self, name: str) -> None:
+    def check_name(self, name: str, called: str = "") -> None:
         """Check that a request uses this model's name.
+
+        Args:
+            name: Name in the request.
+            called: Function that the caller called, if it is not this one, which is its canary:
+                the caller uses its name.
 
         Raises:
             NotFound: It does not.
         """
-        if self._name and name not in (self._name, self._variant):
+        if self._name and name not in (self._name, self._variant, called):
             msg = f"model {name[:80]!r} is not known; this function serves {self._name!r}"
             raise NotFound(msg)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from carpool.errors import BadRequest, NotFound
+from carpool.wire import CALLED_HEADER
 from watchdog_plugin import answers
 from watchdog_plugin.protocols.statistics import Statistics
 
@@ -123,7 +124,7 @@ class Repository:
 
     def _change(self, name: str, verb: str, item: Item) -> Answer:
         names = [model.name for model in self._models]
-        if name not in names:
+        if name not in names and name != item.headers.get(CALLED_HEADER):
             msg = f"model {name[:80]!r} is not known; this function serves {', '.join(names)}"
             raise NotFound(msg)
         if verb == "unload":

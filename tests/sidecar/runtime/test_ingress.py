@@ -86,6 +86,16 @@ def test_request_is_counted_under_a_name_of_the_settings(
     assert (name, counted_as) == (request.app, request.counted_as)
 
 
+def test_called_function_is_passed_on_and_does_not_prevent_merging() -> None:
+    """A handler gets the name of the called function; requests with different ones are merged."""
+    ingress = Ingress(FunctionSettings(wire="oip"), lambda: 0.0)
+    direct, called = (
+        ingress.read(exchange(headers)) for headers in ({}, {"x-carpool-called": "net"})
+    )
+    assert b"x-carpool-called: net\n" in called.payload.head
+    assert direct.payload.template.agreed == called.payload.template.agreed
+
+
 @pytest.mark.parametrize("timeout", [-1, 1.5, True, "1s", 2**63, 10**400])
 def test_timeout_that_is_not_a_number_of_microseconds_is_refused(timeout: Any) -> None:
     """A timeout that is not a number of microseconds is refused, not ignored."""
