@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "MISSING",
     "Answer",
     "BadRequest",
     "BodyTooLarge",
@@ -38,10 +39,15 @@ __all__ = [
     "shown",
 ]
 
+MISSING = "missing"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One invalid value: its name, what was given, what was expected, and a fix if one is known."""
+    """One invalid value: its name, what was given, what was expected, and a fix if one is known.
+
+    The hint `MISSING` means that no value was given.
+    """
 
     name: str
     value: str
@@ -49,6 +55,8 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
+        if self.hint == MISSING:
+            return f"{self.name} is missing: expected {self.expected}"
         text = f"{self.name} = {self.value!r}: expected {self.expected}"
         return f"{text}; {self.hint}" if self.hint else text
 

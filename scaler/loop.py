@@ -152,7 +152,11 @@ class Loop(Driver):
         if isinstance(error, CarpoolError):
             self.say(f"{function}: {error}", once=True)
         else:
-            log.error("%s: its part of a round failed", function, exc_info=error)
+            log.error(
+                "%s: planning or carrying out its plan failed in this round",
+                function,
+                exc_info=error,
+            )
 
     def say(self, text: str, *, once: bool = False) -> None:
         """As `Driver.say`: writes to the log."""

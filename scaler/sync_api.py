@@ -135,5 +135,5 @@ class SyncApi:
         self._metrics.refused[reason] += 1
         if reason not in self._logged:
             self._logged.add(reason)
-            log.warning("a sync message was refused: %s; others are only counted", text)
+            log.warning("a sync message was refused: %s; further ones are only counted", text)
         exchange.reply(status, errors.body(text), headers=headers or ())

@@ -170,7 +170,7 @@ class Intake:
         try:
             closed = self._serve_and_refuse()
         except Exception:
-            log.exception("parked requests cannot be judged, so all are parsed")
+            log.exception("assessing parked requests failed, so all are parsed")
             self.stop()
             closed = False
         self.parking = closed or bool(self._parked)

@@ -123,18 +123,22 @@ def _parsed(path: Path) -> ModelProto:
         raise ConfigError([Problem("model", str(path), "an existing ONNX file")])
     if fault:
         hint = _fetching(path) or "export or copy it again"
-        raise ConfigError([Problem(str(path), f"{size} bytes ({fault})", "an ONNX model", hint)])
+        raise ConfigError(
+            [Problem("model", str(path), f"an ONNX model; it has {size} bytes: {fault}", hint)]
+        )
     if not model.graph.node:
-        raise ConfigError([Problem(str(path), "no operators", "an ONNX model", _fetching(path))])
+        raise ConfigError(
+            [Problem("model", str(path), "an ONNX model with operators", _fetching(path))]
+        )
     return model
 
 
 def _loaded(path: Path, size: int) -> tuple[ModelProto, str]:
     """Return a model, and what is wrong with it; empty if nothing is."""
     if size > LARGEST_FILE_BYTES:
-        expected = f"an ONNX model, of at most {LARGEST_FILE_BYTES} bytes"
+        expected = f"an ONNX model of at most {LARGEST_FILE_BYTES} bytes; it has {size} bytes"
         hint = "export it with its weights in a separate file"
-        raise ConfigError([Problem(str(path), f"{size} bytes", expected, hint)])
+        raise ConfigError([Problem("model", str(path), expected, hint)])
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
     except DecodeError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from carpool.errors import ConfigError, Problem, shown
+from carpool.errors import MISSING, ConfigError, Problem, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def _problem(message: str, text: bytes) -> Problem:
     prefix = path.removeprefix(".")
     within = f"{prefix}." if prefix else ""
     if missing := _MISSING.fullmatch(reason):
-        return Problem(within + missing[1], "", "a value", "it is missing")
+        return Problem(within + missing[1], "", "a value", MISSING)
     value = _value(path, text)
     if unknown := _UNKNOWN.fullmatch(reason):
         given = value.get(unknown[1]) if isinstance(value, dict) else ""

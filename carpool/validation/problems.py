@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, TypeVar
 
-from carpool.errors import ConfigError, Problem
+from carpool.errors import MISSING, ConfigError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,6 +52,10 @@ class Problems:
         """Add a problem: ``name`` was given ``value`` where ``expected`` was expected."""
         if not self.full:
             self._found.append(Problem(name, str(value), expected, hint))
+
+    def missing(self, name: str, expected: str) -> None:
+        """Add a problem: ``name`` was not given."""
+        self.add(name, "", expected, MISSING)
 
     def unknown(
         self, name: str, known: Iterable[str], value: object = "", *, within: str = ""

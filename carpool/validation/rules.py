@@ -75,7 +75,7 @@ def record(fields: Mapping[str, Rule], required: frozenset[str]) -> Rule:
             if name in value:
                 rule(value[name], prefix + name, problems)
             elif name in required:
-                problems.add(prefix + name, "", "a value", "it is missing")
+                problems.missing(prefix + name, "a value")
 
     return check
 

@@ -166,8 +166,8 @@ class _Run:
             if any(wrong):
                 steady_s = now_s
             if now_s - began_s > _PATIENCE_S:
-                told = "; ".join(filter(None, wrong)) or "it keeps changing"
-                message = f"not steady after {_PATIENCE_S:g} s: {told}"
+                told = "; ".join(filter(None, wrong)) or "their number keeps changing"
+                message = f"the instances are not all ready after {_PATIENCE_S:g} s: {told}"
                 raise StackFailed(message)
 
     async def _unsteady(self) -> list[str]:
@@ -250,7 +250,7 @@ class _Run:
 def _not_ready(name: str, said: Mapping[str, Any]) -> str:
     """Return why a function with this status is not ready yet. Empty if it is."""
     if said.get("refused"):
-        return f"{name} cannot get its instances: {' '.join(said['refused'])}"
+        return f"the instances of {name} are refused: {' '.join(said['refused'])}"
     if (said.get("plan") or {}).get("policy", "first") in ("first", "deployed"):
         return f"{name} has no plan of a policy"
     if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:

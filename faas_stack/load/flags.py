@@ -135,16 +135,14 @@ def _segments(
     duration_s = _given(problems, "--duration", _TIME, flags.duration)
     if (flags.rate is None) == (flags.trace is None):
         if flags.rate is None:
-            problems.add(
-                "--rate", "nothing", "requests per second, or --trace with a CSV file of rates"
-            )
+            problems.missing("--rate", "requests per second, or --trace with a CSV file of rates")
         else:
             problems.add("--rate, --trace", "both", "only one of the two")
         return [], 0.0
     if flags.rate is not None:
         rate_rps = _given(problems, "--rate", _RATE, flags.rate) or 1.0
         if flags.duration is None:
-            problems.add("--duration", "nothing", _TIME.expected)
+            problems.missing("--duration", _TIME.expected)
         span_s = warmup_s + (duration_s or 0.0)
         return arrivals.constant(rate_rps, span_s), span_s
     scale = _given(problems, "--scale", _SCALE, flags.scale) or 1.0

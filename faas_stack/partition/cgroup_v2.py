@@ -43,7 +43,7 @@ class TreeV2:
 
     def __init__(self, place: Place, name: str) -> None:
         if place.v2 is None:
-            message = "no tree of version 2 is mounted"
+            message = "control groups of version 2 are not mounted"
             raise Unusable(message)
         self._own = place.v2.folder
         wanted = set(CONTROLLERS) & set(_words(self._own / "cgroup.controllers"))

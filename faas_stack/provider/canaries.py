@@ -80,7 +80,7 @@ class Canaries:
         if self._silent.get(key) != why:
             self._silent[key] = why
             _, own, canary = key
-            log.warning("canary %s of %s does not answer, %s does: %s", canary, own, own, why)
+            log.warning("canary %s does not answer, so %s answers instead: %s", canary, own, why)
 
     def _start(self, key: _Key, canary: Function) -> None:
         if canary not in self._starting:

@@ -120,7 +120,7 @@ def _check_model(model: Path, problems: Problems) -> None:
     try:
         check_onnx(model)
     except ConfigError as error:
-        problems.extend("--model: ", error)
+        problems.extend("--", error)
 
 
 def _weights(model: Path) -> list[Path]:

@@ -41,7 +41,7 @@ class RefusalCounter:
         self._counts = Counter({name: self._counts[name] + 1 for name in refused})
         for name, count in self._counts.items():
             if count >= CHECKS:
-                message = f"{name} cannot get its instances: {refused[name]}"
+                message = f"the instances of {name} are refused: {refused[name]}"
                 raise InstancesRefused(message)
 
 

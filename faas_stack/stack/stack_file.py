@@ -118,7 +118,7 @@ class _Stack:
 
     def _provider(self, root: yaml.Node, node: yaml.Node | None) -> str:
         if node is None:
-            self.problems.add(self.reader.name(root, "provider"), "", "name: openfaas", "missing")
+            self.problems.missing(self.reader.name(root, "provider"), "name: openfaas")
             return ""
         entries = self.reader.mapping(node, "provider", ("name", "gateway"))
         name = entries.get("name")

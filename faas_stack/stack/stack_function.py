@@ -204,7 +204,7 @@ class FunctionReader:
         value = self._text(key)
         if not value:
             node = self._entries.get(key, self._node)
-            self._problems.add(self._reader.name(node, self._key(key)), "", expected, "missing")
+            self._problems.missing(self._reader.name(node, self._key(key)), expected)
         return value
 
     def _text(self, key: str) -> str:

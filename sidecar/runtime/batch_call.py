@@ -157,7 +157,7 @@ def _checked(status: int, head: bytes, body: memoryview) -> tuple[int, AnswerHea
         return _status(status), _answer_head(head), body
     except wire.WireError as error:
         if times := _log_limit.due(time.monotonic()):  # a function tends to repeat its errors
-            msg = "answers that cannot be passed on become 502s (%d since the last such line): %s"
+            msg = "invalid answers of the function became 502 (%d since the last such line): %s"
             log.error(msg, times, error)  # noqa: TRY400 - the function's fault, not ours
         reason = errors.body(f"the function's answer cannot be passed on: {error}")
         return error.status, _FAILED, memoryview(reason)

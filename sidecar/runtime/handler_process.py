@@ -181,7 +181,7 @@ class HandlerProcess:
         self._deaths += 1
         self._on_exit("hung" if self._hung else "died")
         self._hung = ""
-        log.warning("the function's process %s; next in %.1f s", outcome, pause_s)
+        log.warning("the function's process %s; starting again in %.1f s", outcome, pause_s)
 
     def _end_rest(self) -> None:
         """End processes that it has started in other sessions."""

@@ -75,11 +75,11 @@ def test_messages_round_trip(message: FrontReport | Announcement) -> None:
         ({"idle": {"x": 1}}, "idle"),
         ({"idle": {"1": 0}}, "idle[...] = \"{'1': 0}\": expected int >= 1"),
         ({"idle": [1]}, "idle = '[1]': expected object"),
-        ({"apps": [{"name": "web"}]}, "apps[0].arrivals = '': expected a value; it is missing"),
+        ({"apps": [{"name": "web"}]}, "apps[0].arrivals is missing: expected a value"),
         ({"apps": [{"name": "web", "arrivals": "5"}]}, "apps[0].arrivals = '5': expected int"),
         (
             {"classes": [{"name": "b4-c1", "batches": 1}]},
-            "classes[0].item_count = '': expected a value; it is missing",
+            "classes[0].item_count is missing: expected a value",
         ),
         ({"apps": [_APP, _APP]}, "apps[1].name = 'web': expected another name than apps[0]"),
         ({"extra": 1}, "extra"),

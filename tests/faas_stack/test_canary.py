@@ -221,7 +221,7 @@ async def test_calls_of_canary_that_fails_to_start_go_to_function(rig: Rig) -> N
         await wait_until_async(lambda: len(lines) == 2, what="a second line")
     metrics = (await rig.call("GET", "/metrics")).body.decode()
     assert f'{FALLBACKS}"not ready"}} 5.0' in metrics
-    assert "canary new of fn does not answer, fn does: it is starting" == lines[0]
+    assert "canary new does not answer, so fn answers instead: it is starting" == lines[0]
     assert "function 'new' keeps failing to start" in lines[1]
 
 

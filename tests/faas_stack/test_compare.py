@@ -173,7 +173,7 @@ def test_policy_that_needs_too_many_cores_ends_at_once(
         table = live.process.stdout.read()
         code, said = live.ended()
     assert 1 == code, said
-    assert "echo cannot get its instances" in said
+    assert "the instances of echo are refused" in said
     assert "at most" in said
     assert "fixed" in table
     assert "huge" not in table

@@ -12,7 +12,7 @@ def test_function_refused_in_consecutive_checks_is_an_error() -> None:
     refusals = RefusalCounter()
     for _ in range(CHECKS - 1):
         refusals.take({"fn": "too large"})
-    with pytest.raises(InstancesRefused, match="fn cannot get its instances: still too large"):
+    with pytest.raises(InstancesRefused, match="the instances of fn are refused: still too large"):
         refusals.take({"fn": "still too large"})
 
 

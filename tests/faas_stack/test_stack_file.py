@@ -124,7 +124,7 @@ def test_template_is_not_needed_where_nothing_is_built(folder: Path) -> None:
         ),
         pytest.param(
             "functions: {fn: {lang: py, handler: fn, image: a}}\n",
-            "provider = '': expected name: openfaas; missing",
+            "provider is missing: expected name: openfaas",
             id="no-provider",
         ),
         pytest.param(
@@ -195,16 +195,18 @@ def test_template_is_not_needed_where_nothing_is_built(folder: Path) -> None:
             id="template",
         ),
         pytest.param(
-            function("handler: ./fn\nimage: a\n"), "functions.fn.lang = '': .*missing", id="no-lang"
+            function("handler: ./fn\nimage: a\n"),
+            "functions.fn.lang is missing: expected",
+            id="no-lang",
         ),
         pytest.param(
             function("lang: py\nhandler: ./fn\n"),
-            "functions.fn.image = '': .*missing",
+            "functions.fn.image is missing: expected",
             id="no-image",
         ),
         pytest.param(
             function("lang: py\nimage: a\n"),
-            "functions.fn.handler = '': .*missing",
+            "functions.fn.handler is missing: expected",
             id="no-handler",
         ),
         pytest.param(

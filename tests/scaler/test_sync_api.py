@@ -251,7 +251,7 @@ def test_sidecar_listener_serves_only_syncs(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first refusal of a kind is a warning, and others are only counted."""
+    """The first refusal of a kind is a warning, and further ones are only counted."""
 
     async def scene() -> None:
         async with scaler(tmp_path) as caller:

@@ -272,7 +272,7 @@ def test_missing_weights_are_refused_for_profiling_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", "no operators"),
+        (b"", "expected an ONNX model with operators"),
         (b"\xff" * 50, "expected an ONNX model"),
         (b"version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"),
     ],

@@ -127,7 +127,7 @@ def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
         except Exception as error:  # the runtime's errors share no base class
             full = shutil.disk_usage(path.parent).free < chosen.model.stat().st_size
             why = "; the disk is full" if full else ""  # which not every tool says
-            msg = f"it cannot be made: {str(error)[:_SHOWN]}{why}"
+            msg = f"it cannot be created: {str(error)[:_SHOWN]}{why}"
             raise RecipeFailed(msg) from error
         fresh.replace(path)
         registry.check_disk(path)

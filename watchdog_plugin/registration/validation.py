@@ -88,11 +88,11 @@ def read_validation(path: Path, signature: Signature) -> ValidationSet:
     labels = arrays.pop(LABELS, None)
     wanted = signature.inputs
     for name in wanted.keys() - arrays.keys():
-        problems.add(f"{path}: {name}", "", "an array for this input of the model", "it is missing")
+        problems.missing(f"{path}: {name}", "an array for this input of the model")
     for name in arrays.keys() - wanted.keys():
         problems.unknown(name, [*wanted, LABELS], within=f"{path}: ")
     if labels is None:
-        problems.add(f"{path}: {LABELS}", "", "an array of the correct labels", "it is missing")
+        problems.missing(f"{path}: {LABELS}", "an array of the correct labels")
     elif labels.ndim != 1 or labels.dtype.kind not in "iu":
         given = f"{labels.dtype} of shape {labels.shape}"
         problems.add(f"{path}: {LABELS}", given, "whole numbers, one for each row")

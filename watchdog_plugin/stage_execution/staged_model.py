@@ -120,7 +120,8 @@ class IterativeModel:
         emitted = {name: made[name] for name in self.signature.outputs}
         for name, spec in self.signature.outputs.items():
             if emitted[name].shape[1:] != spec.shape[2:]:
-                msg = f"a step made {name} {emitted[name].shape}: expected rows of {spec.shape[2:]}"
+                shape = emitted[name].shape
+                msg = f"a step returned {name} {shape}: expected rows of {spec.shape[2:]}"
                 raise ValueError(msg)
         return Step(state, made[_DONE].astype(bool, copy=False), emitted)
 
@@ -184,7 +185,7 @@ def emits(source: object, state: Arrays, made: Mapping[str, Array]) -> list[Tens
 
 def _arrays(made: object) -> Arrays:
     if not isinstance(made, Mapping):
-        msg = f"a step made a {type(made).__name__}: expected a dict of arrays by name"
+        msg = f"a step returned a {type(made).__name__}: expected a dict of arrays by name"
         raise TypeError(msg)
     return {name: np.asarray(value) for name, value in made.items()}
 

@@ -98,7 +98,9 @@ class Watch(Generic[T]):
             except CarpoolError as error:
                 self._fails(str(error))
             except Exception as error:  # nothing else looks at this task
-                log.exception("carpool: an event of %s was not understood", self._path)
+                log.exception(
+                    "carpool: an event of the watch %s could not be processed", self._path
+                )
                 self._fails(repr(error))
                 self._version = ""
             self.ends += 1

@@ -174,7 +174,9 @@ class Sync:
         self._count(reason)
         if reason not in self._logged:
             self._logged.add(reason)
-            log.warning("a response of the scaler was refused: %s; others are only counted", text)
+            log.warning(
+                "a response of the scaler was refused: %s; further ones are only counted", text
+            )
 
     def _count(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1

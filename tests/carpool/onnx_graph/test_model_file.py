@@ -106,7 +106,7 @@ def test_a_file_cut_short_is_refused(path: Path, kept: int) -> None:
     """A truncated model is refused with its size and advice."""
     data = model(np.ones((30, 5), np.float32)).SerializeToString()
     path.write_bytes(data[: len(data) - kept])
-    with pytest.raises(ConfigError, match=rf"model\.onnx = .{len(data) - kept} bytes .*copy it"):
+    with pytest.raises(ConfigError, match=rf"model\.onnx.* {len(data) - kept} bytes.*copy it"):
         read_onnx(path)
 
 
@@ -114,7 +114,7 @@ def test_oversized_file_is_refused_without_reading(path: Path) -> None:
     """A file above the format's 2 GB limit is refused without being read."""
     with path.open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(ConfigError, match=r"1099511627776 bytes.*at most 2147483647 bytes"):
+    with pytest.raises(ConfigError, match=r"at most 2147483647 bytes.* 1099511627776 bytes"):
         read_onnx(path)
 
 

@@ -161,7 +161,7 @@ def test_paths_are_relative_to_scenario_file(folder: Path, monkeypatch: pytest.M
         ),
         pytest.param(*("rate: 300", "rate: .nan", "rate = '.nan': expected a number"), id="nan"),
         pytest.param(
-            *("{rate: 300}", "{}", "poisson.rate = '': expected a value; it is missing"),
+            *("{rate: 300}", "{}", "poisson.rate is missing: expected a value"),
             id="no-rate",
         ),
         pytest.param(
@@ -289,7 +289,7 @@ def test_error_names_file_line_and_value(folder: Path, old: str, new: str, expec
         ("models: {}\nfunctions: []\n", r":2: functions = '\[\]': expected at least one function"),
         (LEAST.replace("[{name: web, arrivals: {poisson: {rate: 3}}}]", "[]"), "one application"),
         (LEAST + "cluster: {nodes: []}\n", "expected at least one group of nodes"),
-        (LEAST + "cluster: {}\n", "cluster.nodes = '': expected a value; it is missing"),
+        (LEAST + "cluster: {}\n", "cluster.nodes is missing: expected a value"),
         (LEAST.replace("{toy: {", "{x: {"), "model = 'toy': expected a model of the scenario: x"),
         ("models: [a]\nfunctions: a\n", "models = 'list': expected a mapping of names to models"),
         ("[1, 2]\n", "document = .*expected an object with cluster"),

@@ -43,7 +43,7 @@ def test_restart_delay_grows_only_for_process_that_never_was_ready(
         await handler.stop(1.0)
 
     asyncio.run(run())
-    assert waits == [message.rpartition("next in ")[2] for message in caplog.messages[:3]]
+    assert waits == [message.rpartition("starting again in ")[2] for message in caplog.messages[:3]]
 
 
 def test_process_killed_by_unnamed_signal_is_restarted() -> None:

@@ -102,7 +102,7 @@ def test_invalid_model_file_is_refused(tmp_path: Path) -> None:
     [
         pytest.param({"x": (0, INPUTS), "labels": []}, "the validation set is empty", id="empty"),
         pytest.param({"x": (3, INPUTS), "labels": [0, 1]}, "2, one for each label", id="fewer"),
-        pytest.param({"x": (1, INPUTS)}, "it is missing", id="no labels"),
+        pytest.param({"x": (1, INPUTS)}, "is missing", id="no labels"),
         pytest.param({"labels": [0]}, "an array for this input", id="no input"),
         pytest.param({"X": (1, INPUTS), "labels": [0]}, "did you mean 'x'|expected", id="misspelt"),
         pytest.param({"x": (1, INPUTS + 1), "labels": [0]}, "as the model expects", id="wider"),
