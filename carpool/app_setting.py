@@ -54,9 +54,9 @@ def _read_apps(text: str) -> tuple[App, ...]:
     problems = Problems()
     rules.each(_APP, unique="name")(items, "", problems)
     problems.raise_if_any()
-    found = [_app(item, f"[{index}].slo", problems) for index, item in enumerate(items)]
+    apps = [_app(item, f"[{index}].slo", problems) for index, item in enumerate(items)]
     problems.raise_if_any()
-    return tuple(found)
+    return tuple(apps)
 
 
 def _app(item: Mapping[str, Any], path: str, problems: Problems) -> App:

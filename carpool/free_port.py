@@ -32,8 +32,8 @@ def free_port() -> int:
     for _ in range(_TRIES):
         port = draw.randrange(lowest, first) if lowest < first else 0
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
-            found: int = listener.getsockname()[1]
-            return found
+            bound: int = listener.getsockname()[1]
+            return bound
     ports = f"{lowest} to {first - 1}" if lowest < first else "any"
     hint = "stop the program that listens there, or raise net.ipv4.ip_local_port_range"
     raise ConfigError([Problem("port of 127.0.0.1", ports, "one that is free", hint)])

@@ -41,14 +41,14 @@ class ExecLogin(httpx.Auth):
     """
 
     def __init__(self, login: UserExec) -> None:
-        asked = {
+        exec_info = {
             "apiVersion": login.apiVersion,
             "kind": "ExecCredential",
             "spec": {"interactive": False},
         }
         own = {each.name: each.value for each in login.env or ()}
         self._command = (str(login.command), *(login.args or ()))
-        self._env = {**os.environ, **own, _QUESTION: json.dumps(asked)}
+        self._env = {**os.environ, **own, _QUESTION: json.dumps(exec_info)}
         self._token = ""
         self._running = asyncio.Lock()
 

@@ -35,10 +35,10 @@ class Silence:
         self._known = True
         self.probes = 0
 
-    def missed(self, asked: float) -> None:
-        """Record that a probe, sent at ``asked`` in monotonic seconds, was not answered."""
+    def missed(self, sent_s: float) -> None:
+        """Record that a probe, sent at ``sent_s`` in monotonic seconds, was not answered."""
         if not self.probes:
-            self._since = asked
+            self._since = sent_s
         self.probes += 1
 
     def too_long(self, limit_s: float, now: float) -> bool:

@@ -105,10 +105,10 @@ def own_place(proc: Path = Path("/proc/self")) -> Place:
     for line in _text(proc / "mountinfo").splitlines():
         fields, _, rest = line.partition(" - ")
         root, top = fields.split()[3:5]
-        kind, _, options = rest.split(maxsplit=2)
-        if kind == "cgroup2" and v2 is None:
+        filesystem, _, options = rest.split(maxsplit=2)
+        if filesystem == "cgroup2" and v2 is None:
             v2 = _group(root, top, own.get("", ""))
-        elif kind == "cgroup":
+        elif filesystem == "cgroup":
             for name in set(CONTROLLERS) & set(options.split()[-1].split(",")) - v1.keys():
                 group = _group(root, top, own.get(name, ""))
                 v1.update({name: group} if group else {})

@@ -81,9 +81,11 @@ def _kind_of(policy: str) -> plugins.Kind:
     return "batch"
 
 
-def _lacking(kind: plugins.Kind, policy_class: type) -> list[str]:
+def _lacking(policy_kind: plugins.Kind, policy_class: type) -> list[str]:
     """Return the methods that the class lacks for a policy of this kind."""
-    return [name for name in _METHODS[kind] if not callable(getattr(policy_class, name, None))]
+    return [
+        name for name in _METHODS[policy_kind] if not callable(getattr(policy_class, name, None))
+    ]
 
 
 def _check(kind: plugins.Kind, policy: str, params: dict[str, Any], *, as_json: bool) -> int:
@@ -109,18 +111,18 @@ def _check(kind: plugins.Kind, policy: str, params: dict[str, Any], *, as_json: 
     return exit_code
 
 
-def _described(kind: plugins.Kind, found: plugins.ListedPolicy) -> dict[str, Any]:
+def _described(kind: plugins.Kind, policy: plugins.ListedPolicy) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "name": found.name,
+        "name": policy.name,
         "kind": kind,
-        "origin": found.origin,
-        "target": found.target,
+        "origin": policy.origin,
+        "target": policy.target,
         "params": {},
         "knobs": {},
         "summary": "",
     }
     try:
-        policy_class = plugins.load(found.name, found.target)
+        policy_class = plugins.load(policy.name, policy.target)
     except ConfigError as error:
         return {**entry, "error": str(error)}
     translated = plugins.knobs(policy_class).values()

@@ -154,8 +154,8 @@ class SizeTable:
     def _sizes(
         self, model: LatencyModel, objective: Objective, prices: Prices | None
     ) -> tuple[Size, ...]:
-        asked = (objective.max_batch, objective.percentile)
-        rows = self._rows.of((Same(model), *asked), lambda: tuple(_rows(model, *asked)))
+        key = (objective.max_batch, objective.percentile)
+        rows = self._rows.of((Same(model), *key), lambda: tuple(_rows(model, *key)))
         return tuple(_sizes(rows, model.load_s, objective, prices))
 
     def _of_variants(

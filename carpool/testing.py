@@ -39,8 +39,8 @@ class Report:
 
     def __str__(self) -> str:
         tally = f"{self.scenarios} scenarios, {self.requests} requests, {self.batches} batches"
-        held = "".join(f"\n  - {promise}" for promise in self.promises)
-        return f"{self.policy} keeps every promise ({tally}):{held}"
+        promises = "".join(f"\n  - {promise}" for promise in self.promises)
+        return f"{self.policy} keeps every promise ({tally}):{promises}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class ScaleReport:
 
     def __str__(self) -> str:
         tally = f"{self.scenarios} scenarios, {self.rounds} rounds, {self.plans} plans"
-        held = "".join(f"\n  - {promise}" for promise in self.promises)
-        return f"{self.policy} keeps every promise ({tally}):{held}"
+        promises = "".join(f"\n  - {promise}" for promise in self.promises)
+        return f"{self.policy} keeps every promise ({tally}):{promises}"
 
 
 class BrokenPromise(AssertionError):

@@ -274,9 +274,9 @@ def _decode(
     if len(view) < _PREFIX.size:
         msg = f"a batch message has at least {_PREFIX.size} bytes, this has {len(view)}"
         raise WireError(msg)
-    found, n, distinct, size = _PREFIX.unpack_from(view)
-    if found != magic:
-        msg = f"a batch message starts with {magic!r}, this starts with {found!r}"
+    first_bytes, n, distinct, size = _PREFIX.unpack_from(view)
+    if first_bytes != magic:
+        msg = f"a batch message starts with {magic!r}, this starts with {first_bytes!r}"
         raise WireError(msg)
     section = _PREFIX.size + _ITEM_BYTES * n
     end = section + size

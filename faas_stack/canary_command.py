@@ -90,8 +90,8 @@ def _check_there(
 def _with(status: Mapping[str, Any], shares: Mapping[str, float]) -> dict[str, Any]:
     """Return the deployment of a function with other shares and otherwise unchanged."""
     labels, annotations = (
-        {k: v for k, v in (status.get(kind) or {}).items() if k not in (_LABEL, *_TOLD)}
-        for kind in ("labels", "annotations")
+        {k: v for k, v in (status.get(field_name) or {}).items() if k not in (_LABEL, *_TOLD)}
+        for field_name in ("labels", "annotations")
     )
     if shares:
         labels[_LABEL] = ",".join(f"{name}={percent:g}%" for name, percent in shares.items())

@@ -59,9 +59,9 @@ def _reload(args: argparse.Namespace, ready_s: float) -> dict[str, Any]:
         CarpoolError: The provider cannot be reached, or the function was not reloaded.
     """
     path = f"/system/reload-function/{quote(args.function, safe='')}"
-    asked = {"timeout": durations.format(ready_s)}
+    query = {"timeout": durations.format(ready_s)}
     # Each class of a scaled function has this time, and may wait for another reload.
-    done: dict[str, Any] = system_api.ask(args, "POST", path, asked, answer_s=None).json()
+    done: dict[str, Any] = system_api.ask(args, "POST", path, query, answer_s=None).json()
     return done
 
 

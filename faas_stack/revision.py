@@ -21,9 +21,9 @@ def revision() -> str:
         return FILE.read_text().strip()
     git = shutil.which("git")
     if git and (_ROOT / ".git").exists():  # a checkout of Carpool, not one in which it is installed
-        asked = (git, "-C", str(_ROOT), "rev-parse", "HEAD")
+        command = (git, "-C", str(_ROOT), "rev-parse", "HEAD")
         done = subprocess.run(  # noqa: S603 - git, in our own folder
-            asked, check=False, capture_output=True, text=True, timeout=_TIMEOUT_S
+            command, check=False, capture_output=True, text=True, timeout=_TIMEOUT_S
         )
         if done.returncode == 0:
             return done.stdout.strip()

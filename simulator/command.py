@@ -47,8 +47,8 @@ def main(argv: list[str]) -> int:
     results: dict[str, ScenarioResult] = {}
     for number, (name, policy) in enumerate(policies.items(), 1):
         guard = ReportingGuard(name, policy)
-        told = _progress(f"{name} ({number} of {len(policies)})" if len(policies) > 1 else name)
-        simulation = Simulation(scenarios[name], guard, chosen.settings, told)
+        progress = _progress(f"{name} ({number} of {len(policies)})" if len(policies) > 1 else name)
+        simulation = Simulation(scenarios[name], guard, chosen.settings, progress)
         results[name] = simulation.run()
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")

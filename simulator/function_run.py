@@ -108,9 +108,9 @@ class FunctionRun(FunctionRecord):
 
     def settle(self) -> Outcomes:
         """Add the outcomes since the last call to the total, and return them."""
-        served, self.sidecar.served = self.sidecar.served.settle(), Outcomes()
-        self.total.add(served)
-        return served
+        outcomes, self.sidecar.served = self.sidecar.served.settle(), Outcomes()
+        self.total.add(outcomes)
+        return outcomes
 
     def note(self, start_s: float, end_s: float, times: Sequence[Times]) -> None:
         """Record an interval with each application's arrivals."""

@@ -232,12 +232,12 @@ class SimulatedSidecar:
             failed = self._no_failures[count] = [False] * count
         self.batcher.finished(batch, failed, now)
         self._upstreams.moved(batch.upstream)
-        served = self.served
-        served.cost += cost
-        served.busy_core_s += exec_s * instance.execution.size.cpu
+        outcomes = self.served
+        outcomes.cost += cost
+        outcomes.busy_core_s += exec_s * instance.execution.size.cpu
         company = instance.device.company if instance.device else count
-        served.batches += count / company
-        served.sizes[company] = served.sizes.get(company, 0) + count / company
+        outcomes.batches += count / company
+        outcomes.sizes[company] = outcomes.sizes.get(company, 0) + count / company
         self._record(requests, instance, now)
         self._futile = False
         self.load.executed(batch, at_s, idle=self.batcher.idle)
@@ -256,20 +256,20 @@ class SimulatedSidecar:
                 instance.drained(instance, at_s)
 
     def _record(self, requests: list[Request], instance: SimulatedInstance, now: float) -> None:
-        served = self.served
-        served.done += len(requests)
+        outcomes = self.served
+        outcomes.done += len(requests)
         now += self._network_s
-        served.fresh_s += [now - request.arrived for request in requests]
+        outcomes.fresh_s += [now - request.arrived for request in requests]
         first = requests[0].arrived  # none has waited longer
         if now - first > self._tightest_s:
             latest = now - _ROUNDING_S
             late = [request.app for request in requests if request.due < latest]
-            served.late += len(late)
+            outcomes.late += len(late)
             for app in late:
-                served.miss(app)
+                outcomes.miss(app)
         if first < instance.cold_before:
             cold = instance.cold_before
-            served.cold += sum([request.arrived < cold for request in requests])
+            outcomes.cold += sum([request.arrived < cold for request in requests])
 
     def _changed(self) -> None:
         """Count the instances again."""

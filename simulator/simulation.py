@@ -146,9 +146,9 @@ class Simulation:
         self._result.simulated += sum(map(len, replayed))
         self._replay(replayed, end)
         for run, own in zip(self._runs, by_run, strict=True):
-            served = run.settle()
+            outcomes = run.settle()
             if self._interval_cache:
-                self._interval_cache.learn(run, served)
+                self._interval_cache.learn(run, outcomes)
             run.note(start, end, own)
 
     def _replay(self, times: Sequence[Times], end: float) -> None:

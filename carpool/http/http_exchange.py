@@ -121,8 +121,8 @@ class HttpExchange(Exchange):
             headers = encoded(headers) + encoded(self.added)
         size = len(body)
         if self.method == "HEAD" or status in _NO_BODY:
-            told = size if length is None or status in _NO_BODY else length
-            known = None if told == UNKNOWN_LENGTH else told
+            length_sent = size if length is None or status in _NO_BODY else length
+            known = None if length_sent == UNKNOWN_LENGTH else length_sent
             self._finish(self._head(status, content_type, headers, known))
         elif size >= _JOIN_BELOW_BYTES:
             self._send(self._head(status, content_type, headers, size))

@@ -308,16 +308,16 @@ def _places(wanted: int) -> tuple[int, int]:
     if files == resource.RLIM_INFINITY:
         return wanted, _MOST_TURNED_AWAY
     reserve = min(256, files // 2)
-    room = min(wanted, files - reserve)
-    if room < wanted:
-        _say_fewer(room, files)
-    return room, min(_MOST_TURNED_AWAY, reserve // 4)
+    capacity = min(wanted, files - reserve)
+    if capacity < wanted:
+        _say_fewer(capacity, files)
+    return capacity, min(_MOST_TURNED_AWAY, reserve // 4)
 
 
 @functools.cache
-def _say_fewer(room: int, files: int) -> None:
+def _say_fewer(capacity: int, files: int) -> None:
     """Log the limit, once in a process with several servers."""
-    log.info("at most %d connections, because the process may open %d files", room, files)
+    log.info("at most %d connections, because the process may open %d files", capacity, files)
 
 
 def _remove_socket(path: str) -> None:

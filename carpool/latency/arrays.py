@@ -121,13 +121,13 @@ def _on_all(model: Coefficients, max_batch: int) -> Sizes:
 def _by_coefficients(model: Coefficients, sizes: Sizes, quantile: Floats) -> Floats:
     """Return the results of `Coefficients.predict` as an array."""
     batch, cpu, gpu = np.broadcast_arrays(*sizes)
-    found = np.full((3, *batch.shape), math.nan)
+    seconds = np.full((3, *batch.shape), math.nan)
     alone, shared = gpu == 0, gpu > 0
     if model.cpu and alone.any():
-        found[:, alone] = _on_cores(model.cpu, batch[alone], cpu[alone])
+        seconds[:, alone] = _on_cores(model.cpu, batch[alone], cpu[alone])
     if model.gpu and shared.any():
-        found[:, shared] = _on_gpu(model.gpu, batch[shared], gpu[shared])
-    least, mean, most = found
+        seconds[:, shared] = _on_gpu(model.gpu, batch[shared], gpu[shared])
+    least, mean, most = seconds
     shares, places = np.unique(quantile, return_inverse=True)
     scores = np.array([deviations(share) for share in shares.tolist()])[places]
     wider = np.maximum(0.0, most - mean) * scores.reshape(quantile.shape)

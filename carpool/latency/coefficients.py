@@ -154,10 +154,10 @@ class Coefficients:
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
         """Implement `LatencyModel.predict`; cores do not matter on a GPU."""
-        found = self._least_mean_max(batch, cpu, gpu)
-        if found is None:
+        bounds = self._least_mean_max(batch, cpu, gpu)
+        if bounds is None:
             return None
-        least, mean, most = found
+        least, mean, most = bounds
         return max(least, mean + max(0.0, most - mean) * deviations(quantile))
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:

@@ -155,7 +155,7 @@ def in_equal_parts(name: str, batch_s: Sequence[float], parts: int) -> Program:
     return Program(name, [Node([seconds / parts for seconds in batch_s])] * parts)
 
 
-def _times(kind: NodeType, left: RemainingRuns) -> int:
-    if kind is NodeType.STATIC:
+def _times(node_type: NodeType, left: RemainingRuns) -> int:
+    if node_type is NodeType.STATIC:
         return 1
-    return left.encoder if kind is NodeType.ENCODER else left.decoder
+    return left.encoder if node_type is NodeType.ENCODER else left.decoder

@@ -63,19 +63,19 @@ def _sharing(nodes: Sequence[NodeProto], tensors: Mapping[str, TensorProto]) -> 
     readers = Counter(name for node in nodes for name in taken(node))
     seen: Counter[tuple[str, tuple[int, ...]]] = Counter()
     first: defaultdict[tuple[int, tuple[int, ...], int], list[str]] = defaultdict(list)
-    found = []
+    shared = []
     for node in nodes:
         tensor = tensors.get(node.input[1]) if _is(node, "Conv") else None
         if tensor is None or readers[tensor.name] > 1 or len(tensor.dims) != _SHARED_DIMS:
-            found.append(node)
+            shared.append(node)
             continue
         dims = tuple(tensor.dims)
         of_input = (node.input[0], dims)
         alike = first[tensor.data_type, dims, seen[of_input]]
         seen[of_input] += 1
         alike.append(tensor.name)
-        found.append(_with_weights(node, alike[0]))
-    return found
+        shared.append(_with_weights(node, alike[0]))
+    return shared
 
 
 def _is(node: NodeProto, operator: str) -> bool:

@@ -165,13 +165,14 @@ class Operator:
 
     def at(self, batch: int) -> Case:
         """Return the operator at this batch size."""
-        found = self._cases.get(batch)
-        if found is None:
+        case = self._cases.get(batch)
+        if case is None:
             inputs, outputs = (
-                tuple([_at(form, batch) for form in forms]) for forms in (self.inputs, self.outputs)
+                tuple([_at(shape, batch) for shape in shapes])
+                for shapes in (self.inputs, self.outputs)
             )
-            found = self._cases[batch] = Case(self.kind, self.attributes, inputs, outputs)
-        return found
+            case = self._cases[batch] = Case(self.kind, self.attributes, inputs, outputs)
+        return case
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,8 @@ class Graph:
 
 @lru_cache(maxsize=1024)
 def _attributes(text: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(text)
-    return found
+    attributes: Mapping[str, Any] = json.loads(text)
+    return attributes
 
 
 @lru_cache(maxsize=4096)  # what one operator writes, others read
@@ -231,8 +232,8 @@ def _at(form: tuple[str, SymbolicShape, bool], batch: int) -> TensorShape:
     return TensorShape(datatype, tuple([fixed + each * batch for fixed, each in shape]), constant)
 
 
-def _joined(forms: Sequence[TensorShape]) -> str:
-    return ";".join(map(str, forms))
+def _joined(shapes: Sequence[TensorShape]) -> str:
+    return ";".join(map(str, shapes))
 
 
 def _parsed(text: str) -> tuple[TensorShape, ...]:

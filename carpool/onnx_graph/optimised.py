@@ -131,7 +131,7 @@ def _inferred(
     large = [as_input(tensor) for tensor in graph.initializer if not is_inline(tensor)]
     known = {value.name: value for value in graph.output}
     names = dict.fromkeys(name for node in graph.node for name in node.output if name)
-    asked = replaced(
+    replacement = replaced(
         best,
         node=[simple for node in graph.node for simple in unrolled(node)],
         input=[*(_of_batch(value, batch) for value in inputs), *large],
@@ -139,7 +139,7 @@ def _inferred(
         initializer=[tensor for tensor in graph.initializer if is_inline(tensor)],
         value_info=[],
     )
-    session = _open(path, asked, {}, basic=True)
+    session = _open(path, replacement, {}, basic=True)
     args = [*session.get_inputs(), *session.get_outputs()]
     return {
         arg.name: (_datatype(arg.type), tuple(arg.shape))
@@ -149,12 +149,12 @@ def _inferred(
 
 
 def _of_batch(value: ValueInfoProto, batch: int) -> ValueInfoProto:
-    found = ValueInfoProto()
-    found.CopyFrom(value)
-    for dim in found.type.tensor_type.shape.dim:
+    copy = ValueInfoProto()
+    copy.CopyFrom(value)
+    for dim in copy.type.tensor_type.shape.dim:
         if dim.dim_param == BATCH:
             dim.dim_value = batch
-    return found
+    return copy
 
 
 def _operators(

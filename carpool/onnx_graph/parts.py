@@ -75,8 +75,8 @@ def dims(value: ValueInfoProto) -> tuple[Dim, ...] | None:
 
 def attributes(node: NodeProto) -> dict[str, Attribute]:
     """Return a node's attributes by name, except tensors, graphs and lists of strings."""
-    found = {each.name: _attribute(each) for each in node.attribute}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {each.name: _attribute(each) for each in node.attribute}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
@@ -108,8 +108,8 @@ def digest(graph: GraphProto) -> str:
         (node.domain, node.op_type, sorted(attributes(node).items()), graph_digests(node))
         for node in graph.node
     ]
-    forms = [(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer]
-    return hashlib.sha256(repr((nodes, forms)).encode()).hexdigest()[:12]
+    shapes = [(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer]
+    return hashlib.sha256(repr((nodes, shapes)).encode()).hexdigest()[:12]
 
 
 def graph_digests(node: NodeProto) -> dict[str, str]:
@@ -145,11 +145,11 @@ def without_value(name: str, like: TensorProto, dims: Iterable[int]) -> TensorPr
 
 def in_file(tensor: TensorProto, name: str) -> TensorProto:
     """Return a constant whose values are at the start of the file ``name``."""
-    found = without_value(tensor.name, tensor, tensor.dims)
+    external = without_value(tensor.name, tensor, tensor.dims)
     entries = {"location": name, "offset": "0", "length": str(size_bytes(tensor))}
     for key, value in entries.items():
-        found.external_data.append(StringStringEntryProto(key=key, value=value))
-    return found
+        external.external_data.append(StringStringEntryProto(key=key, value=value))
+    return external
 
 
 def as_input(tensor: TensorProto) -> ValueInfoProto:

@@ -49,12 +49,12 @@ def single_node(model: ModelProto, node: NodeProto, case: Case) -> ModelProto:
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     names = inputs_of(node)
     given = dict.fromkeys(filter(None, names))
-    forms = dict(zip(names, case.inputs, strict=True))
+    shapes = dict(zip(names, case.inputs, strict=True))
     inputs = [
         helper.make_tensor_value_info(
             name,
-            helper.np_dtype_to_tensor_dtype(_dtype(forms[name])),
-            [None] * len(forms[name].shape),
+            helper.np_dtype_to_tensor_dtype(_dtype(shapes[name])),
+            [None] * len(shapes[name].shape),
         )
         for name in given
         if name not in constants
@@ -72,12 +72,12 @@ def single_node(model: ModelProto, node: NodeProto, case: Case) -> ModelProto:
 
 def feeds(node: NodeProto, case: Case, values: Arrays) -> Arrays:
     """Return the inputs of a node: from ``values`` where known, else random numbers."""
-    forms = zip(inputs_of(node), case.inputs, strict=True)
+    shapes = zip(inputs_of(node), case.inputs, strict=True)
     known = values | _conditions(node, case)
     return {
-        name: np.array(known[name]) if name in known else random_array(_dtype(form), form.shape)
-        for name, form in forms
-        if name and not form.constant
+        name: np.array(known[name]) if name in known else random_array(_dtype(shape), shape.shape)
+        for name, shape in shapes
+        if name and not shape.constant
     }
 
 
@@ -99,15 +99,15 @@ def shape_values(
             shapes.append(_shape(node, operator.at(batch)))
         elif known.issuperset(name for name in node.output if name):
             nodes.append(node)
-    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in shapes}
+    values = {tensor.name: numpy_helper.to_array(tensor) for tensor in shapes}
     if not nodes:
-        return found
+        return values
     kept = [tensor for tensor in model.graph.initializer if is_inline(tensor)]
     outputs = [helper.make_empty_tensor_value_info(o) for node in nodes for o in node.output if o]
     part = replaced(
         model, node=nodes, input=[], output=outputs, initializer=[*kept, *shapes], value_info=[]
     )
-    return found | run(part)
+    return values | run(part)
 
 
 def results(node: NodeProto, case: Case) -> Arrays:

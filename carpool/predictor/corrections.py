@@ -136,15 +136,15 @@ class Corrections:
         if not times:
             shapes = [(len(predicted), len(group.operators)) for group in self._groups.all]
             return [np.full(shape, math.nan) for shape in shapes]
-        found = []
+        logs = []
         for number in range(len(self._groups.all)):
             rows = []
             for cases, seconds in zip(self._cases, predicted, strict=True):
                 measured = [times.get((case, unit), math.nan) for case in cases[number]]
                 law = np.maximum(seconds[number], _LEAST_S)
                 rows.append(np.log(np.maximum(measured, _LEAST_S) / law))
-            found.append(np.stack(rows))
-        return found
+            logs.append(np.stack(rows))
+        return logs
 
     def _level(
         self,
@@ -166,8 +166,8 @@ class Corrections:
 def _filled(logs: Array) -> Array:
     """Interpolate unknown ratios between an operator's known batch sizes; 0 if none is known."""
     unknown = np.isnan(logs)
-    found = np.where(unknown.all(axis=0), 0.0, logs)
-    for at in np.flatnonzero(np.isnan(found).any(axis=0)):
+    filled = np.where(unknown.all(axis=0), 0.0, logs)
+    for at in np.flatnonzero(np.isnan(filled).any(axis=0)):
         there = np.flatnonzero(~unknown[:, at])
-        found[:, at] = np.interp(range(len(logs)), there, logs[there, at])
-    return found
+        filled[:, at] = np.interp(range(len(logs)), there, logs[there, at])
+    return filled

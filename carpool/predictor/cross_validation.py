@@ -57,9 +57,9 @@ def measured_errors(
         families: As in `fit_profiles`.
         most: How many models to leave out, one after the other; None for all.
     """
-    found = list(_left_out(samples, sorted(known), families, most))
-    plain = _plain(found)
-    pairs = _pairs(found)
+    errors_left_out = list(_left_out(samples, sorted(known), families, most))
+    plain = _plain(errors_left_out)
+    pairs = _pairs(errors_left_out)
     return {
         kind: Errors(
             errors.plain,
@@ -70,12 +70,12 @@ def measured_errors(
     }
 
 
-def _plain(found: Sequence[_Error]) -> dict[tuple[ThreadsAndGpu, int], Errors]:
+def _plain(errors_left_out: Sequence[_Error]) -> dict[tuple[ThreadsAndGpu, int], Errors]:
     """Return the errors by kind; those of all regimes of the unit where one has too few."""
     guess = Errors().plain
     of_kind: defaultdict[tuple[ThreadsAndGpu, int], list[float]] = defaultdict(list)
     of_unit: defaultdict[ThreadsAndGpu, list[float]] = defaultdict(list)
-    for one in found:
+    for one in errors_left_out:
         of_kind[one.kind].append(one.error)
         of_unit[one.unit].append(one.error)
     return {
@@ -87,10 +87,10 @@ def _plain(found: Sequence[_Error]) -> dict[tuple[ThreadsAndGpu, int], Errors]:
 _Pairs = defaultdict[tuple[ThreadsAndGpu, bool, int], list[tuple[_Error, _Error]]]
 
 
-def _pairs(found: Sequence[_Error]) -> _Pairs:
+def _pairs(errors: Sequence[_Error]) -> _Pairs:
     """Return pairs of runs of one model by unit of the first, equality of units, and doublings."""
     models: defaultdict[str, list[_Error]] = defaultdict(list)
-    for error in found:
+    for error in errors:
         models[error.model].append(error)
     pairs: _Pairs = defaultdict(list)
     for runs in models.values():
@@ -115,19 +115,21 @@ def _carried(
     For a run itself, this is its whole error and the bounds at the smallest known distance.
     """
     unit, length = kind
-    found: dict[int, Carried] = {}
+    by_doublings: dict[int, Carried] = {}
     for doublings in range(int(same), _DOUBLINGS + 1):
         every = pairs[unit, same, doublings]
         alike = [pair for pair in every if pair[0].regime == length]
         enough = alike if len(alike) >= _LEAST else every
         if len(enough) >= _LEAST:
             errors = [(one.error, two.error, plain[two.kind]) for one, two in enough]
-            found[doublings] = _told(errors)
-    if not found:
+            by_doublings[doublings] = _told(errors)
+    if not by_doublings:
         return ()
     if same:
-        found[0] = Carried(1.0, found[min(found)].bounds)
-    return tuple(found[_nearest(found, doublings)] for doublings in range(_DOUBLINGS + 1))
+        by_doublings[0] = Carried(1.0, by_doublings[min(by_doublings)].bounds)
+    return tuple(
+        by_doublings[_nearest(by_doublings, doublings)] for doublings in range(_DOUBLINGS + 1)
+    )
 
 
 def _nearest(known: Iterable[int], doublings: int) -> int:

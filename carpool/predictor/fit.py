@@ -181,8 +181,8 @@ class Fit:
         if alone is None or unit.threads == 1:
             return matrix * law
         with_others = shared(family, sizes)[:, None]
-        found: Array = matrix * np.where(with_others, law, alone)
-        return found
+        parts: Array = matrix * np.where(with_others, law, alone)
+        return parts
 
     def run_s(self, unit: ThreadsAndGpu, kernels_s: float, operators: float) -> float:
         """Return the seconds of a run, which are at least those of a run without operators."""
@@ -194,8 +194,8 @@ class Fit:
         return self.errors.get((unit, regime(run_s)), Errors())
 
     def _law(self, kind: str, family: str, unit: ThreadsAndGpu, how: str = "") -> Array | None:
-        found = self.laws.get((kind + how, unit))
-        return self.laws.get((f"any {family}{how}", unit)) if found is None else found
+        law = self.laws.get((kind + how, unit))
+        return self.laws.get((f"any {family}{how}", unit)) if law is None else law
 
 
 def regime(run_s: float) -> int:

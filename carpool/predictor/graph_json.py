@@ -103,7 +103,7 @@ def _key(path: Path, sizes: Mapping[str, int], runtime: str) -> tuple[str, str, 
 def _state(path: Path) -> str:
     """Return the file's size, modification time and inode, which change with its content."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return "gone"
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"

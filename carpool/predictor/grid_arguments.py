@@ -36,23 +36,23 @@ def sizes(arguments: argparse.Namespace) -> dict[str, int]:
 
 def counts(text: str) -> list[int]:
     """Parse comma-separated integers of at least 1; return them sorted, without duplicates."""
-    found = numbers(text)
-    if any(value % 1 for value in found):
+    values = numbers(text)
+    if any(value % 1 for value in values):
         msg = f"{text!r}: expected whole numbers of at least 1, such as 1,2,4"
         raise argparse.ArgumentTypeError(msg)
-    return [int(value) for value in found]
+    return [int(value) for value in values]
 
 
 def numbers(text: str) -> list[float]:
     """Parse comma-separated numbers above 0; return them sorted, without duplicates."""
     try:
-        found = sorted({float(word) for word in text.split(",")})
+        values = sorted({float(word) for word in text.split(",")})
     except ValueError:
-        found = []
-    if not found or not 0 < found[0] <= found[-1] < _MOST:
+        values = []
+    if not values or not 0 < values[0] <= values[-1] < _MOST:
         msg = f"{text!r}: expected numbers above 0 and below a million, such as 1,2,4"
         raise argparse.ArgumentTypeError(msg)
-    return found
+    return values
 
 
 def seconds(text: str) -> float:

@@ -43,8 +43,8 @@ def non_negative(matrix: Array, target: Array, near: Array | None = None) -> Arr
         x = _settled(gram, right, chosen, x)
         refused[:] = False if chosen[best] else refused
         refused[best] = not chosen[best]  # it is no gain beside the others, for rounding
-    found: Array = x / scale
-    return found
+    coefficients: Array = x / scale
+    return coefficients
 
 
 def _settled(gram: Array, right: Array, chosen: NDArray[np.bool_], x: Array) -> Array:

@@ -92,12 +92,12 @@ def read_refused(
 
 def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:
     """Return batch sizes at which any operator was measured alone, or refused."""
-    found: set[int] = set()
+    batches: set[int] = set()
     for table in ("measured_alone", "refused_alone"):
         if has_table(connection, table):
             query = f"SELECT DISTINCT batch FROM {table} WHERE (hardware, runtime) = (?, ?)"  # noqa: S608
-            found.update(batch for (batch,) in connection.execute(query, origin[:2]))
-    return sorted(found)
+            batches.update(batch for (batch,) in connection.execute(query, origin[:2]))
+    return sorted(batches)
 
 
 def read_overheads(connection: sqlite3.Connection, origin: Origin) -> dict[int, Overhead]:

@@ -58,9 +58,9 @@ class Groups:
         together: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         sizes: list[list[tuple[float, ...]]] = []
         for position, (operator, _) in enumerate(graph.alike):
-            found = [sized(operator.at(batch)) for batch in probes]
-            together[found[0].family, found[0].kind].append(position)
-            sizes.append([each.sizes for each in found])
+            probed = [sized(operator.at(batch)) for batch in probes]
+            together[probed[0].family, probed[0].kind].append(position)
+            sizes.append([each.sizes for each in probed])
         self.all = [
             Group(
                 family,
@@ -83,13 +83,13 @@ class Groups:
     def seconds(self, fit: Fit, unit: ThreadsAndGpu, batch: int) -> list[Array]:
         """Return the seconds of each group's operators; a microsecond each if there is no law."""
         cold = cold_share(self._traffic[0] + self._traffic[1] * batch)
-        found = []
+        by_group = []
         for group in self.all:
             sizes = group.base + group.each * batch
             share = np.full(len(sizes), cold)
             seconds = fit.operator_seconds(group.kind, group.family, unit, sizes, share)
-            found.append(np.full(len(sizes), _UNTOLD_S) if seconds is None else seconds)
-        return found
+            by_group.append(np.full(len(sizes), _UNTOLD_S) if seconds is None else seconds)
+        return by_group
 
     def longest_path_s(self, seconds: list[Array]) -> float:
         """Return the end of the last operator if each starts as soon as its inputs are ready."""

@@ -52,10 +52,10 @@ def row(model: OperatorLatencyModel, cpu: float, gpu: float, batch: int) -> dict
         return None
     quantiles = {f"p{q}_ms": model.predict(batch, cpu, gpu, q / 100) for q in (90, 95, 99)}
     times = {"latency_ms": middle_s, "low_ms": interval.low_s, "high_ms": interval.high_s}
-    found: dict[str, float] = {"cpu": cpu, "gpu": gpu, "batch": batch}
+    entries: dict[str, float] = {"cpu": cpu, "gpu": gpu, "batch": batch}
     for name, seconds in (times | quantiles).items():
-        found[name] = round((seconds or 0.0) * _MS_PER_S, 4)
-    return found
+        entries[name] = round((seconds or 0.0) * _MS_PER_S, 4)
+    return entries
 
 
 def document(

@@ -129,8 +129,8 @@ def case_ids(
         for batch, shapes in _stored_shapes(operator, batches):
             wanted[operator.kind, operator.attributes, shapes][batch] = operator.at(batch)
     cases = list(wanted.values())
-    found = connection.execute(query, (json.dumps(list(wanted)),))
-    return {(number, batch): case for at, number in found for batch, case in cases[at].items()}
+    rows = connection.execute(query, (json.dumps(list(wanted)),))
+    return {(number, batch): case for at, number in rows for batch, case in cases[at].items()}
 
 
 def _stored_shapes(operator: Operator, batches: Sequence[int]) -> Iterator[tuple[int, str]]:
@@ -228,7 +228,7 @@ def _operator(row: Sequence[Any], cases: dict[tuple[str, str, str], Case]) -> Op
 
 
 def _grouped(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
-    found: dict[int, list[Sequence[Any]]] = {}
+    groups: dict[int, list[Sequence[Any]]] = {}
     for number, *rest in rows:
-        found.setdefault(number, []).append(tuple(rest))
-    return found
+        groups.setdefault(number, []).append(tuple(rest))
+    return groups

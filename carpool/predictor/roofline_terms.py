@@ -72,15 +72,15 @@ def _convolution(sizes: Array, cold: Array, *, flat: bool) -> list[Array]:
         pixels, rows = width, height
     many = np.floor(np.maximum(0.0, pixels - edge) / _PIXELS) * _PIXELS
     each = count * groups * rows * inside * taps * _BLOCK * _UNIT
-    found = []
+    terms = []
     for blocks in _channel_blocks(out):
-        found += [each * blocks * many, each * blocks * (pixels - many)]
+        terms += [each * blocks * many, each * blocks * (pixels - many)]
     sets = np.ceil(out / _BLOCK / _SET)
     passes = np.ceil(inside / (_DEPTH if flat else _BLOCK))
     of_set = np.minimum(out, _BLOCK * _SET) * inside * taps * 4
     again = weights * count * rows * _UNIT
     return [
-        *found,
+        *terms,
         count * groups * rows * sets * passes * _UNIT * 1e3,
         image * sets * _UNIT,
         again * (of_set > _L1),

@@ -47,12 +47,12 @@ class Roofs(NamedTuple):
 
 def roofs(calibration: Calibration) -> list[Roofs]:
     """Return the roofs of a machine, by number of threads."""
-    found = []
+    by_threads = []
     for threads, overhead in sorted(calibration.overheads.items()):
         rows = [row for row in calibration.rows if row.setting.threads == threads]
         besides_us = [seconds * _US_PER_S for seconds in overhead]
-        found.append(Roofs(threads, *_arithmetic(rows), *_moving(rows), *besides_us))
-    return found
+        by_threads.append(Roofs(threads, *_arithmetic(rows), *_moving(rows), *besides_us))
+    return by_threads
 
 
 def _arithmetic(rows: Iterable[Alone]) -> tuple[float, float]:

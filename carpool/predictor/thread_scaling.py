@@ -32,15 +32,15 @@ def shared(family: str, sizes: Array) -> Flags:
         family: As in `features`.
         sizes: Array of operators by sizes.
     """
-    found: Flags = np.ones(len(sizes), bool)
+    is_shared: Flags = np.ones(len(sizes), bool)
     if family in ("dense", "unfolded"):
         calls, rows, columns, depth = sizes.T[:4]
-        found = (calls > 1) | (rows * columns * depth >= _MULTIPLICATIONS)
+        is_shared = (calls > 1) | (rows * columns * depth >= _MULTIPLICATIONS)
     elif family == "recurrent":
-        found = sizes[:, 1] > 1
+        is_shared = sizes[:, 1] > 1
     elif family in _ELEMENTS:
-        found = sizes[:, 0] >= _ELEMENTS[family]
-    return found
+        is_shared = sizes[:, 0] >= _ELEMENTS[family]
+    return is_shared
 
 
 def divided(family: str, sizes: Array, threads: int) -> Array:
@@ -50,6 +50,6 @@ def divided(family: str, sizes: Array, threads: int) -> Array:
     """
     if family != "recurrent" or threads == 1:
         return sizes
-    found = sizes.copy()
-    found[:, 1] = np.ceil(sizes[:, 1] / threads)
-    return found
+    per_thread = sizes.copy()
+    per_thread[:, 1] = np.ceil(sizes[:, 1] / threads)
+    return per_thread

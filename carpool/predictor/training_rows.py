@@ -89,12 +89,18 @@ def tabled(
         for row in profile.operators:
             traffic[row.setting] += row.count * _moved_bytes(row)
         for row in profile.operators:
-            found = sized(row.case)
-            families[found.kind] = found.family
+            features = sized(row.case)
+            families[features.kind] = features.family
             unit = units.index(ThreadsAndGpu(*row.setting[1:]))
             times = (cold_share(traffic[row.setting]), row.median_s, row.spread_s)
-            lines[found.kind].append((number, at[row.setting], unit, row.count, found.sizes, times))
-    return {kind: _rows(families[kind], found) for kind, found in lines.items()}, settings, units
+            lines[features.kind].append(
+                (number, at[row.setting], unit, row.count, features.sizes, times)
+            )
+    return (
+        {kind: _rows(families[kind], its_lines) for kind, its_lines in lines.items()},
+        settings,
+        units,
+    )
 
 
 def _rows(family: str, lines: Sequence[tuple[Any, ...]]) -> Rows:

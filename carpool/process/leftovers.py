@@ -32,15 +32,15 @@ def marked(mark: str) -> list[int]:
     Empty on systems other than Linux.
     """
     exact, below = f"\0{mark}\0".encode(), f"\0{mark}/".encode()
-    found = []
+    pids = []
     for entry in _PROC.glob("[0-9]*"):
         try:
             env = b"\0" + (entry / "environ").read_bytes()
         except OSError:  # gone meanwhile, or another user's
             continue
         if exact in env or below in env:
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 def end_marked(mark: str) -> None:

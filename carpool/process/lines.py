@@ -25,12 +25,12 @@ async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
             cutter.skip(data)
             await asyncio.sleep(_FLOOD_PAUSE_S)
             continue
-        if told := budget.told():
-            yield f"carpool: {told}"
+        if notice := budget.told():
+            yield f"carpool: {notice}"
         for line in cutter.feed(data):
             yield line
-    if told := budget.told():
-        yield f"carpool: {told}"
+    if notice := budget.told():
+        yield f"carpool: {notice}"
     for line in cutter.end():
         yield line
 
@@ -63,9 +63,9 @@ class LineCutter:
             yield self._take()
 
     def _append(self, data: bytes) -> None:
-        room = self._line_bytes - len(self._rest)
-        self._rest += data[:room]
-        self._dropped += max(0, len(data) - room)
+        space = self._line_bytes - len(self._rest)
+        self._rest += data[:space]
+        self._dropped += max(0, len(data) - space)
 
     def _take(self) -> str:
         text = self._rest.decode("utf-8", "replace").rstrip("\r")

@@ -43,9 +43,9 @@ def read(path: Path, columns: Mapping[str, Column], problems: Problems) -> list[
         problems.add(f"{path}:{reader.line_num}", str(error), "comma-separated numbers")
         return []
     header = ",".join(columns)
-    found = ",".join(rows[0][1]) if rows else ""
-    if found != header:
-        problems.add(f"{path}:1", found, f"the header {header}")
+    first_line = ",".join(rows[0][1]) if rows else ""
+    if first_line != header:
+        problems.add(f"{path}:1", first_line, f"the header {header}")
         return []
     if len(rows) == 1:
         problems.add(f"{path}:1", "no rows", f"at least one row below {header}")

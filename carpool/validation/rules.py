@@ -190,10 +190,10 @@ def _no_constant(name: str) -> object:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    members: dict[str, object] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             message = f"the key {key!r} appears twice in one object"
             raise ValueError(message)
-        found[key] = value
-    return found
+        members[key] = value
+    return members

@@ -48,8 +48,8 @@ class YamlReader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f"{self._file}:{mark.line + 1}" if mark else self._file
-            found = ", ".join(filter(None, (error.context, error.problem)))
-            self._problems.add(where, found, "valid YAML")
+            fault = ", ".join(filter(None, (error.context, error.problem)))
+            self._problems.add(where, fault, "valid YAML")
             return None
         except (yaml.YAMLError, RecursionError) as error:  # a forbidden character has no mark
             self._problems.add(self._file, str(error).partition("\n")[0], "valid YAML")
@@ -184,9 +184,9 @@ def _written_out(node: yaml.Node, known: dict[int, tuple[float, int]]) -> tuple[
     counts = [count for count, _ in counted]
     endless = math.inf in counts
     values = math.inf if endless else min(1 + sum(counts), _VERY_MANY)  # no overflow on the way
-    found = values, 1 + max((depth for _, depth in counted), default=0)
-    known[id(node)] = found
-    return found
+    count_and_depth = values, 1 + max((depth for _, depth in counted), default=0)
+    known[id(node)] = count_and_depth
+    return count_and_depth
 
 
 def _is_scalar(node: yaml.Node) -> bool:

@@ -58,11 +58,11 @@ class VariantDemand(NamedTuple):
     def parse(cls, name: str) -> Self | None:
         """Return the demand of this name; None if the name is an application's."""
         pairs = [_PAIR.fullmatch(part) for part in name.split(",")]
-        found = {match[1]: match[2] for match in pairs if match}
-        if len(found) != len(pairs):
+        texts = {match[1]: match[2] for match in pairs if match}
+        if len(texts) != len(pairs):
             return None
         try:
-            amounts = {key: float(found[key]) for key in _FIELDS if key in found}
+            amounts = {key: float(texts[key]) for key in _FIELDS if key in texts}
         except ValueError:
             return None
         if not all(amount >= 0 for amount in amounts.values()):  # nor is it a number
@@ -71,7 +71,7 @@ class VariantDemand(NamedTuple):
             amounts.get("latency", math.inf),
             min(amounts.get("accuracy", 0.0), 1.0),
             amounts.get("cost", math.inf),
-            found.get("variant", ""),
+            texts.get("variant", ""),
         )
 
     def coarse(self, latency_s: float, accuracy: float, cost: float) -> Self:

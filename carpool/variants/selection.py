@@ -197,13 +197,13 @@ class Selection:
         """
         latency_s, accuracy, cost = required
         changes = [
-            (_more(found, required), found)
-            for found in (
+            (_more(variant, required), variant)
+            for variant in (
                 self._quickest.first(-accuracy, cost),
                 self._most_accurate.first(latency_s, cost),
                 self._cheapest.first(latency_s, -accuracy),
             )
-            if found is not None
+            if variant is not None
         ]
         if changes:
             return min(changes)[1]

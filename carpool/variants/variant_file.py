@@ -74,10 +74,10 @@ def read_variants(path: Path) -> tuple[Variant, ...]:
         data: Any = rules.loads(text or "")
     except rules.NotJsonError as error:
         raise ConfigError([Problem(str(path), "", "a JSON document", str(error))]) from error
-    found = Problems()
-    _FILE(data, "", found)
+    file_problems = Problems()
+    _FILE(data, "", file_problems)
     try:
-        found.raise_if_any()
+        file_problems.raise_if_any()
     except ConfigError as error:
         problems.extend(f"{path}: ", error)
         problems.raise_if_any()

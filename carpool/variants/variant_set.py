@@ -89,5 +89,5 @@ class VariantSet:
 
 def model_of(model: LatencyModel, variant: str) -> LatencyModel:
     """Return the latency model of ``variant``, or ``model`` itself if it has no such variant."""
-    found = model.of(variant) if isinstance(model, VariantSet) and variant else None
-    return found or model
+    own = model.of(variant) if isinstance(model, VariantSet) and variant else None
+    return own or model

@@ -97,10 +97,10 @@ class Observer:
         for kind_name, exec_s in after.get("exec_s", {}).items():
             spent_s = exec_s - before.get("exec_s", {}).get(kind_name, 0.0)
             batches = after["batches"][kind_name] - before.get("batches", {}).get(kind_name, 0)
-            kind = self._kinds.get((name, kind_name))
-            if kind is None or not batches:
+            instance_class = self._kinds.get((name, kind_name))
+            if instance_class is None or not batches:
                 continue
-            size = size_of(kind, record.function.model)
+            size = size_of(instance_class, record.function.model)
             total.busy_core_s += spent_s * size.cpu
             total.cost += batches * billing.execution(size, spent_s / batches)
 
@@ -116,10 +116,10 @@ class Observer:
         instances: dict[str, list[tuple[InstanceClass, int, int]]] = {name: [] for name in names}
         for document in await self._ask(self._provider, "/system/functions") or []:
             status = Status.of(document)
-            owner, kind = status.labels.get(FUNCTION_LABEL, ""), class_of(status)
-            if owner in instances and kind is not None:
-                instances[owner].append((kind, status.replicas, status.available))
-                self._kinds[owner, kind.name] = kind
+            owner, instance_class = status.labels.get(FUNCTION_LABEL, ""), class_of(status)
+            if owner in instances and instance_class is not None:
+                instances[owner].append((instance_class, status.replicas, status.available))
+                self._kinds[owner, instance_class.name] = instance_class
         return instances
 
     async def _ask(self, pool: Pool, path: str) -> Any:  # noqa: ANN401  JSON
@@ -140,9 +140,9 @@ def _note(
     """Record the state of a function between two polls."""
     began_s, before_s, now_s = times
     took_s, there, ready = now_s - before_s, 0, 0
-    for kind, replicas, available in listed:
+    for instance_class, replicas, available in listed:
         alive = max(replicas, available)
-        size = size_of(kind, record.function.model)
+        size = size_of(instance_class, record.function.model)
         record.reserved.add(size, alive * took_s, available * took_s)
         there, ready = there + alive, ready + available
     for ledger in ledgers:

@@ -54,11 +54,13 @@ class Request:
 
     def to_bytes(self, host: str, function: str, app: str) -> bytes:
         """Return the request as bytes for a socket."""
-        kind = "application/json" if self.body[:1] in (b"{", b"[") else "application/octet-stream"
+        content_type = (
+            "application/json" if self.body[:1] in (b"{", b"[") else "application/octet-stream"
+        )
         head = (
             f"POST /function/{function}{self.path} HTTP/1.1\r\nhost: {host}\r\n"
             f"x-carpool-explain: 1\r\nx-carpool-app: {app}\r\n"
-            f"content-type: {kind}\r\ncontent-length: {len(self.body)}\r\n\r\n"
+            f"content-type: {content_type}\r\ncontent-length: {len(self.body)}\r\n\r\n"
         )
         return head.encode() + self.body
 
@@ -118,14 +120,14 @@ class _Run:
         self,
         scenario: Scenario,
         requests: Mapping[str, Request],
-        found: Mapping[str, Any],
+        endpoints: Mapping[str, Any],
         token: str,
     ) -> None:
         self._scenario = scenario
         self._requests = requests
-        self._address = str(found["url"]).removeprefix("http://")
+        self._address = str(endpoints["url"]).removeprefix("http://")
         self._refusals = RefusalCounter()
-        self._observer = Observer(found["url"], found["scaler"], token)
+        self._observer = Observer(endpoints["url"], endpoints["scaler"], token)
 
     async def outcome(self, policy: str) -> ScenarioResult:
         """Warm up, replay the trace, and return the result."""
@@ -166,8 +168,8 @@ class _Run:
             if any(wrong):
                 steady_s = now_s
             if now_s - began_s > _PATIENCE_S:
-                told = "; ".join(filter(None, wrong)) or "their number keeps changing"
-                message = f"the instances are not all ready after {_PATIENCE_S:g} s: {told}"
+                reasons = "; ".join(filter(None, wrong)) or "their number keeps changing"
+                message = f"the instances are not all ready after {_PATIENCE_S:g} s: {reasons}"
                 raise StackFailed(message)
 
     async def _unsteady(self) -> list[str]:

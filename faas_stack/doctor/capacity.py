@@ -44,8 +44,8 @@ def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[
         for problem in error.problems:
             yield Problem(f"{name}: {problem.name}", problem.value, problem.expected, problem.hint)
     except NoCapacity as error:
-        asked = f"{count} x {amounts.resources(each)}"
-        yield Problem(f"{name}.limits", asked, "no more than is left", str(error))
+        request = f"{count} x {amounts.resources(each)}"
+        yield Problem(f"{name}.limits", request, "no more than is left", str(error))
 
 
 def _size(function_context: FunctionContext) -> Resources:

@@ -33,9 +33,9 @@ def autoscaled_twice(case: Case) -> Iterator[Problem]:
                 yield Problem(where, each.target, expected, fix)
 
 
-def _is_of(deployment: str, found: FunctionContext) -> bool:
+def _is_of(deployment: str, context: FunctionContext) -> bool:
     """Return whether a Deployment belongs to a function or to one of its classes."""
-    name = found.function.name
+    name = context.function.name
     return deployment == object_name(name) or deployment.startswith(f"{name}--")
 
 

@@ -43,15 +43,15 @@ _AUTOSCALERS = {
 }
 
 
-def namespace_of(found: FunctionContext) -> str:
+def namespace_of(context: FunctionContext) -> str:
     """Return the namespace in which a function is deployed."""
-    return found.function.namespace or DEFAULT_NAMESPACE
+    return context.function.namespace or DEFAULT_NAMESPACE
 
 
-def size_of(found: FunctionContext) -> Size:
+def size_of(context: FunctionContext) -> Size:
     """Return the size that one instance of a function requests; zero if it cannot be read."""
     try:
-        each = Resources.of(_deployment(found))
+        each = Resources.of(_deployment(context))
     except CarpoolError:  # reported when the file is read
         return Size(0.0)
     cpu, memory_bytes = each.cpu_share, each.memory_reserved_bytes
@@ -132,19 +132,19 @@ def _refusals(
                 yield context.function.name, str(error)
 
 
-def _pod(found: FunctionContext) -> dict[str, Any]:
-    deployment = _deployment(found)
-    labels = {**MANAGED, FUNCTION: found.function.name}
+def _pod(context: FunctionContext) -> dict[str, Any]:
+    deployment = _deployment(context)
+    labels = {**MANAGED, FUNCTION: context.function.name}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"generateName": f"{object_name(found.function.name)}-", "labels": labels},
-        "spec": pod_spec(deployment, KubernetesOptions(namespace=namespace_of(found))),
+        "metadata": {"generateName": f"{object_name(context.function.name)}-", "labels": labels},
+        "spec": pod_spec(deployment, KubernetesOptions(namespace=namespace_of(context))),
     }
 
 
-def _deployment(found: FunctionContext) -> Deployment:
-    return Deployment.from_json(orjson.dumps(deploy_request(found.function)))
+def _deployment(context: FunctionContext) -> Deployment:
+    return Deployment.from_json(orjson.dumps(deploy_request(context.function)))
 
 
 def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...] | None:
@@ -164,10 +164,10 @@ def _missing_rights(api: KubernetesApi, account: str, namespace: str) -> Iterato
     for rule in NAMESPACE_RULES:
         for resource in rule["resources"]:
             for verb in rule["verbs"]:
-                kind, _, sub = resource.partition("/")
+                resource_name, _, sub = resource.partition("/")
                 (group,) = rule["apiGroups"]
-                asked = {"group": group, "resource": kind, "subresource": sub}
-                if not _may(api, account, {**asked, "verb": verb, "namespace": namespace}):
+                attributes = {"group": group, "resource": resource_name, "subresource": sub}
+                if not _may(api, account, {**attributes, "verb": verb, "namespace": namespace}):
                     yield f"{verb} {resource} in {namespace}"
 
 

@@ -82,9 +82,9 @@ class FunctionContext:
     @property
     def exec_timeout_s(self) -> float:
         """Time limit of a batch; ``inf`` if it is set to 0, which means no limit."""
-        told = {k: v for k, v in self.function.environment.items() if k == "exec_timeout"}
+        environment = {k: v for k, v in self.function.environment.items() if k == "exec_timeout"}
         with suppress(ConfigError):  # reported elsewhere
-            return Options.from_env(told).exec_timeout_s
+            return Options.from_env(environment).exec_timeout_s
         return Options().exec_timeout_s
 
     @property
@@ -106,9 +106,9 @@ class FunctionContext:
 
     def label(self, name: str) -> str:
         """Return the name of a label, or of the annotation with that name, in findings."""
-        kind = "labels" if name in self.function.labels else "annotations"
-        kind = kind if name in getattr(self.function, kind) else "labels"
-        return f"functions.{self.function.name}.{kind}.{name}"
+        field_name = "labels" if name in self.function.labels else "annotations"
+        field_name = field_name if name in getattr(self.function, field_name) else "labels"
+        return f"functions.{self.function.name}.{field_name}.{name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,10 +133,10 @@ def _of_machine(machine: object) -> dict[str, Any]:
     return {"machine": numbers, "gpus": int(numbers.get("gpus", 0))}
 
 
-def _alerting(found: Any) -> list[str]:  # noqa: ANN401  JSON
+def _alerting(answer: Any) -> list[str]:  # noqa: ANN401  JSON
     """Return the AlertManagers to which a Prometheus sends."""
     try:
-        return [f"AlertManager {each['url']}" for each in found["data"]["activeAlertmanagers"]]
+        return [f"AlertManager {each['url']}" for each in answer["data"]["activeAlertmanagers"]]
     except (TypeError, KeyError):
         return []
 

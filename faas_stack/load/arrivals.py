@@ -86,10 +86,10 @@ def expected_requests(segments: list[Segment], until_s: float = math.inf) -> flo
     return sum(max(0.0, min(s.end_s, until_s) - s.start_s) * s.rate_rps for s in segments)
 
 
-def arrivals(segments: Iterable[Segment], kind: str, seed: int) -> Iterator[float]:
+def arrivals(segments: Iterable[Segment], process: str, seed: int) -> Iterator[float]:
     """Yield the times at which requests are due, in seconds from the start, in order."""
     draw = random.Random(seed)  # noqa: S311 - load, not secrets
-    poisson = kind == "poisson"
+    poisson = process == "poisson"
     ahead = draw.expovariate(1.0) if poisson else 0.0
     for segment in segments:
         if segment.rate_rps <= 0:

@@ -183,9 +183,9 @@ def _target(problems: Problems, flags: argparse.Namespace, timeout_s: float) -> 
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     head = f"{method} {path} HTTP/1.1\r\nhost: {name}\r\nx-carpool-explain: 1\r\n{''.join(extra)}"
     requests = []
-    for looks, body in bodies:
-        kind = flags.content_type or looks
-        whole = f"{head}content-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    for guessed_type, body in bodies:
+        content_type = flags.content_type or guessed_type
+        whole = f"{head}content-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
         requests.append(whole.encode("latin-1", "replace") + body)
     limit = _given(problems, "--connections", _CONNECTIONS, flags.connections) or 1.0
     return Target(host, port, requests, max(1, int(limit)), timeout_s)
@@ -194,8 +194,8 @@ def _target(problems: Problems, flags: argparse.Namespace, timeout_s: float) -> 
 def _bodies(problems: Problems, data: str) -> list[tuple[str, bytes]]:
     """Return each body with the content type inferred from its name or its first character."""
     if not data.startswith("@"):
-        kind = "application/json" if data[:1] in ("{", "[") else "application/octet-stream"
-        return [(kind, data.encode())]
+        content_type = "application/json" if data[:1] in ("{", "[") else "application/octet-stream"
+        return [(content_type, data.encode())]
     path = Path(data[1:])
     try:
         files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]

@@ -165,7 +165,9 @@ class Allocation:
             return self._assignments[name]
         gpus = self._free_gpus(each)
         if gpus is None or not self._has_cores_and_memory(each):
-            others = ", ".join(n for n, held in self._assignments.items() if _counts(held.each))
+            others = ", ".join(
+                n for n, assignment in self._assignments.items() if _counts(assignment.each)
+            )
             message = f"waits for {amounts.resources(each)}, held by {others or 'no other'}"
             raise NoCapacity(message)
         cores = self.pool_cores()[-each.whole_cores :] if each.whole_cores else ()

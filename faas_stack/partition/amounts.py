@@ -57,8 +57,8 @@ def resources(each: Resources) -> str:
 
 def labels(each: Resources) -> str:
     """Return the labels that set the resources that an instance requests."""
-    asked = {"cpu": each.cores, "memory": each.memory_bytes, "gpu": each.gpus}
-    return " and ".join(f"com.carpool.{name}" for name, amount in asked.items() if amount)
+    amounts = {"cpu": each.cores, "memory": each.memory_bytes, "gpu": each.gpus}
+    return " and ".join(f"com.carpool.{name}" for name, amount in amounts.items() if amount)
 
 
 def capacity(there: Capacity) -> str:

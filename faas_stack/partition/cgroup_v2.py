@@ -110,8 +110,11 @@ class TreeV2:
         with contextlib.suppress(OSError):
             if self._moved:
                 for folder in (self._root, self._own):
-                    held = _words(folder / "cgroup.subtree_control")
-                    _write(folder / "cgroup.subtree_control", " ".join(f"-{name}" for name in held))
+                    controllers = _words(folder / "cgroup.subtree_control")
+                    _write(
+                        folder / "cgroup.subtree_control",
+                        " ".join(f"-{name}" for name in controllers),
+                    )
                 self._move(self._own, self._moved)
                 (self._root / _LEAF).rmdir()
         with contextlib.suppress(OSError):

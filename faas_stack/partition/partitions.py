@@ -80,8 +80,10 @@ class Partitions:
         except Unusable as why:
             weak = "affinity and thread counts only, quotas and memory limits are not enforced"
             return cls(Allocation(capacity), f"{there}, by {weak} ({why})", gpus)
-        held = ", ".join(sorted(groups[0].controllers))
-        return cls(Allocation(capacity), f"{there}, by {groups[0].version} ({held})", gpus, groups)
+        controllers = ", ".join(sorted(groups[0].controllers))
+        return cls(
+            Allocation(capacity), f"{there}, by {groups[0].version} ({controllers})", gpus, groups
+        )
 
     @property
     def groups(self) -> list[str]:

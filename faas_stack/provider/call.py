@@ -191,8 +191,8 @@ class Call:
             self.exchange.abort()
         else:
             added = [line.partition(": ") for line in self.added_lines.decode().splitlines()]
-            told = [(name, value) for name, _, value in added]
-            self.exchange.fail(error, [INTERNAL, *told])
+            headers = [(name, value) for name, _, value in added]
+            self.exchange.fail(error, [INTERNAL, *headers])
         return error.status
 
 

@@ -86,12 +86,12 @@ def _call(function: Function) -> dict[str, Any]:
     """Describe the calls of a function: its objectives and batching, as its bodies are unknown."""
     settings = function.deployment.settings
     objectives = {"*": settings.slo_s, **{app.name: app.slo_s for app in settings.apps}}
-    told = {name: durations.format(s) for name, s in objectives.items() if s is not None}
+    texts = {name: durations.format(s) for name, s in objectives.items() if s is not None}
     within = ", ".join(
-        f"{slo} for the application {name}" if name != "*" else slo for name, slo in told.items()
+        f"{slo} for the application {name}" if name != "*" else slo for name, slo in texts.items()
     )
-    about = f"{settings.percentile * 100:g} % are to be answered within {within}" if told else ""
-    carpool_settings = {"objectives": told, "percentile": settings.percentile}
+    about = f"{settings.percentile * 100:g} % are to be answered within {within}" if texts else ""
+    carpool_settings = {"objectives": texts, "percentile": settings.percentile}
     return {
         "post": {
             "tags": ["functions"],

@@ -211,9 +211,9 @@ class Proxy:
         response = await pool.request(*request)
         head = read_answer_head(response.headers)
         _check_begun(response.status, head, last=last)
-        headers, told = head.lines + call.added_lines, response.told_length
+        headers, length = head.lines + call.added_lines, response.told_length
         exchange.reply(
-            response.status, response.body, head.type_for(exchange), headers, length=told
+            response.status, response.body, head.type_for(exchange), headers, length=length
         )
         return response.status
 

@@ -74,11 +74,11 @@ def exclusive(stack: StackFile) -> Iterator[None]:
         ConfigError: Another process holds the lock, or the folder cannot be used.
     """
     build = stack.folder / "build"
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         try:
             build.mkdir(exist_ok=True)
             fcntl.flock(
-                held.enter_context((build / ".lock").open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB
+                locks.enter_context((build / ".lock").open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB
             )
         except BlockingIOError as error:
             expected = "a folder that no other run uses"

@@ -66,7 +66,7 @@ def look(roots: Iterable[Path], skipped: Iterable[str] = ()) -> Seen:
         skipped: Names of entries of the roots to leave out.
     """
     left_out = frozenset(skipped)
-    return {path: _identity(found) for root in roots for path, found in _below(root, left_out)}
+    return {path: _identity(status) for root in roots for path, status in _below(root, left_out)}
 
 
 def _below(root: Path, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result]]:
@@ -96,9 +96,9 @@ def _in_folder(
                     yield from _in_folder(entry.path, frozenset(), above | {_place(state)})
 
 
-def _place(found: os.stat_result) -> Place:
-    return found.st_dev, found.st_ino
+def _place(status: os.stat_result) -> Place:
+    return status.st_dev, status.st_ino
 
 
-def _identity(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -97,9 +97,9 @@ class Images:
 
     def _take(self, function: StackFunction, context: BuildContext) -> None:
         self._contexts[context.image] = context
-        found = variant_copy(function, context.folder)
+        variants = variant_copy(function, context.folder)
         there = [copy for copy in self.variant_copies if copy.target.exists()]
-        self.variant_copies[:] = [*there, found] if found else there
+        self.variant_copies[:] = [*there, variants] if variants else there
 
     def _unused(self, function: StackFunction) -> list[Path]:
         """Return the folders of a function in which no instance will be started again."""

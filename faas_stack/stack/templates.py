@@ -66,7 +66,11 @@ def find(lang: str, stack_folder: Path) -> Template:
             problems.raise_if_any()
             return template
     known = sorted(
-        {found.parent.name for f in folders(stack_folder) for found in f.glob("*/template.yml")}
+        {
+            template_file.parent.name
+            for f in folders(stack_folder)
+            for template_file in f.glob("*/template.yml")
+        }
     )
     expected = f"a template: {', '.join(known)}" if known else "a folder template/LANG"
     hint = nearest(lang, known) or f"none at {stack_folder / 'template' / lang}"

@@ -111,8 +111,10 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
         help="port to listen on; 0: any free one (default: %(default)s)",
     )
     add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
-    held = "enforce instances' limits, and refuse to exceed the machine (default: %(default)s)"
-    add("--partition", choices=("on", "off"), default="on", help=held)
+    partition_help = (
+        "enforce instances' limits, and refuse to exceed the machine (default: %(default)s)"
+    )
+    add("--partition", choices=("on", "off"), default="on", help=partition_help)
     credential_options.add_flags(parser)
     add(
         "--secrets",

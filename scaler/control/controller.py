@@ -174,9 +174,9 @@ class Controller:
         """
         self.reports.forget(now_s)
         windows = self._idle_times.windows(wall_s) if self.settings.scale_min == 0 else None
-        if self.plan is None and (found := deployed_plan(self.name, self._deployed)):
+        if self.plan is None and (deployed := deployed_plan(self.name, self._deployed)):
             self.reports.rates.expect()
-            self._follow_own(found, windows, wall_s)
+            self._follow_own(deployed, windows, wall_s)
         load = self.load(now_s, windows)
         if load is None:
             self._follow_own(self.plan or self.first_plan(), windows, wall_s)

@@ -103,8 +103,8 @@ def _size_faults(load: FunctionLoad, size: object) -> Iterator[str]:
         yield f"it names {size!r:.40}, which is not a Size"
         return
     model = _model(load, size.variant)
-    asked = (size.batch, size.cpu, size.gpu)
-    if model is None or model.predict(*asked, load.percentile) is None:
+    configuration = (size.batch, size.cpu, size.gpu)
+    if model is None or model.predict(*configuration, load.percentile) is None:
         yield (
             f"it names {size.name}, a size that was not offered and that the latency model "
             "does not know"

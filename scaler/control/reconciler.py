@@ -175,9 +175,9 @@ class Reconciler:
         if status.labels.get(MADE_FROM_LABEL) != made_from:
             return Action("update", instance_class.name, name, document=document)
         most = status.replicas + 1 if state.cautious else state.limit(now_s)
-        asked = min(count, most) if not state.given_up else status.replicas
-        if status.replicas < asked and not state.is_pending(int(asked), now_s):
-            return Action("scale", instance_class.name, name, replicas=int(asked))
+        requested = min(count, most) if not state.given_up else status.replicas
+        if status.replicas < requested and not state.is_pending(int(requested), now_s):
+            return Action("scale", instance_class.name, name, replicas=int(requested))
         return None
 
     def _awaits(

@@ -60,15 +60,17 @@ class SidecarConfig:
             ready: Addresses of the ready instances by class.
         """
         if surplus or self._told is None or self._told[0] is not plan:
-            told = _plain(interim(plan, surplus))
-            self._told = None if surplus else (plan, told)
-            known = self.plan is not None and _plain(self.plan) == told
+            configuration = _plain(interim(plan, surplus))
+            self._told = None if surplus else (plan, configuration)
+            known = self.plan is not None and _plain(self.plan) == configuration
         else:
-            told, known = self._told[1], True
+            configuration, known = self._told[1], True
         if not known:
             self.version += 1
-            self.plan = replace(told, term=self.term, version=self.version, explain=plan.explain)
-        names = {each.name for each in told.classes}
+            self.plan = replace(
+                configuration, term=self.term, version=self.version, explain=plan.explain
+            )
+        names = {each.name for each in configuration.classes}
         instances = {name: where for name, where in ready.items() if name in names and where}
         if instances != self.instances:
             self.instances = instances

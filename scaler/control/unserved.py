@@ -68,12 +68,12 @@ def serving(load: FunctionLoad, current: Plan, wanted: Plan) -> Plan:
     if not needed:
         return current
     there = {each.name: each for each in current.classes} | needed
-    served = {app.name for app in unserved if not app.chooses}
+    unserved_apps = {app.name for app in unserved if not app.chooses}
     known = {offer.name for offer in current.variants}
     return replace(
         current,
         classes=tuple(there.values()),
-        routes=_routes(current.routes, wanted.routes, served, there.keys()),
+        routes=_routes(current.routes, wanted.routes, unserved_apps, there.keys()),
         variants=(*current.variants, *(o for o in wanted.variants if o.name not in known)),
     )
 
@@ -100,13 +100,16 @@ def _suits(offer: OnOffer, app: Application) -> bool:
 
 
 def _routes(
-    current: Sequence[Route], wanted: Iterable[Route], served: set[str], classes: Iterable[str]
+    current: Sequence[Route],
+    wanted: Iterable[Route],
+    unserved_apps: set[str],
+    classes: Iterable[str],
 ) -> tuple[Route, ...]:
     """Return the current routes, and the wanted ones of applications that are newly served."""
     names = set(classes)
     new = {
         route.app: route
         for route in wanted
-        if route.app in served and names.issuperset(route.weights)
+        if route.app in unserved_apps and names.issuperset(route.weights)
     }
     return (*(route for route in current if route.app not in new), *new.values())

@@ -76,17 +76,17 @@ class Election:
 
     async def run(self) -> None:
         """Check, take and renew the Lease until cancelled; then give it back."""
-        looks: set[asyncio.Task[None]] = set()  # one, or none yet
+        tasks: set[asyncio.Task[None]] = set()  # one, or none yet
         try:
             while True:
-                looks = {asyncio.create_task(asyncio.to_thread(self._look))}
-                await asyncio.wait(looks)
+                tasks = {asyncio.create_task(asyncio.to_thread(self._look))}
+                await asyncio.wait(tasks)
                 self._changed.set()
                 await asyncio.sleep(self._candidate.timing.renew_s)
         finally:
             self._candidate.end()
-            if looks:  # a thread continues when it is cancelled, and may take the Lease yet
-                await asyncio.wait(looks)
+            if tasks:  # a thread continues when it is cancelled, and may take the Lease yet
+                await asyncio.wait(tasks)
             await asyncio.to_thread(self._release)
 
     async def won(self) -> int:

@@ -86,9 +86,9 @@ class Forwarding:
         except (AnswerTooLarge, ConnectionFailed, TimeoutError) as error:
             _try_again(exchange, f"does not answer ({error or 'in time'})")
             return
-        kind = (response.header(b"content-type") or b"application/json").decode("latin-1")
+        content_type = (response.header(b"content-type") or b"application/json").decode("latin-1")
         exchange.reply(
-            response.status, response.body, kind, _decoded(response.headers, _NOT_PASSED)
+            response.status, response.body, content_type, _decoded(response.headers, _NOT_PASSED)
         )
 
 

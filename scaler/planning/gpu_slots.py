@@ -19,9 +19,9 @@ _ROUNDING = 1e-6
 
 def rounded_shares(plan: Plan | None, nodes: Iterable[Node]) -> Iterator[str]:
     """Yield a sentence for each class of a plan that takes more of a GPU than it asks for."""
-    kinds = sorted({node.gpu_slots for node in nodes if node.gpus and node.gpu_slots})
+    slot_counts = sorted({node.gpu_slots for node in nodes if node.gpus and node.gpu_slots})
     for each in plan.classes if plan else ():
-        for slots in kinds if each.gpu else ():
+        for slots in slot_counts if each.gpu else ():
             taken = math.ceil(each.gpu * slots / _WHOLE - _ROUNDING)
             percent = taken * _WHOLE / slots
             if percent > each.gpu + _ROUNDING:

@@ -163,8 +163,8 @@ class OpenFaas:
             return memory.replicas
         if memory.alerted_s is None:
             memory.alerted_s = now_s
-        held = now_s - memory.alerted_s >= params.stable_s
-        if held and now_s - memory.stepped_s >= params.repeat_s:
+        lasted = now_s - memory.alerted_s >= params.stable_s
+        if lasted and now_s - memory.stepped_s >= params.repeat_s:
             most = params.max_replicas or _CE_REPLICAS
             step = math.ceil(most * params.step_percent / 100)
             memory.replicas, memory.stepped_s = min(memory.replicas + step, most), now_s

@@ -142,10 +142,12 @@ class Readers:
             log.exception("a snapshot failed")
             exchange.reply(500, errors.body("internal error"))
         else:
-            kind = (response.header(b"content-type") or b"application/json").decode("latin-1")
+            content_type = (response.header(b"content-type") or b"application/json").decode(
+                "latin-1"
+            )
             lines = ((k.decode("latin-1"), v.decode("latin-1")) for k, v in response.headers)
             own = [(name, value) for name, value in lines if name not in _NOT_PASSED]
-            exchange.reply(response.status, response.body, kind, own)
+            exchange.reply(response.status, response.body, content_type, own)
 
     async def _asked(self, target: str) -> Response:
         while True:  # nothing is changed by asking twice

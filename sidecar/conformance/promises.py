@@ -98,10 +98,10 @@ def _check_order(batches: Sequence[BatchRun], requests: dict[int, Request]) -> N
         if ran.closed == "isolation":
             continue  # parts of a failed batch go again, before requests that came in between
         for number in ran.ids:
-            lane = (requests[number].key, requests[number].background)
-            if number < latest[lane]:
-                raise Broken(ORDER, f"{requests[number]} left after request {latest[lane]}")
-            latest[lane] = number
+            key = (requests[number].key, requests[number].background)
+            if number < latest[key]:
+                raise Broken(ORDER, f"{requests[number]} left after request {latest[key]}")
+            latest[key] = number
 
 
 def _check_waits(batches: Sequence[BatchRun], ends: Iterable[End], wait_max_s: float) -> None:

@@ -65,10 +65,10 @@ class Group:
 
     def push(self, request: Request) -> None:
         """Append a request to its lane."""
-        lane = self._background if request.background else self._interactive
-        if lane and request.deadline < lane[-1].deadline:
+        queue = self._background if request.background else self._interactive
+        if queue and request.deadline < queue[-1].deadline:
             self._deadlines_in_order = False
-        lane.append(request)
+        queue.append(request)
         if request.depart < self._departs_after:  # noqa: PLR1730 - every request comes here
             self._departs_after = request.depart
         self.request_count += 1
@@ -127,15 +127,15 @@ class Group:
             return [request for request in self if request.deadline <= now]
         return [
             request
-            for lane in (self._interactive, self._background)
-            for request in takewhile(lambda r: r.deadline <= now, lane)
+            for queue in (self._interactive, self._background)
+            for request in takewhile(lambda r: r.deadline <= now, queue)
             if request.state is State.QUEUED
         ]
 
     def last_deadline(self) -> float:
         """Return the later deadline of the last requests in the lanes; ``-inf`` if empty."""
-        lanes = (self._interactive, self._background)
-        return max([lane[-1].deadline for lane in lanes if lane], default=-math.inf)
+        queues = (self._interactive, self._background)
+        return max([queue[-1].deadline for queue in queues if queue], default=-math.inf)
 
     def first_deadline(self) -> float:
         """Return the earliest deadline; ``inf`` if no request waits."""
@@ -169,12 +169,12 @@ class Group:
         )
 
 
-def _head(lane: deque[Request]) -> Request | None:
-    """Return the first request of ``lane`` that still waits; None if there is none."""
-    while lane and lane[0].state is not State.QUEUED:
-        lane.popleft()
-    return lane[0] if lane else None
+def _head(queue: deque[Request]) -> Request | None:
+    """Return the first request of ``queue`` that still waits; None if there is none."""
+    while queue and queue[0].state is not State.QUEUED:
+        queue.popleft()
+    return queue[0] if queue else None
 
 
-def _waiting(lane: deque[Request]) -> Iterator[Request]:
-    return (request for request in lane if request.state is State.QUEUED)
+def _waiting(queue: deque[Request]) -> Iterator[Request]:
+    return (request for request in queue if request.state is State.QUEUED)

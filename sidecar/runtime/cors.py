@@ -60,8 +60,8 @@ class Cors:
         else:
             origin, varies = exchange.header(b"origin") or b"", (("vary", "origin"),)
         allowed = origin in self._origins
-        told = (("access-control-allow-origin", origin.decode("latin-1")), _EXPOSED)
-        exchange.added = (*varies, *told) if allowed else varies
+        headers = (("access-control-allow-origin", origin.decode("latin-1")), _EXPOSED)
+        exchange.added = (*varies, *headers) if allowed else varies
         return allowed
 
     def _preflight(self, exchange: Exchange) -> None:

@@ -193,14 +193,14 @@ class ProbedInstance:
             if self.up:
                 self._set_state(up=False, reason="its process ended", silent=self.silent)
             return
-        asked, silence = self._loop.time(), self._silence
+        sent_s, silence = self._loop.time(), self._silence
         up, reason, answered = await self._probe()
         if self._hung_at is not None or silence is not self._silence:
             return  # meanwhile it was found to hang, or was restarted
         if answered:
             silence.answered()
         else:
-            silence.missed(asked)
+            silence.missed(sent_s)
         self._set_state(up=up, reason=reason, silent=not silence.broken)
         holds = self._batches_held > 0
         if (holds and not self._replaceable()) or not silence.too_long(

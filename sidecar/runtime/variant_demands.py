@@ -68,17 +68,17 @@ def reason_unfit(demand: VariantDemand, variant_router: VariantRouter) -> Carpoo
         return _reason_unavailable(demand, variant_router)
     if variant_router.best_fit(demand):
         return None
-    asked = _asked(demand)
+    requirements = _asked(demand)
     late = variant_router.would_fit(demand)
     if late is not None:
         msg = (
-            f"no running variant answers {asked}; {_figures(late)} would, but it takes "
+            f"no running variant answers {requirements}; {_figures(late)} would, but it takes "
             f"{late.load_s:.2g} s to load, or is overloaded"
         )
         return Overloaded(msg, max(late.load_s, _RETRY_S))
     closest = variant_router.closest(demand)
     but = f"; the closest is {_figures(closest)}" if closest else ""
-    return Unfit(f"no variant answers {asked}{but}")
+    return Unfit(f"no variant answers {requirements}{but}")
 
 
 def _reason_unavailable(

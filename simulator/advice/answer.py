@@ -59,8 +59,10 @@ class Answer:
         """Value of the policy label: the policy's own name if its settings are the defaults."""
         assert self.chosen is not None  # noqa: S101  asked for only where there is one
         entry = self.policies[self.chosen.policy]
-        kind = getattr(plugins.resolve("scale", entry["policy"]), "Params", None)
-        usual = not params(entry) or (kind is not None and kind(**params(entry)) == kind())
+        params_class = getattr(plugins.resolve("scale", entry["policy"]), "Params", None)
+        usual = not params(entry) or (
+            params_class is not None and params_class(**params(entry)) == params_class()
+        )
         return str(entry["policy"]) if usual else self.chosen.policy
 
     @property

@@ -72,8 +72,8 @@ def main(argv: list[str]) -> int:
     policies = candidates(flags.policy)
     for name in policies:
         chosen_policy(name, policies)  # a mistake shows before anything is run
-    spread = parts(question.trace, values["parts"], values["seed"])
-    answer = advise(question, policies, spread, values["budget"], time.process_time, _say)
+    trace_parts = parts(question.trace, values["parts"], values["seed"])
+    answer = advise(question, policies, trace_parts, values["budget"], time.process_time, _say)
     if flags.out and answer.chosen:
         flags.out.write_text(answer.scenario(), encoding="utf-8")
     if flags.json:
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
 def advise(
     question: Question,
     policies: dict[str, dict[str, Any]],
-    spread: Sequence[Part],
+    trace_parts: Sequence[Part],
     budget_s: float,
     now: Callable[[], float],
     tell: Callable[[str], None],
@@ -97,7 +97,7 @@ def advise(
         ConfigError: the trace has more requests than can be simulated.
         CarpoolError: the time budget was used up before any policy finished a part.
     """
-    for part in spread:
+    for part in trace_parts:
         check_load(question.scenario(part, policies), _INTERVAL_S)
     began, began_wall = now(), time.monotonic()
 
@@ -108,12 +108,12 @@ def advise(
         tell(f"{used_s:.0f} s of {budget_s:.0f} s of CPU time, {left}: {line}")
 
     until = began + (1 - _SETTINGS_SHARE) * budget_s
-    first = Gatherer(question, policies, spread, now, told).gather(list(policies), until)
+    first = Gatherer(question, policies, trace_parts, now, told).gather(list(policies), until)
     judged = verdicts(first.rows, question.allowed)
     if not judged:
         message = (
-            f"no policy finished a part of {spread[0].length_s:.0f} s in its share of the time; "
-            f"try --budget {durations.format(4 * budget_s)}"
+            f"no policy finished a part of {trace_parts[0].length_s:.0f} s "
+            f"in its share of the time; try --budget {durations.format(4 * budget_s)}"
         )
         raise CarpoolError(message)
     chosen = best(judged)
@@ -121,7 +121,7 @@ def advise(
         return Answer(question, policies, judged, None, {}, first.unfinished, (0, 0.0), budget_s)
     other = variations(chosen.policy, policies)
     policies = policies | other
-    again = Gatherer(question, policies, spread[: chosen.parts], now, told)
+    again = Gatherer(question, policies, trace_parts[: chosen.parts], now, told)
     second = again.gather(list(other), began + budget_s)
     judged |= verdicts(second.rows, question.allowed)
     rows = first.rows | second.rows
@@ -129,7 +129,7 @@ def advise(
         if better(chosen, judged[name], beside(rows[name], rows[chosen.policy])):
             chosen = judged[name]
     costs = {name: beside(rows[name], rows[chosen.policy]) for name in judged}
-    size = (chosen.parts, spread[0].length_s)
+    size = (chosen.parts, trace_parts[0].length_s)
     return Answer(question, policies, judged, chosen, costs, first.unfinished, size, budget_s)
 
 

@@ -69,7 +69,7 @@ def main(
     problems.raise_if_any()
     rows = Rows(flags.out or out, commit)
     if flags.only_kept:
-        asked = _kept(rows, flags)
+        requested_rows = _kept(rows, flags)
     else:
         known = catalogue(flags.data)
         cells = _cells(known, flags, share)
@@ -77,15 +77,15 @@ def main(
             chosen_policy(policy, POLICIES)  # a mistake shows before anything is run
         runs = Runs(known, cells, flags.policy or list(POLICIES), seeds, horizon_s)
         runs.run(rows, _say)
-        asked = [
+        requested_rows = [
             row
             for seed in seeds
             for cell in cells
             for row in rows.find(cell.name, horizon_s, seed)
             if row.policy in runs.policies
         ]
-    _draw(asked, flags)
-    _tell(asked, as_json=flags.json)
+    _draw(requested_rows, flags)
+    _tell(requested_rows, as_json=flags.json)
     return 0
 
 

@@ -267,11 +267,11 @@ class OnnxFunction:
             return functools.partial(self._open_inference, route, json_length)
         if self._preprocess is not None:
             return functools.partial(self._open_raw, self._preprocess)
-        asked = v1.asked_about(line.method, line.path)
-        if asked is not None:
-            if asked:
-                self._protocol.check_name(asked, called or "")
-            about = v1.about(asked)
+        model_name = v1.asked_about(line.method, line.path)
+        if model_name is not None:
+            if model_name:
+                self._protocol.check_name(model_name, called or "")
+            about = v1.about(model_name)
             return lambda _: about
         return functools.partial(self._open_json, json_length)
 

@@ -216,8 +216,8 @@ def _by_run(events: Sequence[Mapping[str, Any]]) -> list[OperatorTimes]:
 
 
 def _time(name: str, args: Mapping[str, Any], duration_us: float) -> OperatorTime:
-    forms = [*args["input_type_shape"][:1], *args["output_type_shape"]]
-    shapes = tuple(tuple(sizes) for form in forms for sizes in form.values())
+    row_shapes = [*args["input_type_shape"][:1], *args["output_type_shape"]]
+    shapes = tuple(tuple(sizes) for row_shape in row_shapes for sizes in row_shape.values())
     return OperatorTime(name, args["op_name"], shapes, duration_us / _US_PER_S)
 
 

@@ -99,7 +99,7 @@ def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
     """Return the undisturbed runs, or the least disturbed ones if there are too few."""
     ordered = sorted(runs, key=lambda run: run[0])
     undisturbed = sum(queued <= _DISTURBED for queued, _ in ordered)
-    return [found for _, found in ordered[: max(undisturbed, _LEAST_RUNS)]]
+    return [timed for _, timed in ordered[: max(undisturbed, _LEAST_RUNS)]]
 
 
 class _Pair:
@@ -145,11 +145,11 @@ class _Pair:
         """Assign the times of operators to the settings they belong to."""
         times = self._parts.operator_times() if self._parts else []
         taken: defaultdict[int, int] = defaultdict(int)
-        for measured, found in zip(self._order, times, strict=False):
+        for measured, operator_times in zip(self._order, times, strict=False):
             if measured is not None:
                 queued = measured.queued[taken[id(measured)]]
                 taken[id(measured)] += 1
-                measured.operators.append((queued, found))
+                measured.operators.append((queued, operator_times))
 
     def _run_whole(self, measured: Measured, runs: int) -> float:
         """Time some runs as a whole, and return the seconds of the last one."""

@@ -352,13 +352,13 @@ class _Calm:
 
     def runs(self, count: int) -> list[int]:
         """Return ``count`` undisturbed runs, or the least disturbed of twice as many."""
-        found: list[tuple[float, int]] = []
+        candidates: list[tuple[float, int]] = []
         calm = 0
-        while calm < count and len(found) < _TRIES * count:
+        while calm < count and len(candidates) < _TRIES * count:
             share, numbers = self._block(count - calm)
-            found += [(share, number) for number in numbers]
+            candidates += [(share, number) for number in numbers]
             calm += len(numbers) if share <= _DISTURBED else 0
-        return [number for _, number in sorted(found)[: max(calm, _LEAST_RUNS)]]
+        return [number for _, number in sorted(candidates)[: max(calm, _LEAST_RUNS)]]
 
     def _block(self, most: int) -> tuple[float, range]:
         """Run for a millisecond, at least once; return the share of time disturbed and the indices.

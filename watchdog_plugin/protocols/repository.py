@@ -133,10 +133,11 @@ class Repository:
                 "remove the function, or scale it to zero"
             )
             raise BadRequest(msg)
-        if asked := _parameters(item):
+        if parameters := _parameters(item):
             msg = (
                 f"model {name!r} is loaded from the function's image: expected no "
-                f"parameters, got {', '.join(asked)[:80]}; to change it, deploy the function again"
+                f"parameters, got {', '.join(parameters)[:80]}; "
+                "to change it, deploy the function again"
             )
             raise BadRequest(msg)
         return answers.json_answer({})
@@ -150,6 +151,6 @@ def _parameters(item: Item) -> list[str]:
 
 
 def _tensor(spec: TensorSpec, *, batches: bool) -> dict[str, Any]:
-    kind = "STRING" if spec.datatype == "BYTES" else spec.datatype
+    datatype = "STRING" if spec.datatype == "BYTES" else spec.datatype
     dims = spec.sizes[1:] if batches else spec.sizes
-    return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": dims}
+    return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": dims}

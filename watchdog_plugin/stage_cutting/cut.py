@@ -188,21 +188,21 @@ class Cutter:
                 for one, other in zip(value.shape, second[name].shape, strict=True)
             ]
             del dims[axis]
-            kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-            seen[name] = _Tensor(kind, tuple(dims), value.nbytes // ROWS[0], axis)
+            element_type = helper.np_dtype_to_tensor_dtype(value.dtype)
+            seen[name] = _Tensor(element_type, tuple(dims), value.nbytes // ROWS[0], axis)
         return seen
 
     def _values(self, names: set[str], feeds: Arrays) -> Mapping[str, Array]:
         """Return the values of the tensors called ``names`` for these inputs."""
         known = {name: value for name, value in feeds.items() if name in names}
-        asked = sorted(names - known.keys())
-        if not asked:
+        names_read = sorted(names - known.keys())
+        if not names_read:
             return known
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
         outputs = {entry.name for entry in model.graph.output}
         model.graph.output.extend(
-            helper.make_empty_tensor_value_info(name) for name in asked if name not in outputs
+            helper.make_empty_tensor_value_info(name) for name in names_read if name not in outputs
         )
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -210,7 +210,7 @@ class Cutter:
         session = ort.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-        return known | dict(zip(asked, session.run(asked, dict(feeds)), strict=True))
+        return known | dict(zip(names_read, session.run(names_read, dict(feeds)), strict=True))
 
 
 def _row_axis(shape: tuple[int, ...], other: tuple[int, ...]) -> int | None:

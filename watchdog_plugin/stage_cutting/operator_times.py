@@ -160,10 +160,10 @@ class _Line:
         if named is not None:
             return named
         made = {self._maker[name] for name in operator.output if name in self._maker}
-        ways = [] if operator.domain == _LAYOUT else list(made)
-        while ways:  # back to whatever tensors the runtime has left
-            read = [name for name in reads(self._nodes[ways.pop()]) if name not in self._left]
+        candidates = [] if operator.domain == _LAYOUT else list(made)
+        while candidates:  # back to whatever tensors the runtime has left
+            read = [name for name in reads(self._nodes[candidates.pop()]) if name not in self._left]
             before = {self._maker[name] for name in read if name in self._maker} - made
             made |= before
-            ways += before
+            candidates += before
         return min(made, default=None)

@@ -55,8 +55,10 @@ def measured(
             msg = f"{name} fails when it is measured with {shapes}: {logs.describe(error)}"
             raise Unmeasured(msg) from error
     nodes = [
-        Node(every_size({size: each[stage] for size, each in by_size.items()}, batch_max), kind)
-        for stage, kind in enumerate(model.kinds)
+        Node(
+            every_size({size: each[stage] for size, each in by_size.items()}, batch_max), node_type
+        )
+        for stage, node_type in enumerate(model.kinds)
     ]
     return Program(name, nodes)
 
@@ -71,8 +73,8 @@ def _stage_seconds(model: StagedModel, values: Arrays) -> list[float]:
     began_s = time.perf_counter()
     for _ in range(_ROUNDS):
         given = following = values
-        for stage, kind in enumerate(model.kinds):
-            for _ in range(_STEPS if kind is NodeType.DECODER else 1):
+        for stage, node_type in enumerate(model.kinds):
+            for _ in range(_STEPS if node_type is NodeType.DECODER else 1):
                 start_s = time.perf_counter()
                 following = model.run(stage, given).values
                 least[stage] = min(least[stage], time.perf_counter() - start_s)

@@ -61,10 +61,10 @@ def refusal(status: int, body: bytes) -> CarpoolError:
         return Overloaded(f"the API server does not accept the provider's credentials: {said}")
     if status == _TOO_MANY or status >= _SERVER_ERRORS:
         return Overloaded(f"the API server says {status}: {said}", 1.0)
-    kind = _BY_STATUS.get(status, BadRequest)
+    error_class = _BY_STATUS.get(status, BadRequest)
     if status == _CONFLICT:
-        kind = _CONFLICTS.get(_member(body, "reason"), kind)
-    return kind(f"the API server refused it: {said}")
+        error_class = _CONFLICTS.get(_member(body, "reason"), error_class)
+    return error_class(f"the API server refused it: {said}")
 
 
 def _member(body: bytes, name: str) -> str:

@@ -60,9 +60,9 @@ class ClusterSecrets:
     async def logins(self, names: Collection[str], namespace: str) -> frozenset[str]:
         """Return which of these secrets are registry logins, used to pull images."""
         secrets: set[str] = set()
-        for kind in _LOGINS if names else ():
+        for secret_type in _LOGINS if names else ():
             path = collection(SECRETS, namespace)
-            secrets |= set(await self._api.names(path, fields=f"type={kind}"))
+            secrets |= set(await self._api.names(path, fields=f"type={secret_type}"))
         return frozenset(secrets.intersection(names))
 
     async def _existing(self, name: str, namespace: str) -> str:

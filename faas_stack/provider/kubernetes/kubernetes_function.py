@@ -70,8 +70,10 @@ class KubernetesFunction(Function):
         """Why it has too few ready pods or its update is blocked. Empty if neither is the case."""
         if self.available >= self.replicas and not self.blocked:
             return ""
-        told = (f"{pod.name}: {pod.reason}" for pod in self.pods if pod.reason and not pod.leaving)
-        why = self.stored.refusal or next(told, "")
+        reasons = (
+            f"{pod.name}: {pod.reason}" for pod in self.pods if pod.reason and not pod.leaving
+        )
+        why = self.stored.refusal or next(reasons, "")
         if not self.blocked:
             return why
         return f"{_BLOCKED if self.replicas > 1 else _ONLY_ONE}; {why}"

@@ -189,9 +189,9 @@ class KubernetesOrchestrator:
             NotFound: There is no such function.
             CarpoolError: The cluster refuses the change.
         """
-        asked = self.find(name, namespace).deployment
+        requested = self.find(name, namespace).deployment
         others = (function.deployment for function in self.all(namespace))
-        runners = model_runners(asked, others, scaled=self._options.scaler is not None)
+        runners = model_runners(requested, others, scaled=self._options.scaler is not None)
         for each in runners:
             await _unless_overtaken(functools.partial(self._restart, each))
         functions = (self.get(each.service, namespace) for each in runners)

@@ -103,14 +103,14 @@ class PodLogs:
 
     def _reasons(self) -> list[LogLine]:
         now = datetime.now(UTC)
-        told = [
+        reasons = [
             LogLine(pod.name, now, f"carpool: {pod.reason}")
             for pod in self._function.pods
             if pod.reason and not pod.leaving
         ]
         refusal = self._function.stored.refusal
         name = self._function.deployment.service
-        return told + [LogLine(name, now, f"carpool: {refusal}")] * bool(refusal)
+        return reasons + [LogLine(name, now, f"carpool: {refusal}")] * bool(refusal)
 
     async def _coming(self) -> AsyncIterator[list[LogLine]]:
         try:
@@ -172,8 +172,8 @@ class PodLogs:
     ) -> AsyncIterator[LogLine]:
         """Yield the requested lines of a pod that match the query."""
         path = collection(PODS, self._function.deployment.namespace, pod) + "/log"
-        asked = {"container": CONTAINER, "timestamps": "true", **params}
-        async for raw in self._api.lines(path, asked, silence_s, _LINE_BYTES):
+        query = {"container": CONTAINER, "timestamps": "true", **params}
+        async for raw in self._api.lines(path, query, silence_s, _LINE_BYTES):
             time, _, text = raw.decode("utf-8", "replace").partition(" ")
             line = LogLine(pod, _time(time), text.removesuffix("\r"))
             if self._query.has(line):

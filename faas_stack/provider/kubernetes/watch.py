@@ -142,10 +142,10 @@ class Watch(Generic[T]):
         }
         async for line in self._api.lines(self._path, params, _SILENCE_S, opened=self._opened):
             event = orjson.loads(line)
-            kind, stored = event["type"], event["object"]
-            if kind == "ERROR":
+            event_type, stored = event["type"], event["object"]
+            if event_type == "ERROR":
                 raise refusal(int(stored.get("code", 500)), orjson.dumps(stored))
             self._version = stored["metadata"]["resourceVersion"]
-            if kind == "BOOKMARK" or (known := self._known(stored)) is None:
+            if event_type == "BOOKMARK" or (known := self._known(stored)) is None:
                 continue
-            (gone if kind == "DELETED" else changed)(known)
+            (gone if event_type == "DELETED" else changed)(known)

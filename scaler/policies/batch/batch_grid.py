@@ -89,10 +89,10 @@ class BatchGrid:
     def _looked_up(self, table: Times, steps: Times, service: Service) -> Times:
         """Return the mean of table entries over execution times, shape (sizes, windows, phases)."""
         numbers = np.arange(len(steps))
-        found: Times = np.zeros((len(steps), *table.shape[2:]))
+        interpolated: Times = np.zeros((len(steps), *table.shape[2:]))
         for point, weight in enumerate(service.weights):
-            found += weight * table[numbers, steps[:, point] + 1]
-        return found
+            interpolated += weight * table[numbers, steps[:, point] + 1]
+        return interpolated
 
     def _started(self, by_phase: Times) -> Times:
         """Return the mean over the phases in which batches begin, shape (sizes, windows)."""

@@ -196,12 +196,12 @@ class BatchLaw:
         begun = np.einsum("i,xnij->xnj", first_phase, before.within) * waited
         filling = np.einsum("i,xnij->xnj", first_phase, before.spent) * waited
         idle, filled = after.sum(axis=-1), after @ self._counting.d1.sum(axis=1)
-        found = np.zeros((self.size, len(self.waits_s)))
+        probability = np.zeros((self.size, len(self.waits_s)))
         for last in range(self.size - 1):
-            found[last] = (begun[:, : last + 1] * idle[:, last::-1]).sum(axis=(1, 2))
+            probability[last] = (begun[:, : last + 1] * idle[:, last::-1]).sum(axis=(1, 2))
         if self.size > 1:
-            found[-1] = (filling[:, :-1] * filled[:, -2::-1]).sum(axis=(1, 2))
-        return found
+            probability[-1] = (filling[:, :-1] * filled[:, -2::-1]).sum(axis=(1, 2))
+        return probability
 
     @cached_property
     def _around(self) -> tuple[Counted, Times]:

@@ -94,24 +94,24 @@ class BusyLaw:
         early = np.zeros_like(none)
         np.add.at(early, np.minimum(steps, chain.window), none)
         numbers = np.arange(size)[:, None]
-        found = np.zeros((size, len(steps)))
-        found[-1] = self._full(_before(chain.free, chain.within[:, :size]), chain.free)
+        probability = np.zeros((size, len(steps)))
+        probability[-1] = self._full(_before(chain.free, chain.within[:, :size]), chain.free)
         ended = chain.within[:, :size] @ chain.d1.sum(axis=1)
         too_early = _before(early, chain.spent[:, :size]) * numbers
-        found[-1] -= (too_early * ended[:, ::-1]).sum(axis=(1, 2))
+        probability[-1] -= (too_early * ended[:, ::-1]).sum(axis=(1, 2))
         late = np.where((steps > chain.window)[:, None], chain.free, 0.0)
         if size > 1 and late.any():
             at_once = _before(late, chain.within[:, :size])
             only = np.zeros_like(none)
             only[chain.window] = np.where((steps > chain.window)[:, None], none, 0.0).sum(axis=0)
             at_once -= _before(only, chain.within[:, :size])
-            found[:-1] += self._partial(at_once)[1:]
-        return found
+            probability[:-1] += self._partial(at_once)[1:]
+        return probability
 
     def _of_left(self) -> Times:
         """Count requests that join the next batch after a start that left some over."""
         chain, size = self._chain, self._law.size
-        found = np.zeros((size, len(chain.within)))
+        probability = np.zeros((size, len(chain.within)))
         after = _behind(chain.busy, chain.within[:, :size])
         self._spent_after = _behind(chain.busy, chain.spent[:, :size])
         for left, share in enumerate(chain.left[: size - 1], start=1):
@@ -119,16 +119,16 @@ class BusyLaw:
                 continue
             rest = size - left
             came = np.einsum("a,jiab->jib", share, after[:, :rest])
-            found[-1] += self._full(came, share * chain.busy[:, None])
+            probability[-1] += self._full(came, share * chain.busy[:, None])
             if not chain.waits_on(left):
-                found[left - 1 : -1] += self._partial(came)
+                probability[left - 1 : -1] += self._partial(came)
                 continue
             until = min(chain.departs(left), len(chain.within) - 1)
             only = np.zeros((len(chain.within), len(share)))
             only[until] = share
-            found[left - 1 : -1] += self._partial(_before(only, chain.within[:, :rest]))
-            found[-1] += self._filling(only, share, rest)
-        return found
+            probability[left - 1 : -1] += self._partial(_before(only, chain.within[:, :rest]))
+            probability[-1] += self._filling(only, share, rest)
+        return probability
 
     def _filling(self, until: Times, share: Times, rest: int) -> Times:
         """Count requests of batches that become full after an instance is free, by the wait."""
@@ -165,11 +165,11 @@ class BusyLaw:
         """
         numbers = came.shape[1]
         weighed = came * np.arange(numbers)[:, None]
-        found = np.zeros((numbers, len(came)))
+        probability = np.zeros((numbers, len(came)))
         for number in range(1, numbers):
             both = weighed[:, : number + 1] * self._ended[:, number::-1]
-            found[number] = both.sum(axis=(1, 2))
-        return found
+            probability[number] = both.sum(axis=(1, 2))
+        return probability
 
     def _of_left_over(self) -> tuple[Times, Times]:
         """Return waits in seconds, and the left-over requests exceeding them, by size and wait."""
@@ -182,20 +182,20 @@ class BusyLaw:
         oldest_s = float(chain.left_age_s[followed].max())
         longest_s = max(chain.busy_steps, chain.window) * chain.step_s + 2 * oldest_s
         waits_s = np.linspace(0.0, longest_s, _LONG_WAITS)
-        found = np.zeros((size, _LONG_WAITS))
+        probability = np.zeros((size, _LONG_WAITS))
         for left in (followed + 1).tolist():
-            found += self._left_over(left, waits_s)
-        return waits_s, found
+            probability += self._left_over(left, waits_s)
+        return waits_s, probability
 
     def _left_over(self, left: int, waits_s: Times) -> Times:
         """Count those of ``left`` left-over requests that wait longer, by batch size and wait."""
         chain, size = self._chain, self._law.size
-        found = np.zeros((size, len(waits_s)))
+        probability = np.zeros((size, len(waits_s)))
         share, soon_s = chain.left[left - 1], chain.busy_steps * chain.step_s
         soon = self._older(left, waits_s, soon_s)
         if left >= size:
-            found[-1] = share.sum() * soon
-            return found
+            probability[-1] = share.sum() * soon
+            return probability
         partial, full = chain.waiting_on(left)
         likely, filled = np.einsum("a,kab->k", share, partial), float(share @ full.sum(axis=1))
         until_s = max(soon_s, chain.departs(left) * chain.step_s)
@@ -204,9 +204,9 @@ class BusyLaw:
             np.where(waits_s < self._law.window_s, self._older(left, waits_s, at_s), soon)
             for at_s in ((soon_s + until_s) / 2, until_s)
         )
-        found[-1] = (share.sum() - likely.sum() - filled) * soon + filled * between
-        found[left - 1 : -1] += np.outer(likely, late)
-        return found
+        probability[-1] = (share.sum() - likely.sum() - filled) * soon + filled * between
+        probability[left - 1 : -1] += np.outer(likely, late)
+        return probability
 
     def _older(self, left: int, waits_s: Times, start_s: float) -> Times:
         """Count left-over requests that wait longer if a batch starts ``start_s`` later."""
@@ -268,11 +268,11 @@ def _older(ages_s: Times, left: int, size: int, since: LeftOver) -> Times:
     first = max(left - size, 0)  # the last of them that is not taken
     new = min(since.came, left)
     part = (ages_s / since.since_s).clip(0.0, 1.0)
-    found = _fewer(_binomial(since.came, part), first, new)
+    counts = _fewer(_binomial(since.came, part), first, new)
     if left > since.came:
         gaps = (ages_s - since.since_s) / max(since.apart_s, 1e-12)
-        found += _fewer(_poisson(left - new, gaps), max(first - new, 0), left - new)
-    return found
+        counts += _fewer(_poisson(left - new, gaps), max(first - new, 0), left - new)
+    return counts
 
 
 def _fewer(numbers: Times, first: int, last: int) -> Times:

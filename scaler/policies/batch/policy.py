@@ -116,12 +116,12 @@ class Batch:
 
     def _task(self, load: FunctionLoad, process: Markovian) -> BatchTask:
         """Return the task of planning for a function at its load, computed once for each."""
-        asked = (Same(load.model), load.max_batch, load.percentile)
+        key = (Same(load.model), load.max_batch, load.percentile)
         instance_sizes = self._instance_sizes.of(
-            asked, lambda: sizes.instance_sizes(load.model, load.max_batch, load.percentile)
+            key, lambda: sizes.instance_sizes(load.model, load.max_batch, load.percentile)
         )
         return self._tasks.of(
-            (*asked, process, load.tightest_s, Same(load.billing)),
+            (*key, process, load.tightest_s, Same(load.billing)),
             lambda: BatchTask(self._aims, load, process, instance_sizes),
         )
 

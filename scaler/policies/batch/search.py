@@ -108,9 +108,9 @@ class BatchSearch:
             return math.inf, []
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            found = self._best(middle, miss, budget)
-            low, high = (low, middle) if found else (middle, high)
-            choices = found or choices
+            possible = self._best(middle, miss, budget)
+            low, high = (low, middle) if possible else (middle, high)
+            choices = possible or choices
         return high, choices
 
     def cheapest_cost(self) -> float:

@@ -298,10 +298,10 @@ class StartChain:
         places = seconds / self.step_s
         low = np.floor(places).astype(int).clip(0, self._steps - 1)
         part = (places - low).clip(0.0, 1.0)
-        found = np.zeros(self._steps + 1)
-        np.add.at(found, low, weights * (1 - part))
-        np.add.at(found, low + 1, weights * part)
-        return found
+        distribution = np.zeros(self._steps + 1)
+        np.add.at(distribution, low, weights * (1 - part))
+        np.add.at(distribution, low + 1, weights * part)
+        return distribution
 
 
 def _grid(window_s: float, longest_s: float) -> tuple[float, int]:

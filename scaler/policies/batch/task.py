@@ -147,12 +147,12 @@ class BatchTask:
 
     def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
         """Return the current choice and why it stays; None if it fails or a change pays."""
-        found, best = in_force(load, self._instance_sizes), self._choices[0]
-        if found is None:
+        current, best = in_force(load, self._instance_sizes), self._choices[0]
+        if current is None:
             return None, ""
-        if found[0] is best.instance_size and found[1:] == (best.batch_size, best.window_s):
+        if current[0] is best.instance_size and current[1:] == (best.batch_size, best.window_s):
             return None, ""
-        now = self._examined(found)
+        now = self._examined(current)
         budget = math.inf if self._aims.budget is None else self._aims.budget
         if now.late > 1 - self._percentile or not now.cost <= budget:
             return None, ""
@@ -177,7 +177,7 @@ class BatchTask:
         self, load: FunctionLoad, options: Sequence[Choice], cluster: ClusterView
     ) -> _Option:
         """Return the first choice whose instances all fit, or else that of highest throughput."""
-        found: list[_Option] = []
+        fitting: list[_Option] = []
         for choice in options:
             fleet = self._fleet(choice)
             wanted = self._wanted(load, fleet)
@@ -185,10 +185,10 @@ class BatchTask:
             there = min(running(load, (fleet.size,))[fleet.size], allowed)
             new = allowed - there
             new = cluster.fits(fleet.size.resources, new)
-            found.append(_Option(fleet, wanted, there + new, new))
+            fitting.append(_Option(fleet, wanted, there + new, new))
             if there + new == wanted:
-                return found[-1]
-        return max(found, key=lambda option: option.taken_rps)
+                return fitting[-1]
+        return max(fitting, key=lambda option: option.taken_rps)
 
     def _wanted(self, load: FunctionLoad, fleet: BatchFleet) -> int:
         if not (load.rate_rps > 0 or load.queued):
@@ -218,14 +218,14 @@ class BatchTask:
         choice = option.fleet.choice
         share, target_ms = self._percentile, self._target_s * _MS_PER_S
         within = f"{plain(share)} of them within {plain(target_ms)} ms"
-        asked = f"{plain(load.rate_rps)} requests/s, {within}"
+        request = f"{plain(load.rate_rps)} requests/s, {within}"
         window_ms = choice.window_s * _MS_PER_S
         leaves = f"{plain(window_ms)} ms after their first request"
         batches = f"batches of up to {choice.batch_size}, which leave when full or {leaves}"
         if choice.batch_size == 1:
             batches = "single requests"
         running = f"on {option.got} x {option.fleet.size.name}, for {plain(choice.cost)} a request"
-        sentences = [f"{asked}: {batches}, {running}."]
+        sentences = [f"{request}: {batches}, {running}."]
         if isinstance(self._process, MarkovArrivals):
             sentences.append(f"They are planned as {_spelled(self._process)}.")
         if why:

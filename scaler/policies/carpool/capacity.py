@@ -194,9 +194,9 @@ def _at_most(
 
 def _lundberg(load: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Solve ``load (exp(z) - 1) = z`` for ``z`` above 0, by Newton's method from above."""
-    found = 2 * (1 - load) / load  # the first terms of the series; never below the root
-    found = np.minimum(found, 2 * np.log(1 / load) + 2)
+    root = 2 * (1 - load) / load  # the first terms of the series; never below the root
+    root = np.minimum(root, 2 * np.log(1 / load) + 2)
     for _ in range(6):
-        grown = np.exp(found)
-        found = found - (load * (grown - 1) - found) / np.maximum(load * grown - 1, 1e-12)
-    return np.asarray(np.maximum(found, 0.0))
+        grown = np.exp(root)
+        root = root - (load * (grown - 1) - root) / np.maximum(load * grown - 1, 1e-12)
+    return np.asarray(np.maximum(root, 0.0))

@@ -154,8 +154,8 @@ class Menu:
         count = sum(instances.values())
         counts: Counter[Size] = Counter()
         for size, number in instances.items():
-            worth = self.worth_rps(self.at[size], count)
-            counts[replace(size, rate_rps=worth) if worth > 0 else size] = number
+            rate_rps = self.worth_rps(self.at[size], count)
+            counts[replace(size, rate_rps=rate_rps) if rate_rps > 0 else size] = number
         return counts
 
     def worth_rps(self, at: int, count: int) -> float:
@@ -184,8 +184,8 @@ class Menu:
         if not self.mixed or few < 2 or len(among) < 2:  # noqa: PLR2004  two of two
             return None
         count = np.arange(2, few + 1)[:, None, None]
-        worth = (self.taken_rps[among] / COUNTS)[:, 1:few].T
-        first, second = worth[:, :, None], worth[:, None, :]
+        served_rps = (self.taken_rps[among] / COUNTS)[:, 1:few].T
+        first, second = served_rps[:, :, None], served_rps[:, None, :]
         price = self.price_per_s[among]
         gain = first - second
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -147,24 +147,24 @@ class Carpool:
     def _of(self, load: FunctionLoad) -> _Known:
         accuracy = max([app.accuracy for app in load.apps], default=0.0)
         variants = frozenset(app.variant for app in load.apps)
-        asked = (load.tightest_s, load.percentile, load.max_batch, load.error, load.prices)
+        key = (load.tightest_s, load.percentile, load.max_batch, load.error, load.prices)
 
         def make() -> _Known:
             return self._worth_having(load, options(load))
 
-        return self._known.of((Same(load.model), accuracy, variants, *asked), make)
+        return self._known.of((Same(load.model), accuracy, variants, *key), make)
 
-    def _worth_having(self, load: FunctionLoad, found: Sequence[Option]) -> _Known:
+    def _worth_having(self, load: FunctionLoad, options: Sequence[Option]) -> _Known:
         """Return the options that are worth proposing."""
         slo_s, params = (1 - WAY) * load.tightest_s, self._params
-        if not found:
+        if not options:
             return _Known()
-        if _only_executions(load, found[0].size):
-            return _Known(fills=Fills.of(found, slo_s, load.billing, honest=params.fill))
-        prices = [_price(load, option.size) for option in found]
+        if _only_executions(load, options[0].size):
+            return _Known(fills=Fills.of(options, slo_s, load.billing, honest=params.fill))
+        prices = [_price(load, option.size) for option in options]
         miss = 1 - load.percentile
-        eager = Menu.of(found, prices, slo_s, miss, mixed=params.mix)
-        patient = Menu.patient(found, prices, slo_s, miss) if params.wait else None
+        eager = Menu.of(options, prices, slo_s, miss, mixed=params.mix)
+        patient = Menu.patient(options, prices, slo_s, miss) if params.wait else None
         return _Known((eager, patient) if patient else (eager,))
 
     def _by_instance(
@@ -198,9 +198,15 @@ class Carpool:
             return min(covers, key=lambda each: each[1].price_per_s, default=None)
 
         best = cheapest(lambda menu: tuple(range(len(menu.options))))
-        held = cheapest(lambda menu: tuple(sorted({menu.at[s] for s in planned if s in menu.at})))
-        if best and held and held[1].price_per_s <= (1 + self._params.gain) * best[1].price_per_s:
-            return held
+        current = cheapest(
+            lambda menu: tuple(sorted({menu.at[s] for s in planned if s in menu.at}))
+        )
+        if (
+            best
+            and current
+            and current[1].price_per_s <= (1 + self._params.gain) * best[1].price_per_s
+        ):
+            return current
         return best or (menus[0], menus[0].nearly(rate_rps, limit))
 
     def _cover(
@@ -218,8 +224,8 @@ class Carpool:
         best = min(fillings, key=lambda each: each.cost)
         there = set(_planned(load))
         own = [each for each in fillings if fills.options[each.at].size in there]
-        held = min(own, key=lambda each: each.cost, default=best)
-        chosen = held if held.cost <= (1 + _GAIN_BY_USE) * best.cost else best
+        current = min(own, key=lambda each: each.cost, default=best)
+        chosen = current if current.cost <= (1 + _GAIN_BY_USE) * best.cost else best
         busy = self._peaks.setdefault(load.name, _Peaks()).most(
             chosen.busy, load.now_s, self._params.kept_s
         )

@@ -32,8 +32,8 @@ def given_size(
     Sizes that execute a batch and the one before it within the objective are preferred, then those
     that execute one batch, then all others. None if the model knows no such size.
     """
-    asked = (load.percentile, load.slo_s, load.max_batch, load.prices, cpu, gpu, batch)
-    return _KNOWN.of((Same(load.model), *asked), lambda: _given_size(load, cpu, gpu, batch))
+    key = (load.percentile, load.slo_s, load.max_batch, load.prices, cpu, gpu, batch)
+    return _KNOWN.of((Same(load.model), *key), lambda: _given_size(load, cpu, gpu, batch))
 
 
 def unknown_size(

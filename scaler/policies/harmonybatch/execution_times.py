@@ -51,8 +51,8 @@ class SlicedTimes:
     def __init__(self, model: LatencyModel, configuration: Configuration, billing: Billing) -> None:
         batch, cpu, gpu = configuration
         alone = Sizes(np.arange(1.0, batch + 1)[:, None], np.full(1, cpu), np.full(1, gpu))
-        asked = predicted(model, alone, _ASKED)
-        median, seconds = asked[:, :1], asked[:, 1:]
+        predictions = predicted(model, alone, _ASKED)
+        median, seconds = predictions[:, :1], predictions[:, 1:]
         # A size that is not known is padded to the next larger.
         places = np.where(median[:, 0] > 0, np.arange(batch), batch - 1)
         places = np.minimum.accumulate(places[::-1])[::-1]

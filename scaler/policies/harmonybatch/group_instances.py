@@ -53,7 +53,7 @@ def placed(
         cluster: The servers, on which the missing ones are placed.
     """
     left = load.instance_limit
-    found = []
+    placements = []
     for size, count in zip(groups, counts, strict=True):
         there = load.running[size].total if size in load.running else 0
         # A few too many are no reason to stop any.
@@ -62,8 +62,8 @@ def placed(
         there = min(there, most)
         there += cluster.place_up_to(size.resources, most - there)
         left -= there
-        found.append(there)
-    return found
+        placements.append(there)
+    return placements
 
 
 def missing_rps(load: FunctionLoad, groups: Mapping[Size, Group], counts: Sequence[int]) -> float:

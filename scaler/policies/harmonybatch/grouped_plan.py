@@ -26,14 +26,14 @@ __all__ = ["groups_in", "proposal", "sized"]
 def sized(load: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
     """Return each group by its instance size; groups with the same size get separate pools."""
     pools: Counter[Configuration] = Counter()
-    found = {}
+    named = {}
     for group in groups:
         size = load.size(*group.configuration)
         assert size is not None  # noqa: S101  the group could not have been settled
         own = replace(size, pool=pools[group.configuration], min_rps=0.0)
-        found[own] = group
+        named[own] = group
         pools[group.configuration] += 1
-    return found
+    return named
 
 
 def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list[Group] | None:
@@ -48,7 +48,7 @@ def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list
         None if the plan lacks some of them, or has instances that are no longer known.
     """
     routes = {route.app: route for route in plan.routes}
-    classes = {kind.name: kind for kind in plan.classes}
+    classes = {instance_class.name: instance_class for instance_class in plan.classes}
     parts: dict[str, list[tuple[Member, float]]] = {}
     for member in members:
         led = {_target(routes.get(app) or routes.get("*")) for app in member.apps}
@@ -60,8 +60,10 @@ def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list
         return None
     groups = []
     for name, part in parts.items():
-        kind = classes[name]
-        configuration = Configuration(kind.batch_size, kind.cpu, kind.gpu)
+        instance_class = classes[name]
+        configuration = Configuration(
+            instance_class.batch_size, instance_class.cpu, instance_class.gpu
+        )
         if not settling.knows(configuration):
             return None
         group = settling.having(

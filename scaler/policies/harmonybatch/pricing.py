@@ -63,10 +63,10 @@ def priced(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -
         max_batch: Maximum number of requests in a batch.
         miss: Share of requests that may be late.
     """
-    asked = _asked(model, billing, configurations(model, max_batch), miss)
-    kept = np.array(_undominated(asked), dtype=np.intp)
-    kept = kept[asked.least[kept].argsort(kind="stable")]
-    return Priced(*(column[kept] for column in asked))
+    sizes = _asked(model, billing, configurations(model, max_batch), miss)
+    kept = np.array(_undominated(sizes), dtype=np.intp)
+    kept = kept[sizes.least[kept].argsort(kind="stable")]
+    return Priced(*(column[kept] for column in sizes))
 
 
 def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> Priced:

@@ -195,7 +195,7 @@ class Settling:
         exec_s = float(batches.sizes @ times.mean_s)
         instances = enough(rate_rps / mean * exec_s, self._waiting)
         resources = self._model.resources(*configuration)
-        held = self._billing.lifetime(resources, 1.0) * instances / rate_rps
+        reserved_cost = self._billing.lifetime(resources, 1.0) * instances / rate_rps
         return Group(
             members=tuple(members),
             configuration=configuration,
@@ -204,7 +204,7 @@ class Settling:
             late=late,
             mean_batch=mean,
             mean_exec_s=exec_s,
-            cost=float(batches.sizes @ times.costs) / mean + held,
+            cost=float(batches.sizes @ times.costs) / mean + reserved_cost,
             instances=instances,
         )
 

@@ -30,8 +30,10 @@ def exchanged(task: Task, solution: Solution) -> Solution:
     if any(task.missing(solution)):
         return solution
     for _ in range(_STEPS):
-        ways = heapq.nsmallest(_TRIED, _exchanges(task, solution.counts))
-        solutions = (task.solution(counts, well=True) for _, counts in ways if task.fits(counts))
+        exchanges = heapq.nsmallest(_TRIED, _exchanges(task, solution.counts))
+        solutions = (
+            task.solution(counts, well=True) for _, counts in exchanges if task.fits(counts)
+        )
         better = next((each for each in solutions if not any(task.missing(each))), None)
         if better is None:
             break

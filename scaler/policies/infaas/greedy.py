@@ -40,15 +40,15 @@ def greedy(task: Task) -> Solution:
     if len(task.needs) <= 1:
         return need_by_need(task, _cheapest)
 
-    def merit(way: Solution) -> tuple[float, float]:
-        return sum(task.missing(way)), task.change_cost(way.counts)
+    def merit(solution: Solution) -> tuple[float, float]:
+        return sum(task.missing(solution)), task.change_cost(solution.counts)
 
     orders = (task.by_choice, task.by_choice[::-1])
-    ways = [need_by_need(task, _cheapest, order) for order in orders]
+    solutions = [need_by_need(task, _cheapest, order) for order in orders]
     quickly = partial(_cheapest, starting=_SHARED)
     others = (need_by_need(task, quickly, first=first) for first in shared_firsts(task))
-    ways += sorted(others, key=merit)[:_SHARED]
-    return min([exchanged(task, way) for way in ways], key=merit)
+    solutions += sorted(others, key=merit)[:_SHARED]
+    return min([exchanged(task, solution) for solution in solutions], key=merit)
 
 
 def need_by_need(
@@ -130,9 +130,14 @@ def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) ->
     tried_ones = _firsts(task) if options is None else options
     useful = [n for n in tried_ones if task.needs[0].worth[n]]
     for _ in range(_STEPS):
-        ways = sorted(_replaced(task, counts, useful, cost))
+        replacements = sorted(_replaced(task, counts, useful, cost))
         better = next(
-            (way for way in ways if task.fits(way[1]) and lack(task, way[1]) <= short), None
+            (
+                replacement
+                for replacement in replacements
+                if task.fits(replacement[1]) and lack(task, replacement[1]) <= short
+            ),
+            None,
         )
         if better is None:
             break

@@ -117,13 +117,13 @@ def single_offers(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
     No known objective requires it, but the next request may.
     """
     known = {offer.size.variant for offer in offers if offer.size.batch == 1}
-    found = []
+    singles = []
     for variant, accuracy, model in _variants(load.model):
         for configuration in () if variant in known else model.configurations(1):
             size = _size(load, variant, accuracy, configuration)
             if size:
-                found.append(Offer(size, accuracy, model.load_s))
-    return found
+                singles.append(Offer(size, accuracy, model.load_s))
+    return singles
 
 
 def longest_s(size: Size) -> float:

@@ -145,9 +145,9 @@ class Infaas:
                 return ()
             self._chosen[load.name] = min(suiting, key=_of_request).size.name
         name = self._chosen[load.name]
-        asked = tuple((app.slo_s, app.accuracy, app.variant) for app in load.apps)
+        key = tuple((app.slo_s, app.accuracy, app.variant) for app in load.apps)
         return self._replicated.of(
-            (Same(offers), name, asked),
+            (Same(offers), name, key),
             lambda: tuple(o for o in _usable_by_all(load, offers) if o.size.name == name),
         )
 
@@ -168,8 +168,8 @@ class Infaas:
         self, load: FunctionLoad, priced: _PricedOffers, rates_rps: tuple[float, ...]
     ) -> tuple[Need, ...]:
         """Return the need of each application, computed once per load."""
-        asked = tuple((app.slo_s, app.accuracy, app.cost, app.variant) for app in load.apps)
-        key = (Same(priced.offers), asked, load.percentile, rates_rps)
+        demands = tuple((app.slo_s, app.accuracy, app.cost, app.variant) for app in load.apps)
+        key = (Same(priced.offers), demands, load.percentile, rates_rps)
         miss = 1 - load.percentile if self._params.reserve else 1.0
         return self._needs.of(
             key,
@@ -217,8 +217,8 @@ class Infaas:
             for count, there, more in zip(wanted, task.running, added, strict=True)
         ]
         if counts != wanted and sum(task.running) + sum(added) <= task.most:
-            held = [there + more for there, more in zip(task.running, added, strict=True)]
-            counts = _without_idle(task, held, wanted, load.min_instances)
+            placed_counts = [there + more for there, more in zip(task.running, added, strict=True)]
+            counts = _without_idle(task, placed_counts, wanted, load.min_instances)
         return solution if tuple(counts) == solution.counts else task.solution(tuple(counts))
 
 
@@ -226,9 +226,9 @@ def _usable_by_all(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
     return [offer for offer in offers if all(offer.suits(app) for app in load.apps)]
 
 
-def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) -> list[int]:
+def _without_idle(task: Task, placed_counts: list[int], wanted: list[int], least: int) -> list[int]:
     """Remove instances that are neither wanted nor needed, to free capacity; dearest first."""
-    counts = list(held)
+    counts = list(placed_counts)
     lacking = task.missing(task.solution(tuple(counts)))
     for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):
         while counts[option] > wanted[option] and sum(counts) > least:

@@ -45,13 +45,13 @@ def additions(task: Task) -> list[Addition]:
     worth, lacking = task.needs[0].worth, lack(task, task.running)
     usable = [number for number, each in enumerate(worth) if each]
     fastest = max([worth[o] for o in usable if task.running[o]], default=0.0)
-    ways = []
+    candidates = []
     for number in usable:
         if lacking and (task.running[number] or worth[number] > fastest):
             option, count = task.options[number], math.ceil(lacking / worth[number] - _ROUNDING)
             cost = count * option.cost * (1 + task.loading * option.load_s)
-            ways.append(Addition(cost, number, count))
-    return sorted(ways)
+            candidates.append(Addition(cost, number, count))
+    return sorted(candidates)
 
 
 def published(task: Task) -> Solution:

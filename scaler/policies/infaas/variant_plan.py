@@ -105,10 +105,10 @@ def _predicted(load: FunctionLoad, task: Task, solution: Solution) -> Predicted:
 
 def _said(app: Application, need: Need, worked: Mapping[Offer, float]) -> str:
     names = " and ".join(offer.size.name for offer in worked) or "nothing"
-    asked = f"within {plain(app.slo_s * 1000)} ms"
+    objective = f"within {plain(app.slo_s * 1000)} ms"
     if app.accuracy:
-        asked += f" at an accuracy of {plain(app.accuracy)}"
-    return f"{app.name}: {plain(need.rate_rps)} requests/s with reserve, {asked}, by {names}."
+        objective += f" at an accuracy of {plain(app.accuracy)}"
+    return f"{app.name}: {plain(need.rate_rps)} requests/s with reserve, {objective}, by {names}."
 
 
 def _target(

@@ -139,9 +139,9 @@ class PricedSizes:
             needed_rps = demand.beyond_kept(bulk)
             if needed_rps == math.inf or (best and best.price <= price_of_rate * needed_rps):
                 continue
-            found = self._covered(needed_rps, bulk)
-            if found.instances.total() <= limit and (not best or found.price < best.price):
-                best = found
+            covered = self._covered(needed_rps, bulk)
+            if covered.instances.total() <= limit and (not best or covered.price < best.price):
+                best = covered
         return best or self._most(demand, limit)
 
     def _of_one_size(self, demand: CoverDemand, limit: float) -> Cover | None:

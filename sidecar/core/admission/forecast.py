@@ -70,8 +70,8 @@ class Forecast(NamedTuple):
         if not (instances and all(each.exec_time.has_settled for each in instances)):
             return None
         # By the time it leaves, later arrivals will have filled its batch as they do at this load.
-        held = [batch.item_count for batch in in_flight if route.admits(batch.upstream)]
-        usual = max(held, default=1)
+        item_counts = [batch.item_count for batch in in_flight if route.admits(batch.upstream)]
+        usual = max(item_counts, default=1)
         paces = _paces(available, usual)
         next_free = [(in_flight.free_at(each, now), paces[each]) for each in instances]
         starts, in_order = zip(*_next_batches(next_free), strict=True)

@@ -36,20 +36,20 @@ _SCALAR = re.compile(rb'["\-0-9tfn]')
 _SIZE_MAX = 64 * 1024  # bytes of members that are cut out; more than any program has a use for
 
 
-def first_entries(text: Buffer, most: int, kind: type = msgspec.Raw) -> list[Any]:
+def first_entries(text: Buffer, most: int, entry_type: type = msgspec.Raw) -> list[Any]:
     """Return the entries of a list; if more than ``most``, the first ones, at least one too many.
 
     Raises:
-        MsgspecError: not a list, or one of those entries is not of ``kind``.
+        MsgspecError: not a list, or one of those entries is not of ``entry_type``.
     """
-    cells = _first_entries(most.bit_length(), kind).decode(text)
+    cells = _first_entries(most.bit_length(), entry_type).decode(text)
     return [cell for cell in msgspec.structs.astuple(cells) if cell is not UNSET]
 
 
 @cache
-def _first_entries(bits: int, kind: type) -> msgspec.json.Decoder[msgspec.Struct]:
+def _first_entries(bits: int, entry_type: type) -> msgspec.json.Decoder[msgspec.Struct]:
     """Return a decoder of the first ``2**bits`` entries of a list; it skips the rest."""
-    fields = [(f"e{n}", kind | msgspec.UnsetType, UNSET) for n in range(1 << bits)]
+    fields = [(f"e{n}", entry_type | msgspec.UnsetType, UNSET) for n in range(1 << bits)]
     return msgspec.json.Decoder(msgspec.defstruct("Entries", fields, array_like=True))
 
 

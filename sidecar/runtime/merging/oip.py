@@ -234,8 +234,8 @@ def _as_bytes(
     """Return the column of a tensor whose values follow the JSON, if their size is right."""
     expected = math.prod(tensor.shape) * _VALUE_BYTES.get(tensor.datatype, 0)
     if tensor.data is not UNSET or not len(values) == size_bytes == expected > 0:
-        kind = f"{tensor.datatype[:20]} and the shape {tensor.shape}"
-        msg = f"{tensor.name[:80]!r} has {len(values)} bytes of the datatype {kind}"
+        description = f"{tensor.datatype[:20]} and the shape {tensor.shape}"
+        msg = f"{tensor.name[:80]!r} has {len(values)} bytes of the datatype {description}"
         raise ValueError(msg)
     return _column(tensor, parameters, 0, values)
 

@@ -128,9 +128,9 @@ def inferred(answer: HttpAnswer, *, raw: bool) -> bytes:
     )
 
 
-def _read(body: bytes | memoryview, kind: type[_T]) -> _T:
+def _read(body: bytes | memoryview, message_type: type[_T]) -> _T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=message_type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _fault(error) from error
 

@@ -89,14 +89,14 @@ def _described(name: str, fields: tuple[str, ...]) -> Any:  # noqa: ANN401 - pro
     if name in _ONE_OF:
         message.oneof_decl.add(name=_ONE_OF[name])
     for number, text in enumerate(fields, start=1):
-        kind, field_name = text.split()
+        field_type, field_name = text.split()
         field = message.field.add(name=field_name, number=number)
-        field.label = field.LABEL_REPEATED if kind.endswith("*") else field.LABEL_OPTIONAL
-        kind = kind.removesuffix("*")
-        if kind in _FIELDS:
-            field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+        field.label = field.LABEL_REPEATED if field_type.endswith("*") else field.LABEL_OPTIONAL
+        field_type = field_type.removesuffix("*")
+        if field_type in _FIELDS:
+            field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{field_type}"
         else:
-            field.type = getattr(field, f"TYPE_{kind.upper()}")
+            field.type = getattr(field, f"TYPE_{field_type.upper()}")
         if name in _ONE_OF:
             field.oneof_index = 0
     return message

@@ -135,8 +135,8 @@ class _Methods:
         return _said("ServerReadyResponse", ready=ready), None
 
     async def _model_ready(self, rpc: Rpc, message: bytes) -> tuple[bytes, None]:
-        asked = requests.parsed("ModelReadyRequest", message)
-        target = requests.about_model(asked.name, asked.version, "/ready")
+        request = requests.parsed("ModelReadyRequest", message)
+        target = requests.about_model(request.name, request.version, "/ready")
         answer = await rpc.ask(_READY)
         if answer.status == _OK:
             answer = await rpc.ask(HttpRequest("GET", target))
@@ -149,8 +149,8 @@ class _Methods:
         return answers.server(answer), answer
 
     async def _model_metadata(self, rpc: Rpc, message: bytes) -> tuple[bytes, HttpAnswer]:
-        asked = requests.parsed("ModelMetadataRequest", message)
-        target = requests.about_model(asked.name, asked.version)
+        request = requests.parsed("ModelMetadataRequest", message)
+        target = requests.about_model(request.name, request.version)
         answer = _check(await rpc.ask(HttpRequest("GET", target)))
         return answers.model(answer), answer
 

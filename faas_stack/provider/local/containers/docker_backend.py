@@ -140,8 +140,8 @@ class DockerBackend:
             )
         )
         try:
-            asked = self._document(name, deployment, resources, place)
-            await self._engine.create(name, asked)
+            document = self._document(name, deployment, resources, place)
+            await self._engine.create(name, document)
         except EngineError as error:
             if error.code >= _REFUSED:
                 raise
