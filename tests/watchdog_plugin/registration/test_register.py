@@ -243,7 +243,8 @@ def test_measuring_process_ends_with_killed_registration(tmp_path: Path) -> None
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as registering:
         wait_until(lambda: len(descendants(registering.pid)) == 1, what="it measures")
         (measuring,) = descendants(registering.pid)
-        wait_until(lambda: b"registration.measuring_process" in Path(f"/proc/{measuring}/cmdline").read_bytes())
+        command_line = Path(f"/proc/{measuring}/cmdline")
+        wait_until(lambda: b"registration.measuring_process" in command_line.read_bytes())
         registering.kill()  # before it has as much as imported anything
     wait_until(lambda: not Path(f"/proc/{measuring}").exists(), what="it has gone")
 
