@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutorAdvice", "better_executor"]
 
-_SAVES = 0.9  # a batch takes less than this part of its requests one after the other
+_SAVES = 0.9  # a batch saves if it takes less than this share of its requests run one by one
 
 
 class ExecutorAdvice(NamedTuple):

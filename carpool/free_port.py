@@ -12,7 +12,7 @@ from carpool.errors import ConfigError, Problem
 __all__ = ["free_port", "is_free"]
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_FIRST_GIVEN = 32768  # where the system does not say
+_FIRST_GIVEN = 32768  # default if the system does not report it
 _LOWEST = 1024  # those below are for the system's own services
 _TRIES = 100
 

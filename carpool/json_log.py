@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["add_flag", "configure", "configure_command", "fields", "is_json"]
 
 _FIELDS = "carpool_fields"
-_MOST_CHARACTERS = 200  # of a field, which may be as long as a caller likes
+_MOST_CHARACTERS = 200  # most characters of a field, whose length callers determine
 _PLAIN = re.compile(r"[!#-<>-~]*", re.ASCII).fullmatch  # neither a space, nor a quote, nor "="
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["KubernetesApi", "KubernetesApiError"]
 
 _TIMEOUT_S = 4.0  # a Lease has to be renewed within seven
-_PAGE = 500  # objects of one answer
+_PAGE = 500  # most objects in one response
 _ERROR_STATUS = 400
 _SHOWN = 500  # characters of a message that is no Status
 

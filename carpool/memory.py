@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Trimmer", "collect_rarely", "resident_bytes"]
 
-_WORTH_BYTES = 64 * 1024 * 1024  # less than this stays: to trim takes milliseconds
-_IDLE_BYTES = 1024 * 1024  # held by connections that are served all the while
+_WORTH_BYTES = 64 * 1024 * 1024  # less is not released, because trimming takes milliseconds
+_IDLE_BYTES = 1024 * 1024  # held by connections in continuous use
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NEW_OBJECTS = 50_000
 

@@ -39,7 +39,7 @@ __all__ += ["FunctionLoad", "Instances", "LatencyModel", "PerFunctionPolicy", "P
 __all__ += ["Predicted", "Prices", "Proposal", "Quantiles", "Resources", "Route", "ScalePolicy"]
 __all__ += ["Size", "VariantSet", "class_name", "resource_units"]
 
-CORE_WEIGHT = 64 / 142  # GFLOPS of a core to those of a percent of a GPU: INFless's beta
+CORE_WEIGHT = 64 / 142  # GFLOPS of a core, relative to a percent of a GPU: INFless's beta
 
 
 def resource_units(cpu: float, gpu: float) -> float:

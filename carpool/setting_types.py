@@ -35,7 +35,7 @@ _ORIGIN = re.compile(
 _OWN_PORTS = {"http": 80, "https": 443}
 _MOST_PORT = 65535
 _ALL = 100.0  # percent
-_MAX_TEXT = 64  # characters of a number; what is longer is not one a person wrote
+_MAX_TEXT = 64  # most characters of a number; no person writes a longer one
 
 
 @dataclass(frozen=True, slots=True)

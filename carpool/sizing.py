@@ -169,4 +169,4 @@ class SizeTable:
         )
 
 
-SIZES = SizeTable()  # what the guard offers and what policies look at are mostly the same sizes
+SIZES = SizeTable()  # shared by the guard and policies, which mostly use the same sizes

@@ -79,7 +79,7 @@ CONCURRENCY_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches
 KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sidecar or front sent it
 STREAM_RULE_HEADER = "x-carpool-stream-rule"  # of a ready handler: which requests it streams
 STREAM_HEADER = "x-carpool-stream"  # of the handler's own answer to a request that is streamed
-STREAM_STATUS = 421  # with that header, of an item in a batch: it has to come by itself
+STREAM_STATUS = 421  # with that header, for an item of a batch that has to be sent alone
 # What differs from request to request; the lines of these are the last of a head.
 OWN_HEADERS = frozenset(("traceparent", "tracestate", "x-call-id"))
 # of-watchdog logs a line for every request but those of Kubernetes's probes.

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["QUERY", "Prometheus", "PrometheusError", "Reading"]
 
-# OpenFaaS's gateway counts; where there is none, Carpool's provider does, by another name.
+# The counter of OpenFaaS's gateway, or else that of Carpool's provider.
 _SOURCES = ("gateway_function_invocation_total", "provider_function_invocations_total")
 _COUNTS = " or ".join(f"sum by (function_name) ({name})" for name in _SOURCES)
 _TIMES = " or ".join(f"min by (function_name) (timestamp({name}))" for name in _SOURCES)
-# Both in one answer: between two queries there might be a scrape.
+# One query for both, because a scrape could come between two.
 QUERY = " or ".join(
     f'label_replace({what}, "is", "{name}", "", "")'
     for name, what in (("count", _COUNTS), ("time", _TIMES))

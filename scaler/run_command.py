@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_SWITCH_S = 0.0005  # planning, in a thread, must not keep sidecars waiting for their answers
-_LONGEST = 90  # of a folder; the path of a socket has at most 107 bytes
+_SWITCH_S = 0.0005  # planning runs in a thread, and must not delay responses to sidecars
+_LONGEST = 90  # longest path of a folder; that of a socket has at most 107 bytes
 _EDGE = EdgeLimits(body_bytes=2**20, connections=20_000, idle_s=150.0)
 
 
@@ -89,7 +89,7 @@ def _run(serving: Coroutine[None, None, None]) -> None:
 
 async def _serve(options: ScalerOptions, store: Store, folder: Path) -> None:
     sys.setswitchinterval(_SWITCH_S)
-    gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
+    gc.freeze()  # present objects stay; a full collection with ten thousand sidecars takes long
     gc.set_threshold(50_000, 20, 100)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Store"]
 
 KINDS = ("function", "prewarm", "sender")
-_LETTING_GO_S = 2.0  # of a scaler that has been told to end
+_LETTING_GO_S = 2.0  # wait for a scaler that is about to end
 _APPLICATION = 0x43504F4F  # "CPOO": another program's file is not taken for ours
 _MIGRATIONS = (
     """
@@ -76,7 +76,7 @@ class Store:
         self._claim: sqlite3.Connection | None = None
         with self._trouble():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _of_its_owner(path)  # as those become that SQLite makes beside it
+            _of_its_owner(path)  # and so will the files be that SQLite creates beside it
             # autocommit: transactions begin and end where this file says so
             self._database = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=10.0
@@ -155,7 +155,7 @@ class Store:
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
-                if self._database.in_transaction:  # on a full disk it may be over already
+                if self._database.in_transaction:  # on a full disk it may have ended already
                     self._database.execute("ROLLBACK")
                 raise
 

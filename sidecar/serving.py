@@ -46,7 +46,7 @@ __all__ = ["serve_function"]
 
 log = logging.getLogger(__name__)
 
-_HOP_S = 1.0  # longer than the instance's own sidecar waits, which restarts a handler that hangs
+_HOP_S = 1.0  # longer than the instance's sidecar waits before it restarts its handler
 _DRAIN_MAX_S = 3600.0  # if batches have no time limit
 
 
@@ -178,7 +178,7 @@ def _tracing(options: Options) -> Tracing | None:
     """Return the tracing of requests; None if no collector is named."""
     if not options.traces:
         return None
-    from sidecar.runtime.tracing import Tracing  # noqa: PLC0415 - only who traces needs the extra
+    from sidecar.runtime.tracing import Tracing  # noqa: PLC0415 - only tracing needs it
 
     return Tracing(options.traces, options.trace_share, options.function)
 

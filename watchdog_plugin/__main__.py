@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# A batch that is decoded runs while the responses of the one before it are still written: its
-# thread needs the interpreter first, which Python would leave to the other for up to 5 ms.
+# A decoded batch runs while the responses of the previous one are still being written. Its thread
+# needs the interpreter first, but Python would leave it to the other thread for up to 5 ms.
 _SWITCH_S = 0.0001
 
 
@@ -95,7 +95,7 @@ def _serve(settings: HandlerSettings) -> int:
     try:
         (function, streaming), seconds = _load(settings)
         gc.collect()
-        gc.freeze()  # what was loaded stays; no collection during a batch has to look at it
+        gc.freeze()  # what was loaded stays, so collections during a batch can skip it
         alone = model_thread if function.on_main_thread else ModelLock()
         turns = Concurrent() if function.concurrency > 1 else alone
         service.open(BatchRunner(function, turns), streaming)

@@ -98,7 +98,7 @@ class ModelThread:
         try:
             raise error
         finally:
-            del error  # its traceback knows this frame, and so the batch: no ring may stay
+            del error  # its traceback refers to this frame, and so to the batch: break the cycle
 
     def run_forever(self) -> None:
         """Run calls until `stop` is called."""

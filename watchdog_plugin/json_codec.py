@@ -23,7 +23,7 @@ __all__ = ["NAME", "NotJsonError", "dumps", "loads"]
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]").search
-_DEEPEST_READ, _DEEPEST_WRITTEN = 1024, 254  # lists and objects in one another, as orjson has it
+_DEEPEST_READ, _DEEPEST_WRITTEN = 1024, 254  # nested lists and objects, as in orjson
 _NESTS = (dict, list, tuple)
 
 
@@ -34,7 +34,7 @@ class NotJsonError(ValueError):
 def _plain(value: object) -> object:
     """Convert what the encoder does not support: NumPy arrays and scalars, and bytes as text."""
     if not getattr(getattr(value, "flags", None), "c_contiguous", True):
-        # In one piece the encoder knows it: its numbers get as many digits as their type has.
+        # The encoder supports contiguous arrays, and writes the digits of their own type.
         return value.copy()  # type: ignore[attr-defined]
     tolist: Callable[[], object] | None = getattr(value, "tolist", None)
     if tolist is not None:

@@ -42,7 +42,7 @@ _LINGER_S = 1.0
 _LINGER_BYTES = 1024 * 1024
 _BACKLOG = 1024
 _TIMEVAL = struct.Struct("ll")
-_NO_SOCKET = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK))  # what it listened on is gone
+_NO_SOCKET = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK))  # the listening socket is gone
 
 
 class Response(NamedTuple):

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CountStatistics", "Fit", "fitted_to_counts", "switching"]
 
-_LEAST = 30  # intervals to tell anything from
-_SCORE = 3.0  # deviations at which variance is none of chance
-_SLOWEST, _FASTEST = 1e-3, 1e3  # how often the rate can be found to forget itself in an interval
-_NEAR = 1e-3  # share of the mean by which a rate that varies differs from a constant one
+_LEAST = 30  # least number of intervals
+_SCORE = 3.0  # deviations from which variance is not due to chance
+_SLOWEST, _FASTEST = 1e-3, 1e3  # limits of the decay rate of the autocorrelation, per interval
+_NEAR = 1e-3  # smallest deviation from a constant rate, as a share of the mean
 
 
 @dataclass(frozen=True, slots=True)

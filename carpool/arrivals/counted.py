@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CountedArrivals"]
 
-_SPAN = 12  # times the least intervals
-_AGAIN = 3  # refits while the least intervals pass
-_OUT_OF_TURN = 0.01  # of an interval
-_SETTLED = 3  # rounds after which their distance is known
+_SPAN = 12  # longest span, as a multiple of the least number of intervals
+_AGAIN = 3  # number of refits within the least number of intervals
+_OUT_OF_TURN = 0.01  # tolerance, as a share of an interval
+_SETTLED = 3  # rounds after which the interval between them is known
 
 
 class CountedArrivals:

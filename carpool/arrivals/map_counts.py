@@ -33,9 +33,9 @@ __all__ = ["Counted", "Counting", "Markovian", "matrices"]
 
 Markovian: TypeAlias = "Poisson | MarkovArrivals"
 
-_STEPS = 256.0  # of the uniformised chain in a time that is not halved
+_STEPS = 256.0  # most steps of the uniformised chain; longer times are halved
 _TERMS = 420  # Poisson with mean 256 is beyond it with probability 1e-20
-_CHAINS = 64  # of one phase that are kept, by their levels
+_CHAINS = 64  # number of chains of a phase that are kept, by levels
 _AT_ONCE = 1 << 22  # numbers in the largest array
 
 

@@ -27,7 +27,7 @@ __all__ = ["MarkovArrivals", "mmpp2"]
 
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
-_STAYS = 256  # stretches of time within one phase that are drawn at once
+_STAYS = 256  # number of stays in a phase that are drawn at once
 _ARRIVALS_PER_STAY = 256  # at most, on average; a longer stay is cut
 _ROUNDING = 1e-9
 

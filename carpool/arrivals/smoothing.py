@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SmoothRates"]
 
 _ALIKE = 0.01
-_SILENT = 8.0  # spans without a request after which nothing is left of the past
+_SILENT = 8.0  # time spans without a request after which the past is forgotten
 
 
 class _Averaged(NamedTuple):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls"]
 
-_BEHIND_BYTES = 16 * 1024 * 1024  # that were sent, and not taken by the peer
-_NEVER = (404, 405, 426)  # statuses of a peer that will not have such a connection later either
+_BEHIND_BYTES = 16 * 1024 * 1024  # bytes sent that the peer has not read
+_NEVER = (404, 405, 426)  # statuses of a peer that will never accept such a connection
 
 
 class Calls:

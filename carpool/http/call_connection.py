@@ -29,7 +29,7 @@ _REQUEST = b"GET %b HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrad
     call_frames.PATH.encode(),
     call_frames.PROTOCOL,
 )
-_HEAD_BYTES = 16 * 1024  # of what this is answered with
+_HEAD_BYTES = 16 * 1024  # longest head of the response to the upgrade
 _SWITCHED = 101
 _CLOSED = "the connection was closed before the answer was complete"
 

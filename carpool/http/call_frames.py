@@ -61,7 +61,7 @@ CALL_BYTES = 64 * 1024  # the largest body that travels with others
 BUNDLE_BYTES = 256 * 1024  # from this size on, a bundle leaves before the end of the tick
 SLACK_BYTES = 1024 * 1024  # by how much a frame may exceed its largest body: others, and all heads
 _LENGTH_BYTES = 4
-_BEGINNING = struct.Struct("<4sIIIQ")  # of answers: as of `wire`, with the first id
+_BEGINNING = struct.Struct("<4sIIIQ")  # of answers: as in `wire`, with the first id
 _FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*\n"
 _FIELDS = re.compile(rb"(?:%b)*" % _FIELD).fullmatch
 # What the provider adds to a call, as it adds it: nearly all calls have these and no others.

@@ -42,12 +42,12 @@ _SWITCHING = (
     % call_frames.PROTOCOL
 )
 _UPGRADE = (("upgrade", call_frames.PROTOCOL.decode()), ("connection", "upgrade"))
-_COLLECTED_BYTES = 64 * 1024 * 1024  # of an answer in pieces, which a bundle has whole
+_COLLECTED_BYTES = 64 * 1024 * 1024  # limit of an answer in pieces, which is collected for a bundle
 _TOO_LARGE = (
     f"the response is streamed and has more than {_COLLECTED_BYTES} bytes in total; accept "
     "text/event-stream or application/x-ndjson to get each piece as it arrives"
 )
-_LINGER_S = 2.0  # until a connection without calls is closed after the provider was told so
+_LINGER_S = 2.0  # wait before an idle connection is closed after the provider was notified
 _UPGRADE_REQUIRED = 426
 _AGAIN_S = 1
 

@@ -49,10 +49,10 @@ _REFUSED_AT_ONCE = 8
 _REFUSING_SHARE = 1 / 20
 _LONGEST_REFUSAL_S = 0.0002  # if one took longer, the process was interrupted
 _LONGEST_WAIT_S = 2.0
-_HASTE = 2.0  # the parked are served in order while twice their wait would do no harm
+_HASTE = 2.0  # parked requests are served in order while they could wait for twice as long
 _PAUSE_S = 0.001
-_ASK_EVERY = 8  # requests: to ask whether one would be refused costs a tenth of serving it
-_ALIKE_S = 0.001  # those that were read within so long are refused or served alike
+_ASK_EVERY = 8  # requests; asking whether one would be refused takes a tenth of serving it
+_ALIKE_S = 0.001  # requests that were read within this time are treated alike
 _LINES = rb"(?:(?!%b)[!#-'*+.^-`|~\w-]+: ?[^\x00-\x1f\x7f]*\r\n)*" % b"|".join(
     (
         rb"content-length",

@@ -19,9 +19,9 @@ __all__ = [
 CALL_BYTES_HELD = 1024  # the objects of one request, about
 HEADER_BYTES_HELD = 128  # and of one header
 TOO_MUCH_HELD = "too much memory is in use for other requests"
-STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
+STALLED_S = 5.0  # without progress for this long, a client counts as idle
 
-_ADDED_HEADERS = 10  # by our own parts on the way: four by the provider, and framing
+_ADDED_HEADERS = 10  # added by our own parts: four by the provider, and framing
 _ADDED_BYTES = 2048
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["end_if_lost", "is_lost"]
 
 _LOST_AFTER_MS = 10_000
-_IDLE_S, _INTERVAL_S, _PROBES = 4, 2, 3  # these together are as long
+_IDLE_S, _INTERVAL_S, _PROBES = 4, 2, 3  # which add up to that time
 _LOST = frozenset((errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH))
 
 

@@ -25,9 +25,9 @@ __all__ = ["Reader"]
 
 log = logging.getLogger(__name__)
 
-_LINE_BYTES = 64  # of a head that are neither target nor headers, at most
-_TRIES = 16  # requests in a row whose head is new, and no more are looked up for this client
-_PIECE_BYTES = 4096  # smaller pieces of a body are put together, for the same reason
+_LINE_BYTES = 64  # most bytes of a head besides target and headers
+_TRIES = 16  # after this many new heads in a row, heads of this client are not looked up
+_PIECE_BYTES = 4096  # smaller pieces of a body are joined, for the same reason
 _FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 _DECISIVE = _FRAMING | {b"connection", b"expect", b"host", b"upgrade"}
 

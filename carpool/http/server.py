@@ -62,7 +62,7 @@ __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
 
 log = logging.getLogger(__name__)
 
-_MOST_TURNED_AWAY = 64  # most connections that are being told that there are too many
+_MOST_TURNED_AWAY = 64  # most connections that are being refused at a time
 _LOOKS = 64  # most connections that are checked for one to close when a new one arrives
 _AGAIN_S = 1
 _SWEEP_S = 1.0

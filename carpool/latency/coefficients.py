@@ -36,7 +36,7 @@ WHOLE_GPU = 100.0
 ROUNDING = 1e-9  # a percentage is a float; a slice is whole
 GB_PER_CORE = 3  # GPU memory that comes with one core
 _NORMAL = NormalDist()
-_MAX_SCORE = _NORMAL.inv_cdf(0.99)  # of what the coefficients call the maximum
+_MAX_SCORE = _NORMAL.inv_cdf(0.99)  # quantile that the coefficients call the maximum
 
 
 @lru_cache(maxsize=1024)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["best_size", "could_pay", "pays"]
 
 _ROUNDING_S = 1e-9
-_SAVES = 0.98  # else one batch of both saves nothing, give or take what is measured
+_SAVES = 0.98  # largest relative time of a common batch that counts as saving, given the noise
 
 
 def pays(

@@ -26,7 +26,7 @@ __all__ = ["TAKEN", "branches", "refuse_open_ends", "unrolled"]
 
 TAKEN = "taken"  # the attribute that tells which way an If goes
 _BRANCHES = ("then_branch", "else_branch")
-_LOOP_FIXED = 2  # inputs of a Loop before what it carries: how often, and whether at all
+_LOOP_FIXED = 2  # number of a Loop's inputs before the carried ones: count and condition
 
 
 def branches(node: NodeProto) -> list[Mapping[str, Attribute]]:

@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 BATCH = "batch"
-_UNNAMED = "?"  # what exporters write that know no name
+_UNNAMED = "?"  # written by exporters for a dimension without a name
 _GIT_LFS = b"version https://git-lfs"
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-_IR_VERSION_LEAST = 4  # before, weights had to be inputs too
+_IR_VERSION_LEAST = 4  # in earlier versions, weights had to be inputs as well
 LARGEST_FILE_BYTES = (1 << 31) - 1  # of a protocol buffer
 _LARGEST_BYTES = 1 << 43  # of a constant: no file can be larger
 

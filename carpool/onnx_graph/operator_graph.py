@@ -32,7 +32,7 @@ _ELEMENT_BYTES |= {"f16": 2, "bf16": 2, "i16": 2, "u16": 2, "i4": 0.5, "u4": 0.5
 _FORM = re.compile(r"(\w*)\[([\d,]*)\](=?)").fullmatch
 
 Shape = tuple[int, ...]
-SymbolicShape = tuple[tuple[int, int], ...]  # each dimension: so much, and so much for each item
+SymbolicShape = tuple[tuple[int, int], ...]  # for each dimension, a constant and an amount per item
 
 
 class TensorShape(NamedTuple):

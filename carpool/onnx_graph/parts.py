@@ -39,7 +39,7 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...]
 Dim = int | str | None
 
 _INLINE_BYTES = 1024  # constants up to this size keep their values, since shapes are made from them
-_DIGITS = 6  # of an attribute
+_DIGITS = 6  # digits of an attribute
 
 # ONNX's numbers of datatypes -> our name, bytes of an element.
 DATATYPES: dict[int, tuple[str, float]] = {

@@ -35,7 +35,7 @@ _DTYPES |= {
     for bits in (8, 16, 32, 64)
 }
 _BLOCK = 1 << 20  # random numbers that are repeated
-_MATRIX = 2  # dimensions from which whole numbers are weights, not offsets or indices
+_MATRIX = 2  # with as many dimensions, integers are weights, not offsets or indices
 
 
 def single_node(model: ModelProto, node: NodeProto, case: Case) -> ModelProto:

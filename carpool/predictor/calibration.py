@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Calibration", "scaled"]
 
 _US_PER_S = 1e6
-_DRAWN = 0.5  # weight of what the operator as a whole tells, where its terms are hard to tell apart
-_MOST = 8.0  # times as much or as little as the operators of its class as a whole
+_DRAWN = 0.5  # weight of an operator's total time, if its terms are hard to separate
+_MOST = 8.0  # largest ratio to all operators of its class, or the reverse
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_MB", "Footprint", "composed"]
 
-MOST_MB = 64  # beyond, no cache holds it
+MOST_MB = 64  # no cache holds more
 _BYTES_PER_MB = 1e6
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["measured_errors"]
 
-_LEAST = 20  # errors without which bounds stay guesses
+_LEAST = 20  # least number of errors for bounds that are more than guesses
 _SHARE = (0.05, 0.95)
-_DOUBLINGS = 4  # apart, and more
+_DOUBLINGS = 4  # distance in doublings from which it no longer matters
 
 
 class _Error(NamedTuple):

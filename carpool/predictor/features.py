@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WHOLE", "Sized", "is_like_others", "sized"]
 
-WHOLE = " whole"  # ends the classes of products of whole numbers
+WHOLE = " whole"  # suffix of classes of integer products
 
 _PIXEL_AXES = 4  # batch, channels, height, width
 _BLOCK = 16  # channels that a blocked convolution takes at once

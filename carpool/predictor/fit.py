@@ -28,7 +28,7 @@ __all__ = ["ALONE", "Bounds", "Carried", "Errors", "Fit", "ThreadsAndGpu", "cold
 
 Bounds = tuple[float, float]
 
-ALONE = ", alone"  # after a class: those of its operators that threads do not share
+ALONE = ", alone"  # suffix of a class, for its operators that threads do not share
 _US_PER_S = 1e6
 _LEAST_S = 1e-6
 _REGIMES_S = (1e-3, 1e-2)

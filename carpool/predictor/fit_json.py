@@ -11,7 +11,7 @@ from carpool.predictor.fit import Bounds, Carried, Errors, Fit, ThreadsAndGpu
 
 __all__ = ["from_json", "to_json"]
 
-_FORM = 2  # of the text, and of the laws whose coefficients it holds
+_FORM = 2  # version of the format, and of the laws whose coefficients it holds
 
 
 def to_json(fit: Fit) -> str:

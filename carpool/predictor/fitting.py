@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_profiles", "learn"]
 
-_LEFT_OUT = 16  # models, one after the other, to measure errors
-_GROWN = 1.1  # times as many models: then errors are measured again
+_LEFT_OUT = 16  # number of models that are left out in turn to measure errors
+_GROWN = 1.1  # growth of the number of models after which errors are measured again
 
 
 def fit_profiles(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["from_json", "known_graph", "to_json", "write_graph"]
 
 _VERSION = 2
-_READER = 1  # raise it where files of before are read as other graphs
+_READER = 1  # increase it when files are read as different graphs than before
 
 
 def known_graph(database: Path, path: Path, sizes: Mapping[str, int], runtime: str) -> Graph | None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Interval", "OperatorLatencyModel", "Source"]
 
 _NORMAL = NormalDist()
-_BEYOND = 2  # batches up to so many times the largest measured one
+_BEYOND = 2  # limit of batches, as a multiple of the largest measured one
 _MOST_CORRECTION = math.log(4)
 _LEAST_S = 1e-9
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Groups"]
 
 _UNTOLD_S = 1e-6
-_PROBES = (2, 8)  # batch sizes that a size's line is drawn through
+_PROBES = (2, 8)  # batch sizes that define the line of a size
 
 
 class Group(NamedTuple):

@@ -36,13 +36,13 @@ __all__ = [
 # least and the largest error of the models that it was chosen by, on two processors (AMD EPYC and
 # Intel Xeon: benchmarks/results/operators_unseen.md).
 MEASURED: Mapping[int, Bounds] = {1: (-0.136, 0.195), 2: (-0.354, 0.227)}
-FOREIGN = math.log(3)  # by how much processors differ; less where some operators were measured
+FOREIGN = math.log(3)  # factor for another processor; less if some operators were measured here
 LEVELLED = math.log(1.6)
 # Laws of another processor, scaled by the calibration of this one: chosen by the models of
 # benchmarks/results/operators_foreign.md that are called so, of which it holds nine tenths.
 CALIBRATED = math.log(1.25)
-GUESSED = math.log(2)  # a family stands in for an unmeasured class
-_PER_DOUBLING = 0.05  # of the batch, from the nearest measured one
+GUESSED = math.log(2)  # factor if a family's law replaces that of an unmeasured class
+_PER_DOUBLING = 0.05  # for each doubling of the batch size from the nearest measured one
 _MOST_DOUBLINGS = 4.0
 _PER_FACTOR = 0.1  # of log(this machine / the laws' machine), for operators that it scales
 

@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS graphs (
     file TEXT NOT NULL, sizes TEXT NOT NULL, runtime TEXT NOT NULL, state TEXT NOT NULL,
     document TEXT NOT NULL, PRIMARY KEY (file, sizes, runtime)) WITHOUT ROWID;
 """
-_PATIENCE_S = 20.0  # with another program that writes
+_PATIENCE_S = 20.0  # longest wait for another program that writes
 _ANEW, _ELSEWHERE = "delete it, or name another", "name one that can be written to"
 _FIXES = {
     "malformed": _ANEW,

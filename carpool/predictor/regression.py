@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Samples"]
 
-_CLOCK_US = 1.0  # operators that are shorter are told no more exactly than this
-_ROUNDS, _NEAR = 6, 0.05  # of weighing; the error beyond which it counts by its size alone
-_SPREAD = 5.0  # how much less a row counts for measurements that differ
+_CLOCK_US = 1.0  # times of shorter operators are not more exact than this
+_ROUNDS, _NEAR = 6, 0.05  # rounds of weighting; error beyond which only its size counts
+_SPREAD = 5.0  # factor by which rows with scattered measurements count less
 _DRAWN = 0.5  # weight of one thread's law in that of several
 _LEAST_ROWS = 8
 

@@ -20,7 +20,7 @@ __all__ = ["Roofs", "roofs"]
 _PRODUCTS = {"dense": 4, "unfolded": 4, "direct": 7, "first": 7, "pointwise": 7, "depthwise": 7}
 _IN_CACHE_BYTES, _IN_MEMORY_BYTES = 1e6, 32e6
 _GIGA, _US_PER_S = 1e9, 1e6
-_OPERATIONS = 2  # of a multiplication whose result is added
+_OPERATIONS = 2  # a multiplication and an addition
 
 
 class Roofs(NamedTuple):

@@ -13,7 +13,7 @@ __all__ = ["LineBudget", "LineCutter", "read_lines"]
 
 LINE_BYTES = 64 * 1024
 LINES_PER_S = 10_000
-_READ_BYTES = 16 * 1024  # at once: it may be as many lines, each of which takes time
+_READ_BYTES = 16 * 1024  # read at once: there may be as many lines, each of which takes time
 _FLOOD_PAUSE_S = 0.001  # after each piece of a flood that is dropped
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 __all__ = ["tell_on_parent_death"]
 
 _PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded here, for it may be needed between fork and exec
+_LIBC = ctypes.CDLL(None)  # loaded in advance, as it may be needed between fork and exec
 
 
 def tell_on_parent_death(number: int) -> None:

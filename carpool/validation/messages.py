@@ -25,7 +25,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _EXPECTED = re.compile(r"Expected (.*?)(, got .*)?")
 _STEP = re.compile(r"\.([^.[]+)|\[(\d+)\]")
-_MAX_SHOWN = 80  # characters of an ill-formed value; the rest is no help
+_MAX_SHOWN = 80  # most characters of an ill-formed value that are shown
 
 
 def read(decoder: msgspec.json.Decoder[T], text: bytes) -> T:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 __all__ = ["Problems", "nearest"]
 
-_MOST = 100  # problems that are told at once: more are not fixed in one pass
+_MOST = 100  # most problems that are reported together; more are not fixed in one pass
 _LONGEST = 80  # characters of a name that may be a misspelt one
 
 

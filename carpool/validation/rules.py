@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _SHARE_TOLERANCE = 1e-6
-_MAX_SHOWN = 80  # characters of an ill-formed value; the rest is no help
+_MAX_SHOWN = 80  # most characters of an ill-formed value that are shown
 
 
 class NotJsonError(ValueError):

@@ -95,7 +95,7 @@ class Status:
         """
         settings = FunctionSettings.from_labels(self.labels, self.annotations)
         if settings.cpu is None and (limit := self.limits.get("cpu")):
-            with suppress(ValueError):  # the platform's to refuse
+            with suppress(ValueError):  # the platform refuses it
                 return replace(settings, cpu=setting_types.cores(limit))
         return settings
 
@@ -161,7 +161,7 @@ def class_of(status: Status) -> InstanceClass | None:
             gpu=settings.gpu,
             variant=(status.document.get("envVars") or {}).get("model_variant", ""),
         )
-    except ConfigError:  # not ours
+    except ConfigError:  # not a function of this scaler
         return None
 
 

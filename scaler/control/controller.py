@@ -318,7 +318,7 @@ class Controller:
         if self.plan is not None:
             self.reports.rates.expect()
         self.sidecar_config.version = int(data.get("version", 0))
-        reports = data.get("reports", data.get("roll", {}))  # its name in 0.1
+        reports = data.get("reports", data.get("roll", {}))  # "roll" was its name in 0.1
         self.reports.absorb(reports, now_s)
         self.latency_source.correction.absorb(data.get("correction", (1.0, 0.0)))
         self._idle_times.absorb(prewarm)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["CountCheck"]
 
 _WINDOW_S = 60.0
-_LEAST_S = 30.0  # less says nothing yet
+_LEAST_S = 30.0  # shorter periods are not compared
 _LAG_S = 20.0
 _AHEAD_S = 6.0  # sidecars report every five seconds at the most, as long as they are few
-_PAUSE_S = 2.0  # from one count to the next
+_PAUSE_S = 2.0  # shortest time between two counts
 # Prometheus repeats its last scrape for five minutes; scrape intervals are at most two minutes.
 _STALE_S = 130.0
-_OLD_S = 300.0  # what was counted so long ago says nothing of now
-_SHARE, _FEW = 0.1, 20  # of the requests, and requests, that may differ
+_OLD_S = 300.0  # older counts are ignored
+_SHARE, _FEW = 0.1, 20  # tolerated difference: share of the requests, and number
 
 
 class _Count(NamedTuple):
@@ -49,7 +49,7 @@ class CountCheck:
         self._source = source
         self._theirs: deque[_Count] = deque()
         self._ours: deque[_Count] = deque()
-        self._missing: _Count | None = None  # since when, and what we had counted then
+        self._missing: _Count | None = None  # since when, and our count then
 
     def note(self, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0) -> None:
         """Record our count now and theirs of ``age_s`` ago; None if the source has no count."""

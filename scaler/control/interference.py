@@ -34,8 +34,8 @@ __all__ = ["Baseline", "InterferenceMonitor"]
 
 _EVERY_S = 1.0
 _REPORTS = 2.0
-_HOP_S = 0.005  # a batch's way to the handler and back
-_REPLACED_S = 30.0  # an instance asked for stays for so long after the reason for it has gone
+_HOP_S = 0.005  # time of a batch to the handler and back
+_REPLACED_S = 30.0  # how long an additional instance stays after the interference has ended
 
 
 @dataclass(frozen=True, slots=True)

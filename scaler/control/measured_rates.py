@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Rates"]
 
-_DEVIATIONS = 3.0  # moments are looked at often, and what is started for chance stays
+_DEVIATIONS = 3.0  # checked often, and instances started by chance would stay
 _MOMENTS_S = (4.0, 2.0, 1.0, 0.5)
-_KNOWN_S = 60.0  # an application of which nothing comes for so long is forgotten
-_SILENT_S = 5.0  # after so long without a report, the load is unknown, not zero
+_KNOWN_S = 60.0  # an application without requests for this long is forgotten
+_SILENT_S = 5.0  # without a report for this long, the load is unknown, not zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Rates:
         return {app: self._rate(stretches) for app, stretches in self._stretches.items()}
 
     def _rate(self, stretches: deque[_Stretch]) -> float:
-        end_s = self._heard_s  # what came since then has not been told yet
-        known_s = max(end_s - self._began_s, _MOMENTS_S[-1])  # three requests at once are no rate
+        end_s = self._heard_s  # later requests have not been reported yet
+        known_s = max(end_s - self._began_s, _MOMENTS_S[-1])  # a burst does not make a rate
         mean = self._mean(stretches, end_s, min(self._window_s, known_s))
         highest = mean
         for moment_s in _MOMENTS_S:

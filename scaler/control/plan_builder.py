@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["build_plan", "numbered", "with_windows"]
 
-_MOVED = 0.01  # of a share; else every change of the rate would make a new plan
-_LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
-_OVERHEAD = 0.1  # of an objective: what a request takes besides waiting and its execution
+_MOVED = 0.01  # change of a share that makes a new plan; the rate always changes a little
+_LOAD_STEP_S = 0.5  # rounding of measured load times, so that not every start makes a new plan
+_OVERHEAD = 0.1  # share of an objective for everything besides waiting and execution
 _ALL = "*"
 _WORDS = ("version", "term", "predicted", "explain")
 _CARRIED_OUT = [field.name for field in fields(Plan) if field.name not in _WORDS]
@@ -40,7 +40,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -
         term: Term of the plan, if it is a new one.
     """
     before = load.plan
-    # In the order in which they are best placed: what needs no GPU fills up the servers.
+    # In the best order of placement: instances without a GPU fill the remaining space.
     ordered = sorted(proposal.instances, key=_placing_order)
     names = _names(load, ordered, proposal.on_offer)
     routes = _routes(load, proposal, ordered, names)
@@ -51,7 +51,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -
         **_kept(proposal.keep_alive_s, load.windows),
     }
     if before and _unchanged(before, carried_out, routes):
-        return before  # before it is checked again: that is most of what a round costs
+        return before  # before the check, which takes most of a round
     return Plan(
         function=load.name,
         version=before.version if before else 1,  # what changes is `numbered`
@@ -123,7 +123,7 @@ def _names(load: FunctionLoad, sizes: Iterable[Size], others: Iterable[Size]) ->
         if size not in names:
             again = 1
             name = size.name
-            while name in taken:  # names are rounded, and pools share one
+            while name in taken:  # names are rounded, and pools have the same size
                 again += 1
                 name = f"{size.name}-{again}"
             names[size] = name
@@ -147,7 +147,7 @@ def _class(name: str, size: Size, count: int) -> InstanceClass:
         batch_size=size.batch,
         replicas=count,
         exec_s=size.exec_s,
-        rate_low=min(size.min_rps, size.rate_rps),  # rounded, it may be more
+        rate_low=min(size.min_rps, size.rate_rps),  # rounding may have made it higher
         rate_high=size.rate_rps,
     )
 

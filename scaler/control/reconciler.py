@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["Reconciler"]
 
 _PATIENCE_S = 120.0  # an instance that has not become ready by then is given up for a while
-_REFUSALS = 2  # one may be chance
-_SETTLE_S = 10.0  # fronts that say nothing for so long hold nothing up
+_REFUSALS = 2  # a single one may be chance
+_SETTLE_S = 10.0  # fronts that are silent for this long are not waited for
 
 
 class Reconciler:
@@ -227,7 +227,7 @@ class Reconciler:
         if self.awaited or not surplus:
             self._unsettled_s = None
         elif self._unsettled_s is None:
-            self._unsettled_s = now_s  # the fronts are told in this round
+            self._unsettled_s = now_s  # fronts get the change in this round
         elif observed.settled or now_s >= self._unsettled_s + _SETTLE_S:
             actions += surplus
         return [action for action in actions if action]
@@ -257,7 +257,7 @@ class Reconciler:
         if status.replicas <= count:
             return None
         state = self._classes[name]
-        if not count and state.trouble:  # a gateway that keeps one of everything, say
+        if not count and state.trouble:  # for example a gateway that always keeps one replica
             return Action("delete", name, status.name)
         return Action("scale", name, status.name, replicas=count)
 

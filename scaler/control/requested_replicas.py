@@ -18,8 +18,8 @@ __all__ = ["PAUSE_S", "RequestedReplicas"]
 PAUSE_S = 1.0
 _PAUSE_MAX_S = 60.0
 _CALM_S = 60.0
-_LIMITED_S = 600.0  # then it is tried whether the gateway's limit has been raised
-_ANSWER_S = 5.0  # by then a gateway lists what it has accepted
+_LIMITED_S = 600.0  # after this time, more than the gateway's limit is requested again
+_ANSWER_S = 5.0  # time by which a gateway lists what it has accepted
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 __all__ = ["FEWEST", "FOLLOWED_S", "LEAST_PAUSE_S", "SOON_S", "Pace"]
 
-SOON_S = 0.1  # from message to message while there is something to hear
-FOLLOWED_S = 1.0  # after a jump: its own rate needs half a second, and a message more
-LEAST_PAUSE_S = 0.05  # between two rounds, however urgent; as long as one took if that is longer
+SOON_S = 0.1  # interval of messages while news is expected
+FOLLOWED_S = 1.0  # after a jump: measuring its rate takes half a second, and one more message
+LEAST_PAUSE_S = 0.05  # shortest pause between rounds; at least as long as a round took
 _SHARE = 0.5  # of a core
 _WEIGHT = 0.2
-FEWEST = 200  # messages from which on a measurement counts
+FEWEST = 200  # least number of messages for a measurement
 _FIRST_COST_S = 200e-6
 
 

@@ -80,7 +80,7 @@ class Sampler:
             try:
                 for _ in self._sampling():
                     await asyncio.sleep(0)  # sidecars are answered in between
-            except Exception:  # what is only shown must not end
+            except Exception:  # an error must not end the sampling
                 log.exception("a sample failed")
             await asyncio.sleep(_EVERY_S)
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["ApiServer"]
 
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces"
-_ADDRESS = "carpool/address"  # an annotation: where the holder answers
-_OTHERS = f"!{CLASS_LABEL}"  # instances of classes are many, and a plan places them itself
+_ADDRESS = "carpool/address"  # annotation with the holder's address
+_OTHERS = f"!{CLASS_LABEL}"  # without the many instances of classes, which plans place
 _CACHED = {"resourceVersion": "0"}  # from the API server's memory, not its store
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
-_PODS_S = 30.0  # a list of the cluster's pods serves for so long
+_PODS_S = 30.0  # how long a list of the cluster's pods is used
 _NOT_FOUND = 404
 _TIMES = "%Y-%m-%dT%H:%M:%S.%fZ"
 _US_PER_MS = _MS_PER_S = 1000

@@ -76,7 +76,7 @@ class Election:
 
     async def run(self) -> None:
         """Check, take and renew the Lease until cancelled; then give it back."""
-        tasks: set[asyncio.Task[None]] = set()  # one, or none yet
+        tasks: set[asyncio.Task[None]] = set()  # at most one
         try:
             while True:
                 tasks = {asyncio.create_task(asyncio.to_thread(self._look))}
@@ -85,7 +85,7 @@ class Election:
                 await asyncio.sleep(self._candidate.timing.renew_s)
         finally:
             self._candidate.end()
-            if tasks:  # a thread continues when it is cancelled, and may take the Lease yet
+            if tasks:  # its thread continues after cancellation, and may still take the Lease
                 await asyncio.wait(tasks)
             await asyncio.to_thread(self._release)
 
@@ -120,7 +120,7 @@ class Election:
 
     def _release(self) -> None:
         record = self._candidate.released(_wall_ms())
-        with suppress(CarpoolError):  # it is free when it is not renewed, too
+        with suppress(CarpoolError):  # without renewal it expires anyway
             if record:
                 self._leases.write(record)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Forwarding"]
 
 _TIMEOUT_S = 5.0
-_SYNC_TIMEOUT_S = 2.0  # less than a sidecar waits, so that it stays with this one: the next to lead
+_SYNC_TIMEOUT_S = 2.0  # less than a sidecar waits, so that it keeps this connection
 _FORWARDED = (
     "carpool-forwarded"  # a header: once is enough, as two could take each other for the leader
 )

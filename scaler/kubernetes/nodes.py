@@ -27,8 +27,8 @@ _REPLICAS = "nvidia.com/gpu.replicas"
 _REFUSING = ("NoSchedule", "NoExecute")
 _OVER = ("Succeeded", "Failed")
 _BYTES_PER_MB = 1e6
-_LEAST_CPU = 1e-6  # what planning counts in
-# No servers at all would mean that they are unknown, and capacity unlimited.
+_LEAST_CPU = 1e-6  # the smallest number of cores that planning knows
+# An empty list would mean unknown servers, and so unlimited capacity.
 _NO_SERVER = Node("none", _LEAST_CPU)
 
 

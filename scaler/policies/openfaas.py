@@ -148,9 +148,9 @@ class OpenFaas:
         """Return the highest number wanted at any time in the window."""
         since_s = now_s
         while memory.wanted and memory.wanted[-1][1] <= wanted:
-            since_s, _ = memory.wanted.pop()  # from then on it was never more
+            since_s, _ = memory.wanted.pop()  # since then it was never higher
         memory.wanted.append((since_s, wanted))
-        # What was wanted holds until something else is: the next one's time ends it.
+        # A number is wanted until the time of the next one.
         while len(memory.wanted) > 1 and memory.wanted[1][0] <= now_s - self._params.stable_s:
             memory.wanted.popleft()
         return memory.wanted[0][1]

@@ -41,7 +41,7 @@ __all__ = ["BreakEven"]
 
 _BELIEF_WEIGHT = 2.0
 _BELIEF_SHARE = 0.05
-_FIRST_SHARE = 0.01  # of the price: the first bin, in which nothing is to be decided
+_FIRST_SHARE = 0.01  # width of the first bin, as a share of the price
 _RATIO = 1.1
 _LEAST_RANGE_S = 86400.0
 _RANGE_PRICES = 4.0  # even where the belief alone speaks, keeping longer never pays

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create"]
 
-_AGAIN_S = 1.0  # when the gateway may have listed the functions
+_AGAIN_S = 1.0  # delay after which the gateway may have listed the functions
 _DIGITS = 18  # of a sample's number in a request
 
 

@@ -12,7 +12,7 @@ from carpool.process.parent_death import tell_on_parent_death
 workers = 1
 threads = 8
 worker_class = "gthread"
-keepalive = 30  # seconds; the scaler asks on connections that it keeps
+keepalive = 30  # seconds; the scaler reuses connections
 graceful_timeout = 2
 loglevel = "warning"
 control_socket_disable = True

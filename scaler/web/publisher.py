@@ -65,7 +65,7 @@ class Publisher:
         """Wait until there is a snapshot of the same functions that is at most a second old."""
         listings = self._functions.listings
         if self._round and not self._round.done() and self._listings < listings:
-            await asyncio.wait([self._round])  # what has come since is not in it
+            await asyncio.wait([self._round])  # it does not have the latest changes
         loop = asyncio.get_running_loop()
         old = self._listings < listings or loop.time() >= self._due_s
         if self._round is None or (self._round.done() and old):
@@ -77,7 +77,7 @@ class Publisher:
         try:
             await self._write_all()
         except Exception:
-            self._told.clear()  # nothing is known to be in the file
+            self._told.clear()  # the file may have none of them
             self._listings = -1
             raise
 

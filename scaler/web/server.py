@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 _ROOT = str(Path(__file__).resolve().parents[2])
 _IDLE_S = 0.7 * gunicorn_settings.keepalive
 _IN_QUERIES = "%!$&'()*+,/:;=?@"
-_PATIENCE_S = 10.0  # for one that is being started
+_PATIENCE_S = 10.0  # for a process that is starting
 _AGAIN_S = 0.05
 _GRACE_S = 5.0
 _NOT_PASSED = frozenset(("connection", "content-length", "content-type", "date", "server"))
@@ -127,7 +127,7 @@ class Readers:
         self._pool.close()
 
     async def _answer(self, exchange: Exchange, *, needs_snapshot: bool) -> None:
-        target = quote(exchange.path)  # what was judged is what is asked for
+        target = quote(exchange.path)  # request exactly the path that was checked
         if exchange.query:
             target += f"?{quote(exchange.query, safe=_IN_QUERIES)}"
         try:
@@ -150,7 +150,7 @@ class Readers:
             exchange.reply(response.status, response.body, content_type, own)
 
     async def _asked(self, target: str) -> Response:
-        while True:  # nothing is changed by asking twice
+        while True:  # requests only read, so they can be repeated
             try:
                 return await self._pool.request("GET", target)
             except ConnectionFailed:

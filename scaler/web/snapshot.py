@@ -91,7 +91,7 @@ class SnapshotFile:
     def _open(self) -> sqlite3.Connection:
         file = sqlite3.connect(self._path, timeout=_WAIT_S)
         file.execute("PRAGMA journal_mode = WAL")
-        file.execute("PRAGMA synchronous = OFF")  # what is lost with the machine is of no use then
+        file.execute("PRAGMA synchronous = OFF")  # after a crash the data is of no use
         for table in _TABLES:
             file.execute(table)
         return file

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Scenario", "random_scenario", "shrunk"]
 
 _ARRIVALS_MAX = 60
-_STRAGGLER_S = 86_400.0  # after all others: none may wait for it
+_STRAGGLER_S = 86_400.0  # its arrival after all others, none of which may wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _without_defaults(arrival: Arrival) -> str:
 
 def random_scenario(seed: int) -> Scenario:
     """Return the scenario of a seed; larger seeds give longer ones, up to a limit."""
-    random = Random(seed)  # noqa: S311 - it has to come out the same
+    random = Random(seed)  # noqa: S311 - it must be reproducible
     base_s = random.choice([1e-6, 0.002, 0.05, 0.5])
     batch_max = random.choice([1, 2, 5, 8, 32])
     return Scenario(

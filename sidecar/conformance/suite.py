@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["check_policy"]
 
 _LONG = 3000  # requests in each part of the long run
-_LEAK_BYTES = 1.0  # a request: a fourth of a list that gets an entry with every batch
+_LEAK_BYTES = 1.0  # for each request: a quarter of what a list grows with an entry for each batch
 
 
 def check_policy(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Actions", "Batch", "CloseReason", "Fault", "GivenUp", "Refusal", "SplitBatch"]
 
-_HANGS_MAX = 2  # of one split batch; each holds up an instance for a whole exec_timeout
+_HANGS_MAX = 2  # hangs in one divided batch; each occupies an instance for a whole exec_timeout
 
 
 class CloseReason(enum.Enum):

@@ -50,7 +50,7 @@ QUARANTINE_S = 60.0
 _QUARANTINED_MAX = 1024
 _SUSPENSION_S = 5.0
 _OFFENDERS_MIN = 8  # in a row; a few in one small batch do not show that the function is broken
-_DEATHS_MAX = 4  # of instances with only this request, until it is considered the cause
+_DEATHS_MAX = 4  # deaths of instances with only this request; then it is considered the cause
 _ATTEMPTS_MAX = 5  # for a batch that never reached an instance
 
 

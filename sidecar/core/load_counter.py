@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Executions", "LoadCounter", "LoadSample"]
 
-_APPS_MAX = 1024  # counted separately, as callers can state ever new demands
+_APPS_MAX = 1024  # most that are counted separately, because callers can keep stating new demands
 
 
 @dataclass(slots=True)

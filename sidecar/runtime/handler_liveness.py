@@ -39,9 +39,9 @@ _FIRST_PAUSE_S = 0.02  # between probes while it is not up
 _PAUSE_MAX_S = 0.25
 _UP_PAUSE_S = 2.0
 _PROBE_TIMEOUT_S = 2.0
-_GRACE_S = 5.0  # for the other batches of an instance that hangs
-_LONGEST_DECAY = 0.9  # of the longest execution, applied at each later one
-_STREAMS = sys.maxsize  # `Streams` limits them; here one that waits would seem to hang
+_GRACE_S = 5.0  # time for the other batches of an instance that hangs
+_LONGEST_DECAY = 0.9  # factor of the longest execution time at each later execution
+_STREAMS = sys.maxsize  # `Streams` limits them; one that waited here would seem to hang
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 

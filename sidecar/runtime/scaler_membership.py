@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Membership", "front", "instance"]
 
-_PROBED_S = 2.2  # by then a front without a scaler has noticed by its probes
+_PROBED_S = 2.2  # time by which the probes of a front without a scaler have noticed it
 _LEAVING_MAX_S = 5.0  # stopping must end in bounded time
 
 

@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 
 # of-watchdog passes on an answer in pieces only if this is accepted.
 STREAMED = f"accept: {EVENT_STREAM}\r\n".encode()
-_AGAIN_S = 0.1  # between searches for free places while requests wait
-_TRIES = 3  # instances that cannot be reached, before the caller is told
+_AGAIN_S = 0.1  # pause between searches for free places while requests wait
+_TRIES = 3  # number of instances that are tried before the caller gets the error
 _OURS = wire.FRAMING | {"content-type", "date", wire.STREAM_HEADER}
 
 

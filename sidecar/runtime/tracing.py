@@ -50,8 +50,8 @@ _SAMPLED = trace.TraceFlags(trace.TraceFlags.SAMPLED)
 _SCOPE = InstrumentationScope("carpool.sidecar")
 _UNSET, _ERROR = trace.Status(), trace.StatusCode.ERROR
 _FINE = ("in_time", "late", "cancelled")
-# Read once: with the clocks read each time, equal times would differ by what passes between the two
-# readings, and spans would begin before their parents.
+# Read once: if both clocks were read for each span, equal times would differ by the time between
+# the two readings, and spans could begin before their parents.
 _BOOT_NS = time.time_ns() - time.monotonic_ns()
 
 

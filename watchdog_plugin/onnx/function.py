@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.protocols.tensors import Arrays, Signature
 
     Reader = Callable[[Sequence[Any]], Call]
-    # What reads a request, the form in which it can be read with others, and the request.
+    # A function that reads requests of one form together, that form, and the request.
     Opened = tuple[Reader, Hashable, Any]
 
 __all__ = ["PADDING_HEADER", "Model", "OnnxFunction"]
@@ -184,7 +184,7 @@ class OnnxFunction:
             if len(heads) > 1 or not all(map(self._is_plain, heads)):
                 return ()
             return [self._opened(json_codec.loads(item.body)) for item in items]
-        except Exception:  # noqa: BLE001  whose fault it is shows one by one
+        except Exception:  # noqa: BLE001  reading one by one shows which is at fault
             return ()
 
     def _open_each(self, work: _Work, items: Sequence[Item]) -> Iterator[Opened | Answer]:
@@ -198,7 +198,7 @@ class OnnxFunction:
                 yield opener(item)
             except TooMuchTogetherError:
                 raise  # it is the batch's: the sidecar divides it
-            except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
+            except Exception as error:  # noqa: BLE001  any error concerns only this item
                 work.failed += not isinstance(error, NotFound)
                 yield _unread(error)
 

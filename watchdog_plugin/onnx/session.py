@@ -43,7 +43,7 @@ _DATATYPES = {
 _TENSOR = re.compile(r"tensor\((\w+)\)").fullmatch
 _PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
 _ERRORS_ONLY = 3
-_LARGE_BYTES = 8 * 1024 * 1024  # of a run's inputs, from which what it took is worth returning
+_LARGE_BYTES = 8 * 1024 * 1024  # inputs of a run after which its memory is worth returning
 _FAR_SMALLER, _SMALL_RUNS = 8, 64
 _GIT_LFS = b"version https://git-lfs"
 
@@ -66,7 +66,7 @@ class OnnxSession:
         try:
             inputs = [_spec(path, arg) for arg in self._session.get_inputs()]
             outputs = _tensor_outputs(path, self._session.get_outputs())
-        except UnicodeDecodeError as error:  # a name, which the runtime has loaded as it is
+        except UnicodeDecodeError as error:  # in a name, which the runtime does not check
             raise _no_model(path, error) from error
         self._names = [spec.name for spec in outputs]
         self.signature = Signature(inputs, outputs)
@@ -131,7 +131,7 @@ def _open(path: Path, threads: int, *, stage: bool) -> Any:  # noqa: ANN401  it 
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
-    # A spinning worker burns the cores its neighbours on the machine were promised.
+    # Spinning threads would use cores that are reserved for other instances.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     if stage:

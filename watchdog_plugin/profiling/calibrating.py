@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate"]
 
-_OF_EACH = 3  # operators of a class
+_OF_EACH = 3  # most operators of a class
 _MODELS = ((LARGE, (1,)), (SMALL, (1, 8)))  # with the batch sizes that they are timed at
 
 

@@ -34,7 +34,7 @@ __all__ = ["main"]
 _MS_PER_S = 1000.0
 _HEADINGS = ("cores", "batch", "median ms", "p90 ms", "p95 ms", "p99 ms", "spread ms", "runs")
 _THREADS = (1, 2)
-_ENOUGH_MODELS = 8  # to learn from them alone
+_ENOUGH_MODELS = 8  # number from which the predictor learns from them alone
 
 
 def main(argv: list[str]) -> int:

@@ -15,7 +15,7 @@ __all__ = ["OtherPrograms"]
 
 _STAT = Path("/proc/stat")
 _TASKS = Path("/proc/self/task")
-_IDLE, _WAITING = 3, 4  # columns; what the host has stolen is a neighbour's too
+_IDLE, _WAITING = 3, 4  # columns; stolen time was used by other machines on the host
 _COLUMNS = 8
 _PROBE_S = 0.05  # five ticks of those accounts
 _CALM_CORES = 0.1

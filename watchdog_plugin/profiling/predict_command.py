@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _MS_PER_S, _WHOLE = 1000.0, 100.0
-_LISTED = 5  # sizes that are not known
+_LISTED = 5  # most unknown sizes that are listed
 
 
 def main(argv: list[str]) -> int:

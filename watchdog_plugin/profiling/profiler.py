@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Grid", "Measured", "measure", "origin", "profile", "rows"]
 
-_VISIT_S = 0.03  # a visit times runs for so long, or one if that takes longer
-_MOST_RUNS = 30  # of one visit
+_VISIT_S = 0.03  # duration of a visit's timed runs, of which there is at least one
+_MOST_RUNS = 30  # most runs of one visit
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 100
-_PATIENCE_S = 0.5  # with busy other programs, before each visit, if there is time
-_PATIENCE_SHARE = 0.25  # of the time for one round, which is a third of all
-_WARM_UPS, _LONG_S = 3, 0.5  # runs of each setting; one is enough if it takes so long
-_ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed ones to be settled; those that count in any case
-_RUNS_OF_OPERATORS = 10  # of a visit, if they are short
-_BLOCK_S = 0.001  # the kernel's accounts are read that often
-_DISTURBED = 0.02  # of a run, spent ready and without a core
+_PATIENCE_S = 0.5  # longest wait for other programs before a visit, if there is time
+_PATIENCE_SHARE = 0.25  # share of a round for these waits; a round has a third of the time
+_WARM_UPS, _LONG_S = 3, 0.5  # warm-up runs of each setting; one is enough if it takes this long
+_ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed runs that suffice; number that count in any case
+_RUNS_OF_OPERATORS = 10  # most runs of a visit that are timed by operators
+_BLOCK_S = 0.001  # interval of reading the kernel's accounts
+_DISTURBED = 0.02  # share of a run spent waiting for a core, above which it is disturbed
 _CLOCK_S = 1e-6  # operators are reported in whole microseconds; many together are more exact
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ __all__ = ["LARGE", "SMALL", "Reference", "reference_model"]
 _OPSET, _IR_VERSION = 17, 8
 _MICROSOFT = "com.microsoft"
 _TYPES = {"f32": np.float32, "u8": np.uint8, "i8": np.int8, "i64": np.int64, "bool": np.bool_}
-_SCALE = 0.5  # of whole numbers, and any other constant without a value
+_SCALE = 0.5  # value of scales of integers, and of other constants without a given value
 
 
 class Reference(NamedTuple):

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "measure_alone", "measure_overhead"]
 
 _WARM_UPS = 2
-_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 15  # of one size
-_MOVED_RUNS = 4  # where megabytes are moved before each
+_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 15  # for one size
+_MOVED_RUNS = 4  # most runs if megabytes are moved before each
 _TOLD = 10  # operators between two messages
-_TRIES, _DISTURBED = 2, 0.02  # times as many runs, if others take more than this share
-_BLOCK_S = 0.001  # the kernel's accounts are read that often
+_TRIES, _DISTURBED = 2, 0.02  # times as many runs, if other programs take more than this share
+_BLOCK_S = 0.001  # interval of reading the kernel's accounts
 _CLOCK_US = 1.0  # operators are reported in whole microseconds
 _US_PER_S = 1e6
 _NOWHERE = Path()

@@ -34,9 +34,9 @@ _MODEL = re.compile(
 ).fullmatch
 _VERSION = "1"
 _DEFAULT_NAME = "model"
-# Parameters of Triton's other extensions: without them the answer would not be what was asked.
-# Its clients send those of sequences and priority only where they ask for one; its timeout is the
-# sidecar's.
+# Parameters of Triton's other extensions: to ignore them would give another answer than was asked
+# for. Triton's clients send those of sequences and priority only if their user sets them. The
+# sidecar handles the parameter timeout.
 _REFUSED = frozenset(
     (
         *("shared_memory_region", "priority"),

@@ -40,7 +40,7 @@ Arrays = Mapping[str, Array]
 Shape = tuple[int, ...]
 
 _ROWS = ""  # no symbol has this name
-_LARGEST_EMPTY = 1 << 20  # the sizes of an empty tensor that are not zero, multiplied
+_LARGEST_EMPTY = 1 << 20  # limit of the product of an empty tensor's sizes other than zero
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -143,7 +143,7 @@ class Signature:
     def __init__(self, inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> None:
         self.inputs = {spec.name: spec for spec in inputs}
         self.outputs = {spec.name: spec for spec in outputs}
-        # What the outputs have at least for each row; dimensions that are free may be one.
+        # The least size of the outputs of a row; free dimensions count as one.
         self.row_bytes = sum(spec.row_bytes for spec in self.outputs.values() if spec.any_rows)
         # Requests of one function repeat the same few shapes; misfits raise and are not kept.
         self._rows_of = functools.lru_cache(maxsize=1024)(self._check_shapes)

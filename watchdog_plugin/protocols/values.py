@@ -33,7 +33,7 @@ _DEEPEST = 32  # NumPy's own limit is 64, ONNX Runtime's lower
 _CODES = {"FP32": "f", "FP64": "d", "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q"}
 _CODES |= {"UINT8": "B", "UINT16": "H", "UINT32": "I"}
 _NARROW = 16  # rows of fewer values are converted together
-_ALIKE = 2.0**63  # NumPy takes larger whole numbers for another kind, depending on their neighbours
+_ALIKE = 2.0**63  # NumPy gives larger integers a type that depends on their neighbours
 
 
 def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None) -> Array:
@@ -147,7 +147,7 @@ def _check_numbers(spec: TensorSpec, data: list[Any], depth: int = 0) -> None:
             _check_numbers(spec, values, depth + 1)
         return
     try:
-        sum(data)  # the quickest look at every value that there is
+        sum(data)  # the fastest check of all values
     except TypeError:
         odd = next(value for value in data if not isinstance(value, int | float))
         raise _not_numbers(spec, odd) from None
@@ -174,12 +174,12 @@ def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
         raise BadRequest(msg)
     try:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise OverflowError  # NumPy would take it for infinity
+            raise OverflowError  # NumPy would convert it to infinity
         if array.dtype == dtype:
             return array
         if dtype.kind in "iu" and array.size:
             _check_range(array, dtype)
-        if dtype.kind == "f":  # as NumPy takes whole numbers beside fractions: equal in any batch
+        if dtype.kind == "f":  # as NumPy does beside fractions, so the batch makes no difference
             array = array.astype(np.float64, copy=False)
         with np.errstate(over="raise"):
             return array.astype(dtype)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "measured"]
 
 _LEAST_RUNS, _MOST_RUNS = 5, 200
-_ENOUGH_S = 0.5  # of runs of one batch size
+_ENOUGH_S = 0.5  # time for runs of one batch size
 _KB_PER_MB = 1024
 
 

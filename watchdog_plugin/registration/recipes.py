@@ -49,7 +49,7 @@ def _int8(source: Path, target: Path) -> None:
     except ImportError as error:
         msg = f"quantising needs the package onnx: pip install 'carpool[onnx]' ({error})"
         raise RecipeFailed(msg) from error
-    logging.disable()  # it advises its own step that does nothing for what has been trained
+    logging.disable()  # it advises a preparation that does not help trained models
     try:
         quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8)
     finally:

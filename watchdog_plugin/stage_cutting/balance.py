@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDOVER_S", "Point", "choose"]
 
-HANDOVER_S = 30e-6  # a call of the runtime more
+HANDOVER_S = 30e-6  # time of one more call of the runtime
 
 
 class Point(NamedTuple):

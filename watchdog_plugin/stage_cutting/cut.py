@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["ROWS", "Cutter"]
 
 _TENSORS_MAX = 3
-_BYTES_PER_S = 2e9  # a tensor is laid out, copied, and laid out again
+_BYTES_PER_S = 2e9  # rate at which a tensor is converted, copied and converted back
 ROWS = (2, 3)
 _IMAGE_RANK = 4
-_ROWS_FIRST = "/rows"  # a tensor in the form that is handed over
+_ROWS_FIRST = "/rows"  # suffix of a tensor's name in the form that is handed over
 
 
 class _Tensor(NamedTuple):
@@ -58,12 +58,12 @@ class Cutter:
         narrow = [names for names in self._alive[:-1] if len(names) <= _TENSORS_MAX]
         self._tensors = self._seen({name for names in narrow for name in names}, tries)
 
-    def points(self, node_s: Sequence[float], dear: float = 1.0) -> list[Point]:
+    def points(self, node_s: Sequence[float], handover_weight: float = 1.0) -> list[Point]:
         """Return where the model can be cut; of points at the same time, only the narrowest.
 
         Args:
             node_s: Seconds of each node of the sequence.
-            dear: Factor for the cost of handing over; larger values prefer narrower cuts.
+            handover_weight: Factor of handover costs; larger values prefer narrower cuts.
         """
         points: list[Point] = []
         at_s = 0.0
@@ -74,7 +74,7 @@ class Cutter:
                 continue
             row_bytes = sum(tensor.row_bytes for tensor in carried if tensor)
             handover_s = HANDOVER_S * len(names) + row_bytes / _BYTES_PER_S
-            point = Point(number + 1, at_s, dear * handover_s)
+            point = Point(number + 1, at_s, handover_weight * handover_s)
             if points and points[-1].at_s == at_s:  # what takes no time is fused with the former
                 point = min(point, points.pop(), key=lambda each: each.handover_s)
             points.append(point)

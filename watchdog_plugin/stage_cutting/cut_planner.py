@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "CutPlanner"]
 
-_DEAR = (1.0, 1.5, 2.0, 4.0)
+_HANDOVER_WEIGHTS = (1.0, 1.5, 2.0, 4.0)
 _FEWER = 0.75
 _SHORTENS = 0.25  # or the cut is no use: nearly all is in one stage
 _HOPELESS = 10.0  # narrower cuts do not make up for a loss so many times too large
@@ -141,8 +141,8 @@ class CutPlanner:
     def _best(self, stages: int, loss_max: float) -> tuple[Cut | None, list[Cut]]:
         tried: list[Cut] = []
         while stages > 1:
-            for dear in _DEAR:
-                cut = self._try(stages, dear)
+            for handover_weight in _HANDOVER_WEIGHTS:
+                cut = self._try(stages, handover_weight)
                 if cut is None:
                     return None, tried
                 if cut not in tried:
@@ -174,21 +174,21 @@ class CutPlanner:
         feeds = self._tries[0]
         return self._meter.batch_seconds(self._path, self._whole, feeds, self._threads)
 
-    def _try(self, stages: int, dear: float) -> Cut | None:
+    def _try(self, stages: int, handover_weight: float) -> Cut | None:
         """Choose points, correct the node times by the times of the stages, and choose again."""
-        first = self._chosen(stages, dear)
+        first = self._chosen(stages, handover_weight)
         if not first:
             return None
         trial = self._trial(first, brief=True)
         self._correct(first, trial.stage_s)
-        points = tuple(self._chosen(stages, dear))
+        points = tuple(self._chosen(stages, handover_weight))
         places = tuple(point.after for point in points)
         if places not in self._known:
             self._known[places] = Cut(points, self._trial(points))
         return self._known[places]
 
-    def _chosen(self, stages: int, dear: float) -> list[Point]:
-        points = self._cutter.points(self._node_s, dear)
+    def _chosen(self, stages: int, handover_weight: float) -> list[Point]:
+        points = self._cutter.points(self._node_s, handover_weight)
         return choose(points, sum(self._node_s), stages)
 
     def _correct(self, points: Sequence[Point], stage_s: Sequence[float]) -> None:

@@ -50,7 +50,7 @@ class OperatorTimes(Meter):
     """
 
     def __init__(self, database: Path | None = None) -> None:
-        if database:  # later, all that it cannot say would be measured instead
+        if database:  # checked now; later, everything would be measured instead
             with opened(database):
                 pass
         self._database = database or usual_database()

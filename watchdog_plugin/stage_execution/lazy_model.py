@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LazyModel"]
 
-_SPARE = 2  # of so many batches' requests, one waits to be let in while the others run
+_SPARE = 2  # for each so many requests that run, one more may wait to be admitted
 
 
 class LazyModel:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Unmeasured", "measured"]
 
 _ROUNDS = 5
-_STEPS = 3  # of a decoder in a round
-_ENOUGH_S = 0.5  # for a size of batch
+_STEPS = 3  # steps of a decoder in a round
+_ENOUGH_S = 0.5  # time for each batch size
 
 
 class Unmeasured(LoadError):

@@ -42,8 +42,8 @@ __all__ = ["DECODER", "STAGES", "staged_model"]
 DECODER = "decoder.onnx"
 STAGES = "stages"
 _STEPS_MAX = 256
-_HANDOVER_S = 100e-6  # of a request, to the thread that runs stages and back
-_COST_MAX = 0.05  # of a request's own time, which stages gain at the most loads
+_HANDOVER_S = 100e-6  # to pass a request to the thread that runs stages, and back
+_COST_MAX = 0.05  # share of a request's time; stages save more at most loads
 
 
 def staged_model(

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BASE_S", "MOST_FACTOR", "CorrectedModel", "Correction"]
 
 MOST_FACTOR, MOST_BASE_S = 3.0, 0.02
-_KEPT, _LEAST = 64, 8  # reports; with fewer nothing is said
-_MOST_WEIGHT = 16  # batches of a report
-_ABSURD = 1000.0  # times too long or too short; more says no more
-_ROUNDS, _FAR_OFF = 3, 0.25  # of fitting; the error beyond which a report counts for less
+_KEPT, _LEAST = 64, 8  # reports that are kept; the least from which anything is learned
+_MOST_WEIGHT = 16  # batches; a report with more counts for no more
+_ABSURD = 1000.0  # limit of measured to predicted times, or the reverse
+_ROUNDS, _FAR_OFF = 3, 0.25  # rounds of fitting; relative error beyond which a report counts less
 _QUANTILE = 0.95  # of errors
 _STEPS = (
     0.02,
@@ -40,12 +40,12 @@ _STEPS = (
     0.3,
     0.5,
     1.0,
-)  # of errors: plans shall not follow each of them
-_EXACT = 1e-6  # by which nothing is off
-_CALMER = 1.25  # an error falls by a step once it would with so much more
-_MOVED = 0.05  # corrections that differ by less are the same
-_ALARM, _CALM = 1.5, 1.3  # times too long at which an alarm begins and ends
-_NETWORK_S = 0.002  # so small a difference is the network, not a drift
+)  # steps of errors, so that plans do not change with each
+_EXACT = 1e-6  # a relative error that counts as none
+_CALMER = 1.25  # an error is lowered a step only if this many times it would be
+_MOVED = 0.05  # smaller changes of a correction are ignored
+_ALARM, _CALM = 1.5, 1.3  # ratios of measured to predicted time that raise and clear the alarm
+_NETWORK_S = 0.002  # smaller differences are due to the network
 _TOLD_AGAIN = 0.25  # change since the last report; smaller ones are not reported
 _NOTHING = (1.0, 0.0)  # factor and base
 
@@ -134,11 +134,11 @@ class Correction:
         if predicted_s is None or not 0 < predicted_s < math.inf:
             return
         measured_s = exec_s / batches
-        if size[0] < 1:  # a quota that little load does not use up says nothing of full load
+        if size[0] < 1:  # with a quota, light load does not show times under full load
             measured_s = max(measured_s, predicted_s)
         measured_s = min(predicted_s * _ABSURD, max(predicted_s / _ABSURD, measured_s))
         self._seen.append(_Seen(predicted_s, measured_s, min(batches, _MOST_WEIGHT)))
-        # What is as it has been predicted all along changes nothing.
+        # A report that agrees with all predictions so far changes nothing.
         off = abs(self._at(predicted_s) / measured_s - 1) > _EXACT
         self._off = _KEPT if off else max(0, self._off - 1)
         self._fresh = self._fresh or self.error is None or self._off > 0

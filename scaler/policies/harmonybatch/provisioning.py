@@ -27,8 +27,8 @@ __all__ = ["Grouping", "Provisioner", "members_of"]
 
 Grouping: TypeAlias = Literal["optimal", "two-stages", "apart", "together"]
 
-_MEMBERS = 160  # objectives that are told apart; beyond that neighbours count as the tightest
-_LEAST_RPS = 1e-9  # of an application that sends nothing, so that it has a place all the same
+_MEMBERS = 160  # most different objectives; with more, neighbours count as the tightest of them
+_LEAST_RPS = 1e-9  # rate of an application without requests, so that it is still planned for
 
 
 class Provisioner:

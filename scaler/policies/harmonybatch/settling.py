@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Member", "Settling"]
 
 _CELLS = 24  # four digits
-_STEPS = 5  # of the search for an allowance, which is then within a few thousandths
-_NEAR = 0.005  # part of the allowance that is not worth another step
-_CLOSE = 0.9  # of the late requests that are allowed: no more are looked for
+_STEPS = 5  # steps of the search for an allowance, which is then exact to a few thousandths
+_NEAR = 0.005  # relative change of the allowance that ends the search
+_CLOSE = 0.9  # share of the permitted late requests that ends the search
 _AIM = 0.95
 _STEEP = 16.0  # exponent of the allowance in the share of late requests, about
 _WIDER = 1.1
 _SLOWEST = 0.99999  # quantile of the execution times that no allowance needs to exceed
-_WITNESSES = 4  # members whose late requests are counted: the tightest, and to make sure, others
-_KEPT = 512  # execution times of so many configurations
+_WITNESSES = 4  # members whose late requests are counted: the tightest, and some others as a check
+_KEPT = 512  # number of configurations whose execution times are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def _least(late: Callable[[float], float], miss: float, about_s: float, most_s: 
     known.
     """
     at_s, low_s, high_s = about_s, 0.0, most_s
-    low = high = 0.0  # logarithms of shares over what is aimed at, 0 where not known
+    low = high = 0.0  # logarithms of shares relative to the target; 0 if unknown
     for _ in range(_STEPS):
         share = late(at_s)
         over = math.log(max(share / miss, 1e-3) / _AIM)

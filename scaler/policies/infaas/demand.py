@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["AppRates", "Rates"]
 
 _UNLIKELY = 3.0  # standard deviations of a count
-_DOUBTED = 2.0  # the same, that a rate which has just jumped may be above what was counted
-_COUNTED_S = 0.5  # rates are counted over so long at least, however often it is planned
+_DOUBTED = 2.0  # the same, by which a rate that has just jumped may exceed the count
+_COUNTED_S = 0.5  # shortest period over which rates are counted
 _STEP = 1.02  # rates are rounded up to a power of this, so that small changes change nothing
 _SILENT = 0.1  # requests that an average still expects after the last one
 _NEVER_RPS = 1e-9

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["added_cost", "exchanged", "plus", "shared_firsts"]
 
 _ROUNDING = 1e-9
-_MIXED = 8  # options of which several give way at once, or of which ways begin
-_TRIED = 16  # of the exchanges that would be cheaper; nearly all of them do
-_STEPS = 100  # of exchanging; each makes it cheaper, so there is an end to them anyway
+_MIXED = 8  # options of which several are replaced at once, or that attempts start with
+_TRIED = 16  # number of cheaper exchanges that are tried; nearly all of them succeed
+_STEPS = 100  # limit of exchanges, which end anyway, because each lowers the cost
 
 
 def exchanged(task: Task, solution: Solution) -> Solution:

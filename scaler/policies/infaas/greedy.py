@@ -31,8 +31,8 @@ __all__ = ["greedy", "lack", "need_by_need", "settled"]
 
 _ROUNDING = 1e-9
 _PAIRED = 4  # options whose mixtures are tried too
-_SHARED = 2  # of the ways that begin with instances for several needs, those gone on with
-_STEPS = 100  # of settling; each makes it cheaper, so there is an end to them anyway
+_SHARED = 2  # number of attempts that start with instances for several needs
+_STEPS = 100  # limit of improvements, which end anyway, because each lowers the cost
 
 
 def greedy(task: Task) -> Solution:
@@ -158,7 +158,7 @@ def _firsts(task: Task) -> list[int]:
     best = [
         other
         for other, its in merits.items()
-        # What runs already need not be loaded. Of equals the first is the better.
+        # Running instances need no loading. Of equal options, the first is better.
         if task.running[other]
         or not any(
             mine[0] >= its[0] and all(map(ge, mine, its)) and (one < other or mine != its)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["available", "program"]
 
-_GAP = 1e-6  # of the optimum that a solution may be above it
+_GAP = 1e-6  # relative distance from the optimum that is accepted
 _STDOUT, _STDERR = 1, 2
-_DEAR = 1e4  # a request per second uncovered, in times the dearest way to take one
+_DEAR = 1e4  # price of an unserved request per second, as a multiple of the most expensive option
 
 
 def available() -> Any:  # noqa: ANN401  SciPy ships no types
@@ -93,7 +93,7 @@ def _aside() -> Iterator[None]:
     try:
         yield
     finally:
-        library.fflush(None)  # or what it has printed would follow later
+        library.fflush(None)  # else its output would appear later
         os.dup2(kept, _STDOUT)
         os.close(kept)
 

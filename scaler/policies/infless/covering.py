@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cover", "CoverDemand", "PricedSizes", "undominated"]
 
-_SHELF = 16  # sizes that the rest of a rate is covered from
+_SHELF = 16  # number of sizes that may serve the rest of a rate
 _ROUNDING = 1e-9
 
 
@@ -225,9 +225,9 @@ def undominated(sizes: Sequence[Size]) -> tuple[Size, ...]:
     """Return the sizes that no other equals or beats in resources, rate and execution time."""
     if not sizes:
         return ()
-    # Everything as an amount of which less is better.
+    # All values as amounts of which less is better.
     rows = np.array([[*s.resources, -s.rate_rps, s.exec_s] for s in sizes])
     as_good = (rows[:, np.newaxis] <= rows[np.newaxis]).all(axis=2)
-    before = np.triu(np.ones_like(as_good), 1)  # of twins the first is kept
+    before = np.triu(np.ones_like(as_good), 1)  # of equal ones, the first is kept
     beaten = np.any(as_good & (~as_good.T | before), axis=0)
     return tuple(size for at, size in enumerate(sizes) if not beaten[at])

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Infless"]
 
-_STILL = 0.9  # of the least rate at which batches fill: above it they continue to wait
+_STILL = 0.9  # share of the rate at which batches fill, above which they continue to wait
 
 
 class Infless:
@@ -176,14 +176,14 @@ class Infless:
         """
         batching = [size.exec_s for size in draft.instances if size.batch > 1]
         if not batching or not (self._fills(draft) or self._paid_together(draft.load)):
-            return {"*": 0.0}  # however lax an application's objective is
+            return {"*": 0.0}  # whatever an application's objective
         executions = 2 if self._priced else 1
         return max(draft.load.tightest_s - executions * max(batching), 0.0)
 
     def _fills(self, draft: Draft) -> bool:
         plan = draft.load.plan
         waits = plan is not None and any(route.max_wait_s for route in plan.routes)
-        share = _STILL if waits else 1.0  # or it would change with every rate near the least
+        share = _STILL if waits else 1.0  # else it would change with every small change of the rate
         return draft.load.rate_rps >= share * rate_shares.rate_low(draft.instances)
 
     def _paid_together(self, load: FunctionLoad) -> bool:

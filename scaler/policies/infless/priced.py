@@ -42,12 +42,12 @@ __all__ = ["Aim", "PricedSearch", "Task"]
 
 Aim = Literal["resources", "cost", "servers"]
 
-_GRID = [2.0 ** (step / 2) for step in range(-10, 21)]  # times what cores cost
-_PLAIN = 10  # where on the grid they cost that
-_FURTHER = (0, 2, 6)  # steps up the grid that are tried while something is left
+_GRID = [2.0 ** (step / 2) for step in range(-10, 21)]  # prices of a core, as multiples of its cost
+_PLAIN = 10  # index of the cost itself in the grid
+_FURTHER = (0, 2, 6)  # steps up the grid that are tried while some rate is unserved
 _ROUNDING = 1e-9
 _KEPT = 8192  # of price lists: a few of each function
-_NONE_FREE = 1e9  # times what is free; not infinite, to be reckoned with
+_NONE_FREE = 1e9  # price if nothing is free; finite, so that it can be computed with
 
 
 class Task(NamedTuple):

@@ -33,7 +33,7 @@ MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _SCALAR = re.compile(rb'["\-0-9tfn]')
-_SIZE_MAX = 64 * 1024  # bytes of members that are cut out; more than any program has a use for
+_SIZE_MAX = 64 * 1024  # most bytes of members that are cut out, which is more than programs need
 
 
 def first_entries(text: Buffer, most: int, entry_type: type = msgspec.Raw) -> list[Any]:

@@ -216,7 +216,7 @@ def _listed(tensor: _Tensor, parameters: Mapping[str, Raw], *, counts_texts: boo
     depth = opened[0].count(b"[") if opened else 0
     expected = count = math.prod(tensor.shape)
     if b'"' not in text and b"{" not in text:
-        # Lists within lists, too, have a comma less than values, where none of them is empty.
+        # Nested lists also have one comma fewer than values, unless one of them is empty.
         nested = text.find(b"[", 1) > 0  # a search that is slow, and rarely needed
         is_empty = _EMPTY.search(text) if nested else _EMPTY.match(text)
         count = 0 if is_empty else text.count(b",") + 1

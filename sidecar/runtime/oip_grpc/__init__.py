@@ -9,8 +9,8 @@ import os
 
 from carpool.errors import ConfigError, Problem
 
-# Children of this process never use its gRPC: without this each fork runs gRPC's own handlers, and
-# logs that it does. Handlers have the environment from before.
+# Processes forked from this one do not use its gRPC. Without this, gRPC would run its own handlers
+# and log at each fork. The function's process gets the environment without it.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 try:

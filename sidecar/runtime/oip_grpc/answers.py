@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpAnswer", "inferred", "model", "server"]
 
 _SIZE = "binary_data_size"
-_EXTENSIONS = ("binary_tensor_data", "classification")  # others have methods that there are not
+_EXTENSIONS = ("binary_tensor_data", "classification")  # the others are not served
 _INT64 = range(-(2**63), 2**63)
 _UINT64 = range(2**64)
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -70,10 +70,10 @@ class _Model(msgspec.Struct):
 
 
 def server(answer: HttpAnswer) -> bytes:
-    """Return the ServerMetadataResponse for what ``GET /v2`` was answered.
+    """Return the ServerMetadataResponse for the response to ``GET /v2``.
 
     Raises:
-        FunctionFault: that is not such a response. So do the others here.
+        FunctionFault: the response has another form. This applies to the functions below, too.
     """
     metadata = _read(answer.body, _Server)
     return _written(
@@ -85,7 +85,7 @@ def server(answer: HttpAnswer) -> bytes:
 
 
 def model(answer: HttpAnswer) -> bytes:
-    """Return the ModelMetadataResponse for what ``GET /v2/models/NAME`` was answered."""
+    """Return the ModelMetadataResponse for the response to ``GET /v2/models/NAME``."""
     metadata = _read(answer.body, _Model)
     return _written(
         "ModelMetadataResponse",
@@ -198,7 +198,7 @@ def _typed(tensor: _Tensor, content: bytes | memoryview) -> dict[str, Any]:
 
 
 def _parameters(values: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return parameters as entries of the message; lists and objects as JSON, null not at all."""
+    """Return parameters as entries of the message; lists and objects as JSON, without null."""
     return [
         {"key": key, "value": _parameter(value)}
         for key, value in (values or {}).items()

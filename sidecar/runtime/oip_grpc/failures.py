@@ -1,8 +1,8 @@
 """How a call fails: the gRPC status for a status of HTTP, with the same text.
 
-504 and 408 are deadlines; 429 and 413 are limits that the caller has exceeded. 503 is worth another
-try and becomes UNAVAILABLE, by which clients repeat; 502 is the function's failure on this request,
-which others would get again, and becomes INTERNAL.
+504 and 408 are deadlines; 429 and 413 are limits that the caller has exceeded. 503 becomes
+UNAVAILABLE, after which clients may retry. 502 becomes INTERNAL: the function failed on this
+request, and would probably fail again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Converts requests of the gRPC service to the protocol's HTTP form. Pure.
 
-Tensors travel as bytes behind the JSON (the binary tensor extension), however they came, and are
-asked for as bytes: so requests of both protocols, and typed and raw ones, share batches.
+Tensors are sent as bytes behind the JSON (the binary tensor extension), whichever form they came
+in, and requested as bytes. So requests of both protocols, typed and raw, share batches.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _values(tensor: Any, most_bytes: int) -> bytes:  # noqa: ANN401 - as above
 
 
 def _count(tensor: Any, what: str) -> int | None:  # noqa: ANN401 - as above
-    """Return the number of values; None if the shape is not one, as the function will say."""
+    """Return the number of values; None if the shape is invalid, which the function reports."""
     if len(tensor.shape) > _DIMENSIONS_MAX:
         msg = f"{what} has {len(tensor.shape)} dimensions, expected at most {_DIMENSIONS_MAX}"
         raise BadRequest(msg)

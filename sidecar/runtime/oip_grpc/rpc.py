@@ -1,4 +1,4 @@
-"""One call of a client: what it brings, the memory that it holds, and the exchanges made of it."""
+"""One call of a client: its metadata, the memory that it holds, and its exchange."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Rpc:
         context.add_done_callback(self._ended)
 
     def hold(self, size_bytes: int) -> None:
-        """Count memory until the call has ended, which includes that its answer was sent.
+        """Count memory until the call has ended and its answer has been sent.
 
         Raises:
             Overloaded: too much is held for all clients together.

@@ -34,7 +34,7 @@ _NOT_READY = (404, 503)
 _READY = HttpRequest("GET", "/_/ready")
 _MIB = 1024 * 1024
 _OFF_LOOP_BYTES = _MIB  # larger messages are converted on another thread
-_ALIVE_MS = 20_000  # until a client that does not answer a ping has left
+_ALIVE_MS = 20_000  # until a client that answers no ping counts as gone
 
 
 async def serve(server: Server, address: str) -> GrpcServer:

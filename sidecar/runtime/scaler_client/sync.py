@@ -30,14 +30,14 @@ __all__ = ["Reporter", "Sync"]
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT_S = 3.0  # it answers within milliseconds; a new connection may reach another scaler
+_TIMEOUT_S = 3.0  # it answers within milliseconds, and a new connection may reach another scaler
 _FIRST_INTERVAL_S = 0.25  # until the scaler has set one
-_INTERVAL_MIN_S = 0.02  # even for urgent messages; the scaler may set a longer one
+_INTERVAL_MIN_S = 0.02  # also for urgent messages; the scaler may set a longer one
 _RETRY_MAX_S = 5.0  # between attempts while the scaler does not answer
 _LAST_TIMEOUT_S = 2.0  # for the last message
 _OK = 200
 _RECEIVED_BEFORE = 409
-_UNACCEPTABLE = (400, 413)  # whenever it is sent
+_UNACCEPTABLE = (400, 413)  # statuses of messages that would be refused again
 
 
 class Reporter(Protocol):
