@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from scripts import release
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_package_names_the_versions_of_python_that_were_tried() -> None:
+    """The classifiers have the versions with which RELEASING.md says that a release was tried."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    language = "Programming Language :: Python :: "
+    named = [each.removeprefix(language) for each in project["classifiers"] if language in each]
+    (said,) = re.findall(r"has passed with (.*)\. With", (ROOT / "RELEASING.md").read_text())
+    assert re.findall(r"(3\.\d+)\.\d+", said) == named
+    assert project["requires-python"] == f">={named[0]}"
 
 
 @pytest.mark.parametrize(
