@@ -56,7 +56,7 @@ def _behind_provider(setup: Setup) -> Launch:
     stack = {"version": 1.0, "provider": {"name": "openfaas"}, "functions": {"f": function}}
     path = setup.scratch / "stack.yaml"
     path.write_text(json.dumps(stack))
-    argv = [str(setup.python), "-m", "carpool", "up", "--no-watchdog"]
+    argv = [str(setup.python), "-m", "carpool", "up", "--no-watchdog", "--partition", "off"]
     argv += ["-f", str(path), "--port", str(setup.port)]
     env = {"PYTHONPATH": str(_ROOT)}
     return Launch(argv, "/function/f/", _form(setup), env, "/function/f/metrics")
