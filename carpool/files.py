@@ -1,14 +1,15 @@
-"""The status of paths that users name, and replacing files atomically."""
+"""The status of paths that users name, replacing files atomically, and reasons of failures."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["is_folder", "replace_file", "status"]
+__all__ = ["is_folder", "reason", "replace_file", "status"]
 
 
 def status(path: Path) -> os.stat_result | None:
@@ -46,3 +47,11 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
+
+
+def reason(error: OSError) -> str:
+    """Return the message of the first error, as copying a tree reports all errors together."""
+    if not isinstance(error, shutil.Error):
+        return str(error)
+    (_, _, first), *more = error.args[0]
+    return f"{first}" + (f", and {len(more)} more like it" if more else "")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
+from carpool.files import reason
 from faas_stack.provider.local.build_context import BuildContext
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def assemble(stack: StackFile, function: StackFunction, folder: Path | None = No
         for path in stack.copy:
             _copy(stack.folder / path, target / path)
     except OSError as error:
-        problem = Problem(f"build context of {function.name}", _why(error), "files to copy")
+        problem = Problem(f"build context of {function.name}", reason(error), "files to copy")
         raise ConfigError([problem]) from error
     return BuildContext(function.image, folder, template.fprocess if template else "")
 
@@ -96,14 +97,6 @@ def _make_folders(folder: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for made in (folder, target):
         made.chmod(mode)
-
-
-def _why(error: OSError) -> str:
-    """Return the message of the first error, as copying a tree reports all errors together."""
-    if not isinstance(error, shutil.Error):
-        return str(error)
-    (_, _, first), *more = error.args[0]
-    return f"{first}" + (f", and {len(more)} more like it" if more else "")
 
 
 def _copy(source: Path, target: Path) -> None:

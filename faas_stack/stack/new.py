@@ -13,6 +13,7 @@ import yaml
 
 from carpool import function_name
 from carpool.errors import ConfigError, Problem
+from carpool.files import reason, replace_file
 from carpool.setting_spec import read_value
 from carpool.settings import rows
 from carpool.validation.problems import Problems
@@ -28,6 +29,7 @@ __all__ = ["main"]
 
 _LANG = "python3-onnx-batch"
 _WEIGHTS = (".data", "_data")  # suffixes that exporters add to the model's name for weights
+_MODE = 0o644  # of a new stack file
 _HEAD = """\
 version: 1.0
 provider:
@@ -61,10 +63,11 @@ def main(argv: list[str]) -> int:
     text = _with_entry(path, args.name, _entry(args))
     try:
         _copy(template, folder, args.model)
-        path.write_text(text, encoding="utf-8")
+        mode = path.stat().st_mode if path.exists() else _MODE
+        replace_file(path.resolve(), text.encode(), mode)
     except OSError as error:
-        where, why = str(error.filename or folder), error.strerror or str(error)
-        raise ConfigError([Problem(where, why, "a file that can be written")]) from error
+        shutil.rmtree(folder, ignore_errors=True)
+        raise ConfigError([Problem(str(folder), reason(error), "files to write")]) from error
     sys.stdout.write(_told(path, folder, args))
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import onnx
@@ -94,6 +95,24 @@ def test_nothing_is_overwritten(folder: Path) -> None:
     with pytest.raises(ConfigError, match="a folder that does not exist yet"):
         new.main(["classify"])
     assert before == (folder / "stack.yaml").read_text()
+
+
+@pytest.mark.parametrize("free", [1_000, 50_000])
+def test_full_disk_changes_nothing(folder: Path, free: int) -> None:
+    """If files cannot be written, the stack file is kept and no part of the function is left."""
+    new.main(["classify"])
+    stack = folder / "stack.yaml"
+    stack.write_text(f"# {'x' * 100_000}\n{stack.read_text()}")
+    before = stack.read_text()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, limits[1]))  # of a file, as a full disk
+    try:
+        with pytest.raises(ConfigError, match="other = .*File too large"):
+            new.main(["other"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert before == stack.read_text()
+    assert ["classify", "stack.yaml"] == sorted(path.name for path in folder.iterdir())
 
 
 @pytest.mark.parametrize(
