@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from prometheus_client import generate_latest
 
 from carpool.prometheus_text import Histogram, counter, gauge, histogram
+from sidecar.core.batch import CloseReason, Refusal
 from sidecar.runtime.outcome_counters import OTHERS, OutcomeCounters
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ _SHORT_SECONDS = (
     0.01,
 )
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_STATES = ("done", "failed", "expired", "refused", "cancelled")
+_RESTARTS = ("died", "hung")
+_STREAM_ENDS = ("complete", "cut_off", "caller_left")
 _FAILED_FROM = 500  # lowest status that counts as a failure of the function
 
 
@@ -91,14 +95,16 @@ class Metrics:
         self.execution = Histogram(_SECONDS)
         self.size = Histogram(_SIZES)
         self.selection = Histogram(_SHORT_SECONDS)
-        self.requests: dict[str, int] = {}
-        self.refusals: dict[str, int] = {}
-        self.closed: dict[str, int] = {}
+        # All known values begin at 0: Prometheus's `increase` and `rate` do not count an event with
+        # which a series begins.
+        self.requests = dict.fromkeys(_STATES, 0)
+        self.refusals = dict.fromkeys([reason.value for reason in Refusal], 0)
+        self.closed = dict.fromkeys([reason.value for reason in CloseReason], 0)
         self.broken = 0
-        self.restarts: dict[str, int] = {}
+        self.restarts = dict.fromkeys(_RESTARTS, 0)
         self.elements: dict[str, int] = {}
         self.policy_failures = 0
-        self.streams_ended: dict[str, int] = {}
+        self.streams_ended = dict.fromkeys(_STREAM_ENDS, 0)
         self._streams: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._batcher: Batcher | None = None
         self._server: Server | None = None
