@@ -116,10 +116,11 @@ def _section(
         "Share of requests done within a latency": _latencies(records, function),
         "Requests per second": _rates(next(iter(records.values()))),
         "Instances: ready, and loading (dashed)": _instances(records),
-        "Cost so far": _over_time(records, "cost", prices.currency or "cost"),
-        "SLO violations so far": _over_time(records, "missed", "requests"),
-        "Batch sizes": _batches(records),
     }
+    if prices.given:
+        charts["Cost so far"] = _over_time(records, "cost", prices.currency or "cost")
+    charts["SLO violations so far"] = _over_time(records, "missed", "requests")
+    charts["Batch sizes"] = _batches(records)
     figures = "".join(
         f"<figure><figcaption>{escape(caption)}</figcaption>{chart}</figure>"
         for caption, chart in charts.items()

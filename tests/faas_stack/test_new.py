@@ -107,7 +107,7 @@ def test_full_disk_changes_nothing(folder: Path, free: int) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (free, limits[1]))  # of a file, as a full disk
     try:
-        with pytest.raises(ConfigError, match="other = .*File too large"):
+        with pytest.raises(ConfigError, match=r"other = .*File too large"):
             new.main(["other"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -119,6 +119,17 @@ def test_rate_is_drawn_only_while_requests_arrive(tmp_path: Path) -> None:
     assert start + 0.6 * (end - start) == pytest.approx(ends_at, abs=0.2)
 
 
+@pytest.mark.parametrize(("prices", "drawn"), [("", 0), ("prices: {cpu_core_s: 0.1}\n", 1)])
+def test_costs_are_drawn_if_there_are_prices(tmp_path: Path, prices: str, drawn: int) -> None:
+    """Without prices there is no chart of costs, which would be a line at zero."""
+    (tmp_path / "nothing.csv").write_text("start_s,requests_per_minute\n0,600\n")
+    (tmp_path / "scenario.yaml").write_text(EMPTY + prices)
+    report = tmp_path / "out.html"
+    flags = ["--policy", "openfaas", "--report", str(report)]
+    assert 0 == command.main([str(tmp_path / "scenario.yaml"), *flags])
+    assert drawn == report.read_text().count("Cost so far")
+
+
 def test_report_needs_neither_network_nor_script(tmp_path: Path) -> None:
     """The page loads nothing, and its charts are drawn even if its script does not run."""
     (tmp_path / "nothing.csv").write_text("start_s,requests_per_minute\n0,600\n")
@@ -129,5 +140,5 @@ def test_report_needs_neither_network_nor_script(tmp_path: Path) -> None:
     text = report.read_text()
     assert [] == re.findall(r"\b(?:src|href)=|url\(|@import|\bfetch\(", text)
     drawn = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    assert 6 == drawn.count("<figure>") == drawn.count("<svg ")
+    assert 5 == drawn.count("<figure>") == drawn.count("<svg ")
     assert {"latency, ms", "requests/s", "instances"} <= set(re.findall(r">([^<]+)</text>", drawn))
