@@ -77,8 +77,8 @@ class OnnxModel:
         self.shares_runs = not reason
         if reason:
             logs.say(
-                f"{path}: {reason}, so requests run one by one; export the model with a dynamic batch "
-                "dimension, or declare batch_axis if the batch is another axis"
+                f"{path}: {reason}, so requests run one by one; export the model with a dynamic "
+                "batch dimension, or declare batch_axis if the batch is another axis"
             )
 
     def warm_up(self, sizes: Sequence[int]) -> None:
