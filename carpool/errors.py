@@ -65,7 +65,6 @@ class CarpoolError(Exception):
     """Base class of all errors that Carpool raises on purpose."""
 
     status: ClassVar[int] = 500
-    retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
 
 
@@ -118,7 +117,6 @@ class Overloaded(CarpoolError):
     """No capacity at present; the caller may retry, after ``retry_after_s`` if that is known."""
 
     status: ClassVar[int] = 503
-    retryable: ClassVar[bool] = True
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -135,7 +133,6 @@ class DeadlineMissed(CarpoolError):
     """The request's deadline passed before a response was ready."""
 
     status: ClassVar[int] = 504
-    retryable: ClassVar[bool] = True
 
 
 class FunctionFault(CarpoolError):

@@ -33,7 +33,6 @@ class KubernetesApiError(CarpoolError):
     """
 
     status = 502
-    retryable = True
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)

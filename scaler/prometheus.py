@@ -34,7 +34,6 @@ class PrometheusError(CarpoolError):
     """Prometheus cannot be reached, or its response is invalid."""
 
     status = 502
-    retryable = True
 
 
 class Reading(NamedTuple):

@@ -67,8 +67,8 @@ class SendingApplication:
         if not sidecar.least:
             self._hold(request)
         if self._admit(request, now) is not None:
-            sidecar.served.refused += 1
-            sidecar.served.miss(self._name)
+            sidecar.outcomes.refused += 1
+            sidecar.outcomes.miss(self._name)
             return
         sidecar.waiting += 1
         if not sidecar.free:

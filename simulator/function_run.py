@@ -108,7 +108,7 @@ class FunctionRun(FunctionRecord):
 
     def settle(self) -> Outcomes:
         """Add the outcomes since the last call to the total, and return them."""
-        outcomes, self.sidecar.served = self.sidecar.served.settle(), Outcomes()
+        outcomes, self.sidecar.outcomes = self.sidecar.outcomes.settle(), Outcomes()
         self.total.add(outcomes)
         return outcomes
 

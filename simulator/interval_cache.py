@@ -97,7 +97,7 @@ class IntervalCache:
         if not interval_kind.known or interval_kind.met % _AGAIN == 0:
             self._learning[run.function.name] = _Learning(interval_kind, run.version, requests)
             return False
-        run.sidecar.served.add(interval_kind.outcomes, requests / interval_kind.requests)
+        run.sidecar.outcomes.add(interval_kind.outcomes, requests / interval_kind.requests)
         run.sidecar.skip(end - start)
         for caller, own in zip(run.callers, times, strict=True):
             caller.skips(own)

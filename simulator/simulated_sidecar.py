@@ -91,7 +91,7 @@ class SimulatedSidecar:
         self.wakes_at = math.inf
         self.skipped_s = 0.0
         self.requests = 0
-        self.served = Outcomes()
+        self.outcomes = Outcomes()
         self.waiting = 0
         self.free = 0
 
@@ -145,11 +145,11 @@ class SimulatedSidecar:
         if actions.expired:
             expired = len(actions.expired)
             self.waiting -= expired
-            self.served.expired += expired
+            self.outcomes.expired += expired
             for request in actions.expired:
-                self.served.miss(request.app)
+                self.outcomes.miss(request.app)
             if not self.least:  # no instance could have taken them
-                self.served.cold += expired
+                self.outcomes.cold += expired
             if self.batcher.idle:
                 self.load.became_idle(now + self.skipped_s)
         if self.waiting:
@@ -232,7 +232,7 @@ class SimulatedSidecar:
             failed = self._no_failures[count] = [False] * count
         self.batcher.finished(batch, failed, now)
         self._upstreams.moved(batch.upstream)
-        outcomes = self.served
+        outcomes = self.outcomes
         outcomes.cost += cost
         outcomes.busy_core_s += exec_s * instance.execution.size.cpu
         company = instance.device.company if instance.device else count
@@ -256,7 +256,7 @@ class SimulatedSidecar:
                 instance.drained(instance, at_s)
 
     def _record(self, requests: list[Request], instance: SimulatedInstance, now: float) -> None:
-        outcomes = self.served
+        outcomes = self.outcomes
         outcomes.done += len(requests)
         now += self._network_s
         outcomes.fresh_s += [now - request.arrived for request in requests]

@@ -36,12 +36,12 @@ class _OfUnit(NamedTuple):
     Attributes:
         logs: Logarithms of measured over predicted time.
         here: Which of them were measured on the target machine.
-        told: Operators that were measured anywhere, at any batch size.
+        measured: Operators that were measured anywhere, at any batch size.
     """
 
     logs: Sequence[Array]
     here: Sequence[Flags]
-    told: Sequence[Flags]
+    measured: Sequence[Flags]
 
 
 class Corrections:
@@ -92,12 +92,12 @@ class Corrections:
         apart = np.abs(np.log2(self._batches) - math.log2(batch))[:, None]
         return [np.where(here, apart, math.inf).min(axis=0) for here in known.here]
 
-    def told(self, unit: ThreadsAndGpu) -> list[Flags]:
+    def measured(self, unit: ThreadsAndGpu) -> list[Flags]:
         """Return which operators of each group were measured anywhere."""
         known = self._known(unit)
         if known is None:
             return [np.zeros(len(group.operators), bool) for group in self._groups.all]
-        return list(known.told)
+        return list(known.measured)
 
     @cached_property
     def _cases(self) -> list[list[list[Case]]]:
@@ -124,11 +124,11 @@ class Corrections:
             np.where(np.isnan(mine).all(axis=0), _filled(other) + level, _filled(mine))
             for other, mine in zip(there, own, strict=True)
         ]
-        told = [
+        measured = [
             np.logical_not(np.isnan(mine).all(axis=0) & np.isnan(other).all(axis=0))
             for other, mine in zip(there, own, strict=True)
         ]
-        return _OfUnit(logs, [np.isfinite(log) for log in own], told)
+        return _OfUnit(logs, [np.isfinite(log) for log in own], measured)
 
     def _logs(
         self, unit: ThreadsAndGpu, predicted: Sequence[Sequence[Array]], times: Times

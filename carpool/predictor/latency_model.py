@@ -200,9 +200,9 @@ class OperatorLatencyModel:
         places = map(self._groups.place, range(len(self.graph.operators)))
         return [float(seconds[number][at]) for number, at in places]
 
-    def untold(self) -> list[str]:
+    def unknown_operators(self) -> list[str]:
         """Return kinds of operators without any law or measurement."""
-        return self._lacking(self._groups.untold)
+        return self._lacking(self._groups.lacks_law)
 
     def sources(self, batch: int, cpu: float) -> list[Source]:
         """Return the sources of the operators' times, the longest first."""
@@ -249,8 +249,8 @@ class OperatorLatencyModel:
         """Return kinds of groups for which ``how`` is true on every unit, unless measured there."""
         lacking: set[int] = set(range(len(self._groups.all)))
         for unit in self.fit.units:
-            groups = zip(how(self.fit, unit), self._corrections.told(unit), strict=True)
-            lacking &= {at for at, (lacks, told) in enumerate(groups) if lacks and not told.all()}
+            groups = zip(how(self.fit, unit), self._corrections.measured(unit), strict=True)
+            lacking &= {at for at, (lacks, known) in enumerate(groups) if lacks and not known.all()}
         return list(dict.fromkeys(self._groups.all[at].kind for at in sorted(lacking)))
 
     def _admits(self, batch: int) -> bool:
@@ -258,9 +258,9 @@ class OperatorLatencyModel:
         return self.graph.admits(batch) and batch <= most
 
     def _uncalibrated(self, unit: ThreadsAndGpu, batch: int) -> float | None:
-        told = self._corrections.told(unit)
-        untold = self._groups.untold(self.fit, unit)
-        if any(lacks and not known.all() for lacks, known in zip(untold, told, strict=True)):
+        lacking = self._groups.lacks_law(self.fit, unit)
+        measured = self._corrections.measured(unit)
+        if any(lacks and not known.all() for lacks, known in zip(lacking, measured, strict=True)):
             return None
         seconds = self._seconds(unit, batch)
         count = len(self.graph.operators)

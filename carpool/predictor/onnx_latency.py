@@ -53,8 +53,8 @@ def read_operators(
         runtime(),
         calibration=read_calibration,
     )
-    if model.untold():
-        kinds, fix = ", ".join(model.untold()), "carpool predict measures them, or carpool profile"
+    if unknown := model.unknown_operators():
+        kinds, fix = ", ".join(unknown), "carpool predict measures them, or carpool profile"
         expected = "operators that a profile database knows"
         raise ConfigError([Problem(str(path), kinds, expected, fix)])
     runs = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "Groups"]
 
-_UNTOLD_S = 1e-6
+_UNKNOWN_S = 1e-6
 _PROBES = (2, 8)  # batch sizes that define the line of a size
 
 
@@ -88,7 +88,7 @@ class Groups:
             sizes = group.base + group.each * batch
             share = np.full(len(sizes), cold)
             seconds = fit.operator_seconds(group.kind, group.family, unit, sizes, share)
-            by_group.append(np.full(len(sizes), _UNTOLD_S) if seconds is None else seconds)
+            by_group.append(np.full(len(sizes), _UNKNOWN_S) if seconds is None else seconds)
         return by_group
 
     def longest_path_s(self, seconds: list[Array]) -> float:
@@ -104,7 +104,7 @@ class Groups:
         """Return which groups are of a class that was never measured on the unit."""
         return [(group.kind, unit) not in fit.laws for group in self.all]
 
-    def untold(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
+    def lacks_law(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
         """Return which groups have no law on the unit, of neither their class nor their family."""
         return [
             (group.kind, unit) not in fit.laws

@@ -151,11 +151,11 @@ def _cells(row: dict[str, float]) -> tuple[str, ...]:
 
 def known(model: OperatorLatencyModel) -> str:
     """Return what can be predicted, for an error message about what cannot."""
-    untold = model.untold()
-    if untold:
-        verb = "has" if len(untold) == 1 else "have"
+    unknown = model.unknown_operators()
+    if unknown:
+        verb = "has" if len(unknown) == 1 else "have"
         return (
-            f"{', '.join(untold)} {verb} not been measured; --measure measures what the runtime "
+            f"{', '.join(unknown)} {verb} not been measured; --measure measures what the runtime "
             "runs alone, carpool profile the whole model"
         )
     fixed = model.graph.fixed_batch

@@ -25,11 +25,11 @@ async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
             cutter.skip(data)
             await asyncio.sleep(_FLOOD_PAUSE_S)
             continue
-        if notice := budget.told():
+        if notice := budget.notice():
             yield f"carpool: {notice}"
         for line in cutter.feed(data):
             yield line
-    if notice := budget.told():
+    if notice := budget.notice():
         yield f"carpool: {notice}"
     for line in cutter.end():
         yield line
@@ -98,7 +98,7 @@ class LineBudget:
         self._left -= lines
         return True
 
-    def told(self) -> str:
+    def notice(self) -> str:
         """Return how many lines were dropped since the last call, in words; empty if none were."""
         dropped, self._dropped = self._dropped, 0
         return f"{dropped} lines were dropped: more than {self._per_s} a second" * bool(dropped)

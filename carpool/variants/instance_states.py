@@ -90,10 +90,6 @@ class InstanceState:
         """Record that the instance has loaded."""
         self._enter(State.ACTIVE)
 
-    def unloaded(self) -> None:
-        """Record that the instance was unloaded."""
-        self._enter(State.INACTIVE)
-
     def observe(self, rate_rps: float, latency_s: float | None) -> State:
         """Process a measurement and return the resulting state.
 

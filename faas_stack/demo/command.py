@@ -71,7 +71,7 @@ async def _show_predictions(address: str, examples: Path) -> bool:
     files = await predictions.filetypes(address)
     shown = [*files, await predictions.image(address, examples)]
     shown.append(await predictions.vectors(address, examples))
-    width = max(len(prediction.asked) for prediction in shown)
+    width = max(len(prediction.input) for prediction in shown)
     for prediction in shown:
         _say(_line(prediction, width))
     return all(prediction.right for prediction in shown)
@@ -80,7 +80,7 @@ async def _show_predictions(address: str, examples: Path) -> bool:
 def _line(prediction: Prediction, width: int) -> str:
     mark = "ok   " if prediction.right else "WRONG"
     company = f", in a batch of up to {prediction.batch}" if prediction.batch > 1 else ""
-    return f"   {mark} {prediction.asked:<{width}}  {prediction.answered}{company}"
+    return f"   {mark} {prediction.input:<{width}}  {prediction.output}{company}"
 
 
 async def _show_duels(address: str) -> None:

@@ -41,8 +41,8 @@ _FURTHER_ATTEMPTS = 9
 class Prediction:
     """One prediction: the input, the output, whether it is right, and the size of its batch."""
 
-    asked: str
-    answered: str
+    input: str
+    output: str
     right: bool
     batch: int
 

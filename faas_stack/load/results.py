@@ -36,7 +36,7 @@ class LoadResults:
         errors: Other outcomes, by status or as ``timeout`` or ``connection``.
         examples: One response for each status in ``errors``, as shortened text.
         batches: Sum of 1/size over responses with a batch size: the number of batches.
-        told: Number of responses with a batch size.
+        with_batch_size: Number of responses with a batch size.
         lags_s: Delay of each request caused by the generator and not by the target.
         starved: Number of requests that waited because every connection was in use.
     """
@@ -46,7 +46,7 @@ class LoadResults:
     errors: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     batches: float = 0.0
-    told: int = 0
+    with_batch_size: int = 0
     misses: int = 0
     lags_s: array[float] = field(default_factory=lambda: array("d"))
     starved: int = 0
@@ -66,7 +66,7 @@ class LoadResults:
         """Count a response."""
         if batch > 0:
             self.batches += 1 / batch
-            self.told += 1
+            self.with_batch_size += 1
         if not 200 <= status < 300:  # noqa: PLR2004
             self.errors[str(status)] += 1
             return
@@ -96,7 +96,7 @@ class LoadResults:
             "slo_miss_ratio": missed,
             "rps": round(self.ok / self.elapsed_s, 2) if self.elapsed_s else 0.0,
             "latency_ms": latency_ms,
-            "mean_batch": round(self.told / self.batches, 3) if self.batches else None,
+            "mean_batch": round(self.with_batch_size / self.batches, 3) if self.batches else None,
         }
 
     def warnings(self) -> list[str]:

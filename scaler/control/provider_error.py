@@ -16,7 +16,6 @@ class ProviderError(CarpoolError):
     """
 
     status = 502
-    retryable = True
 
     def __init__(self, message: str, *, answered: bool = False, lasting: bool = False) -> None:
         super().__init__(message)

@@ -103,11 +103,11 @@ class Reconciler:
     def succeeded(self, action: Action, now_s: float) -> None:
         """Record that the gateway has accepted ``action``."""
         state = self._classes.setdefault(action.class_name, RequestedReplicas())
-        state.asked_s, state.seen, state.refusals, state.lasting = now_s, False, 0, False
+        state.requested_s, state.seen, state.refusals, state.lasting = now_s, False, 0, False
         if action.verb == "scale":
-            state.asked = action.replicas
+            state.requested = action.replicas
         elif action.verb == "delete":
-            state.asked = None
+            state.requested = None
 
     def failed(
         self,

@@ -27,7 +27,7 @@ class RequestedReplicas:
     """State of one class's function at the gateway.
 
     Attributes:
-        asked: Number of replicas requested last, and (``asked_s``) when.
+        requested: Number of replicas requested last, and (``requested_s``) when.
         seen: Whether the gateway has listed that count since.
         most: The gateway's limit, as observed (at ``most_s``).
         lacking_s: Time since which requested instances are missing.
@@ -40,8 +40,8 @@ class RequestedReplicas:
         trouble: The last failure (at ``trouble_s``), until there was none for a while.
     """
 
-    asked: int | None = None
-    asked_s: float = -math.inf
+    requested: int | None = None
+    requested_s: float = -math.inf
     seen: bool = False
     most: float = math.inf
     most_s: float = -math.inf
@@ -57,7 +57,7 @@ class RequestedReplicas:
 
     def is_pending(self, count: int, now_s: float) -> bool:
         """Return whether this count was requested recently and is not listed yet."""
-        return self.asked == count and not self.seen and now_s <= self.asked_s + _ANSWER_S
+        return self.requested == count and not self.seen and now_s <= self.requested_s + _ANSWER_S
 
     def failed(self, text: str, now_s: float) -> None:
         """Record a failure, and pause, longer each time."""
@@ -77,15 +77,17 @@ class RequestedReplicas:
 
     def compare(self, status: Status, now_s: float) -> None:
         """Compare what the gateway has listed at ``now_s`` with what was requested."""
-        if self.asked is None or status.replicas == self.asked:
-            self.seen = self.seen or self.asked is not None
+        if self.requested is None or status.replicas == self.requested:
+            self.seen = self.seen or self.requested is not None
         elif self.seen:
             text = f"something else has set {status.name} to {status.replicas} replicas"
-            self.failed(f"{text} instead of {self.asked}; is another autoscaler running?", now_s)
-            self.asked, self.seen = None, False
-        elif now_s > self.asked_s + _ANSWER_S:
+            self.failed(
+                f"{text} instead of {self.requested}; is another autoscaler running?", now_s
+            )
+            self.requested, self.seen = None, False
+        elif now_s > self.requested_s + _ANSWER_S:
             limit = f"the gateway set {status.name} to {status.replicas} replicas"
-            self.failed(f"{limit} when asked for {self.asked}", now_s)
-            if 0 < status.replicas < self.asked:
+            self.failed(f"{limit} when asked for {self.requested}", now_s)
+            if 0 < status.replicas < self.requested:
                 self.most, self.most_s = status.replicas, now_s
-            self.asked = None
+            self.requested = None

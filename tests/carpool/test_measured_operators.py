@@ -163,10 +163,10 @@ def test_operator_without_law_needs_a_measurement() -> None:
     net = Graph("odd", [odd, *NET.operators[1:]])
     model = OperatorLatencyModel(net, learnt())
     assert None is model.predict(4, 1, 0)
-    assert ["com.microsoft.Odd"] == model.untold()
+    assert ["com.microsoft.Odd"] == model.unknown_operators()
     known = {(odd.at(4), ThreadsAndGpu(threads)): 0.5 for threads in (1, 2)}
     model = OperatorLatencyModel(net, learnt(), known)
-    assert [] == model.untold()
+    assert [] == model.unknown_operators()
     assert pytest.approx(0.5, rel=0.1) == model.predict(4, 1, 0)
 
 

@@ -71,7 +71,7 @@ def shown(row: str) -> PolicyResult:
     tally = LoadResults(slo_s=0.2, elapsed_s=10)
     number = round(10 * rps)
     in_time = number - round(late / 100 * number)
-    tally.told, tally.batches = number, number / batch
+    tally.with_batch_size, tally.batches = number, number / batch
     for at in range(number):
         latency_ms = p99_ms if at >= 0.98 * number else p50_ms
         tally.answered(200, min(latency_ms / 1e3, 0.2) if at < in_time else latency_ms / 1e3, 0)

@@ -114,8 +114,8 @@ class OperatorTimes(Meter):
         """
         made = optimised(path, read_onnx(path, _free_sizes(session, feeds)))
         model, _ = read_model(self._database, made.graph, processor(), runtime())
-        if model.untold():
-            kinds, fix = ", ".join(model.untold()), f"carpool predict {path} measures them"
+        if unknown := model.unknown_operators():
+            kinds, fix = ", ".join(unknown), f"carpool predict {path} measures them"
             expected = "operators that the profile database knows"
             raise ConfigError([Problem(str(path), kinds, expected, fix)])
         return made, replace(model, runs={})

@@ -54,7 +54,7 @@ def release(
     alpha: float,
     least: int = 0,
     most: float = math.inf,
-    worth: Callable[[Size], float] = lambda size: size.efficiency,
+    value: Callable[[Size], float] = lambda size: size.efficiency,
 ) -> Counter[Size]:
     """Return what is left after releasing instances until none has too little load, case (iii).
 
@@ -66,7 +66,7 @@ def release(
         alpha: How close ``theta`` is to ``Rmax``.
         least: Number of instances to keep in any case.
         most: Maximum number of instances to keep; the fastest are kept.
-        worth: Returns the value of an instance of a size relative to what is saved.
+        value: Returns the value of an instance of a size relative to what is saved.
     """
     left = instances.copy()
     needed = needed_rps(left)
@@ -75,7 +75,7 @@ def release(
         unneeded = [size for size in left if size.rate_rps <= spare_rps]
         if not unneeded:
             break
-        worst = min(unneeded, key=lambda size: (worth(size), -size.units))
+        worst = min(unneeded, key=lambda size: (value(size), -size.units))
         left[worst] -= 1
         if not left[worst]:
             del left[worst]

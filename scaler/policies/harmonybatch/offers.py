@@ -43,14 +43,14 @@ class _Column(NamedTuple):
     """Columns needed for pricing; cost and time of a batch are assumed to be linear in its size.
 
     Attributes:
-        allowance_s, least_s, held: As `Priced`.
+        allowance_s, least_s, price_per_s: As `Priced`.
         fixed, item: Cost per batch, whatever its size, and per request in it.
         fixed_s, item_s: Seconds per batch and per request.
     """
 
     allowance_s: Times
     least_s: Times
-    held: Times
+    price_per_s: Times
     fixed: Times
     item: Times
     fixed_s: Times
@@ -61,7 +61,7 @@ class _Singles:
     """Cost of a request served alone; infinite if waiting instances are paid for."""
 
     def __init__(self, priced: Priced) -> None:
-        places = np.flatnonzero((priced.batch == 1) & ~priced.held.any())
+        places = np.flatnonzero((priced.batch == 1) & ~priced.price_per_s.any())
         order = places[priced.least_s[places].argsort()]
         self._least_s = priced.least_s[order]
         self._cost = np.minimum.accumulate(np.append(math.inf, priced.alone[order]))
@@ -141,10 +141,10 @@ class Offers:
         )
         mean = (shorter + longer) / 2
         costs_of: Times = of.fixed / mean + of.item
-        if of.held.any():
+        if of.price_per_s.any():
             busy = rate * (of.fixed_s / mean + of.item_s)
             about = busy + np.sqrt(busy) + 1  # instances, about as `erlang` has them
-            costs_of += of.held * about / rate
+            costs_of += of.price_per_s * about / rate
         costs_of[of.least_s > slo_s] = math.inf
         return costs_of
 
@@ -182,7 +182,7 @@ def _columns(priced: Priced) -> _Column:
     return _Column(
         priced.allowance_s,
         priced.least_s,
-        priced.held,
+        priced.price_per_s,
         priced.alone - item,
         item,
         priced.alone_s - item_s,

@@ -34,7 +34,7 @@ class Priced(NamedTuple):
         alone: Cost of executing a batch of one.
         full: Cost of executing a full batch.
         alone_s, full_s: Mean seconds of the same.
-        held: Cost of an instance per second.
+        price_per_s: Cost of an instance per second.
     """
 
     batch: Times
@@ -46,12 +46,12 @@ class Priced(NamedTuple):
     full: Times
     alone_s: Times
     full_s: Times
-    held: Times
+    price_per_s: Times
 
     @property
     def least(self) -> Times:
         """Cost of a request in a full batch, on instances that are never idle."""
-        return (self.full + self.held * self.full_s) / self.batch
+        return (self.full + self.price_per_s * self.full_s) / self.batch
 
 
 def priced(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -> Priced:
@@ -84,11 +84,11 @@ def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> 
     alone_s = np.where(alone_s > 0, alone_s, full_s)
     instances = occupied(model, sizes)
     alone, full = (billing.executions(instances, at) for at in (alone_s, full_s))
-    held = billing.lifetimes(instances)
+    price_per_s = billing.lifetimes(instances)
     units = CORE_WEIGHT * instances.cpu + instances.gpu  # `resource_units`
-    free = (full == 0) & (held == 0)
+    free = (full == 0) & (price_per_s == 0)
     alone, full = np.where(free, units * alone_s, alone), np.where(free, units * full_s, full)
-    return Priced(*sizes, allowance_s, least_s, alone, full, alone_s, full_s, held)
+    return Priced(*sizes, allowance_s, least_s, alone, full, alone_s, full_s, price_per_s)
 
 
 def _undominated(priced: Priced) -> list[int]:

@@ -67,17 +67,17 @@ def _wanted(task: Task, lacking: Sequence[float], option: int) -> int | None:
     time = 0.0
     for need, rate_rps in zip(task.needs, lacking, strict=True):
         if rate_rps:
-            worth = need.worth[option]
-            if not worth:
+            served_rps = need.served_rps[option]
+            if not served_rps:
                 return None
-            time += rate_rps / worth
+            time += rate_rps / served_rps
     return math.ceil(time - _ROUNDING)
 
 
 def shared_firsts(task: Task) -> Iterator[tuple[int, int]]:
     """Yield options that suit several needs, with instances for all or all but the greatest."""
     times = {
-        option: [need.rate_rps / w for need in task.needs if (w := need.worth[option])]
+        option: [need.rate_rps / w for need in task.needs if (w := need.served_rps[option])]
         for option in range(len(task.options))
     }
     shared = [option for option, of_needs in times.items() if len(of_needs) > 1]

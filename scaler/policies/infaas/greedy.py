@@ -72,8 +72,8 @@ def need_by_need(
     shares: list[list[float]] = [[]] * len(task.needs)
     for number in task.by_choice if order is None else order:
         need = task.needs[number]
-        spare_rps = sum([there * worth for there, worth in zip(left, need.worth, strict=True)])
-        lacking = Need(need.lacking(spare_rps), need.worth)
+        spare_rps = sum(map(mul, left, need.served_rps))
+        lacking = Need(need.lacking(spare_rps), need.served_rps)
         for option, more in enumerate(solve(_rest(task, counts, lacking))):
             counts[option] += more
             left[option] += more
@@ -128,7 +128,7 @@ def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) ->
     counts = _trimmed(task, counts)
     short, cost = lack(task, counts), task.change_cost(counts)
     tried_ones = _firsts(task) if options is None else options
-    useful = [n for n in tried_ones if task.needs[0].worth[n]]
+    useful = [n for n in tried_ones if task.needs[0].served_rps[n]]
     for _ in range(_STEPS):
         replacements = sorted(_replaced(task, counts, useful, cost))
         better = next(
@@ -148,13 +148,13 @@ def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) ->
 def lack(task: Task, counts: Counts) -> float:
     """Return the rate that the task's only need lacks."""
     (need,) = task.needs
-    return need.lacking(sum(map(mul, counts, need.worth)))
+    return need.lacking(sum(map(mul, counts, need.served_rps)))
 
 
 def _firsts(task: Task) -> list[int]:
     """Return the options that no other dominates, those with the cheapest rate first."""
-    worths = task.needs[0].worth
-    merits = {n: _merits(task.options[n], worth) for n, worth in enumerate(worths) if worth}
+    all_rps = task.needs[0].served_rps
+    merits = {n: _merits(task.options[n], rps) for n, rps in enumerate(all_rps) if rps}
     best = [
         other
         for other, its in merits.items()
@@ -165,19 +165,19 @@ def _firsts(task: Task) -> list[int]:
             for one, mine in merits.items()
         )
     ] or [0]
-    return sorted(best, key=lambda n: task.options[n].cost / (worths[n] or 1.0))
+    return sorted(best, key=lambda n: task.options[n].cost / (all_rps[n] or 1.0))
 
 
-def _merits(option: Option, worth: float) -> tuple[float, ...]:
+def _merits(option: Option, served_rps: float) -> tuple[float, ...]:
     """Return the merits of an option; one that is worse in all of them is never worth starting."""
-    return worth, -option.cost, -option.cost * option.load_s, -option.cpu, -option.gpu
+    return served_rps, -option.cost, -option.cost * option.load_s, -option.cpu, -option.gpu
 
 
 def _within(task: Task, counts: Counts) -> Counts:
     """Return as many of ``counts`` as are useful and fit."""
     kept = (0,) * len(counts)
     for option, count in enumerate(counts):
-        if count and task.needs[0].worth[option]:
+        if count and task.needs[0].served_rps[option]:
             kept = plus(kept, option, _fitting(task, kept, option, count))
     return kept
 
@@ -187,15 +187,15 @@ def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Seque
 
     If there is no capacity for those, the other options are used.
     """
-    worth = task.needs[0].worth
+    served_rps = task.needs[0].served_rps
     whole = math.floor if firsts[0] != firsts[1] else math.ceil
     lacking = lack(task, counts)
     for number, option in enumerate((*firsts, *others)):
         if not lacking:
             break
-        if worth[option]:
+        if served_rps[option]:
             rounded = math.ceil if number else whole
-            wanted = max(rounded(lacking / worth[option] - _ROUNDING), 0)
+            wanted = max(rounded(lacking / served_rps[option] - _ROUNDING), 0)
             counts = plus(counts, option, _fitting(task, counts, option, wanted))
             lacking = lack(task, counts)
     return counts
@@ -217,14 +217,14 @@ def _fitting(task: Task, counts: Counts, option: int, wanted: int) -> int:
 
 def _trimmed(task: Task, counts: Counts) -> Counts:
     """Return the counts without instances that are not needed, most expensive removed first."""
-    worth, kept = task.needs[0].worth, list(counts)
-    spare = sum(map(mul, counts, worth)) - task.needs[0].rate_rps
+    served_rps, kept = task.needs[0].served_rps, list(counts)
+    spare = sum(map(mul, counts, served_rps)) - task.needs[0].rate_rps
     there = [option for option, count in enumerate(counts) if count]
     for option in sorted(there, key=lambda o: -task.options[o].cost):
         gone = kept[option]
-        if worth[option]:
-            gone = min(gone, max(math.floor(spare / worth[option] + _ROUNDING), 0))
-            spare -= gone * worth[option]
+        if served_rps[option]:
+            gone = min(gone, max(math.floor(spare / served_rps[option] + _ROUNDING), 0))
+            spare -= gone * served_rps[option]
         kept[option] -= gone
     return tuple(kept)
 
@@ -233,7 +233,7 @@ def _replaced(
     task: Task, counts: Counts, useful: list[int], cost: float
 ) -> Iterator[tuple[float, Counts]]:
     """Yield cheaper counts with one or all instances of an option replaced by another."""
-    worth, least = task.needs[0].worth, cost - _ROUNDING * abs(cost)
+    served_rps, least = task.needs[0].served_rps, cost - _ROUNDING * abs(cost)
     for gone, there in enumerate(counts):
         for fewer in {1, there} if there else ():
             without = plus(counts, gone, -fewer)
@@ -241,7 +241,7 @@ def _replaced(
             saved = cost - task.cost_of(gone, there) + task.cost_of(gone, there - fewer)
             for come in useful:
                 if come != gone:
-                    more = max(math.ceil(lacking / worth[come] - _ROUNDING), 0)
+                    more = max(math.ceil(lacking / served_rps[come] - _ROUNDING), 0)
                     tried = saved + added_cost(task, counts, come, more)
                     if tried < least:
                         yield tried, plus(without, come, more)

@@ -181,11 +181,11 @@ class Infaas:
 
     def _need(self, app: Application, priced: _PricedOffers, rate_rps: float, miss: float) -> Need:
         need_rps = rate_rps * self._params.slack
-        worth = tuple(
+        served_rps = tuple(
             offer.worth_rps(app, rate_rps, need_rps, miss) if cost <= app.cost else 0.0
             for offer, cost in zip(priced.offers, priced.costs, strict=True)
         )
-        return Need(need_rps, worth)
+        return Need(need_rps, served_rps)
 
     def _solution(self, function: str, task: Task) -> Solution:
         """Return the planner's solution, reusing the last one if nothing has changed."""

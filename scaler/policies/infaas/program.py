@@ -5,7 +5,7 @@ them for each need, and what is left uncovered, ``s``, at a price that is paid o
 capacity:
 
     min  sum C n + lambda C T u + M s
-    s.t. u >= n - N,  sum over needs of y <= n,  sum of worth y + s >= need,
+    s.t. u >= n - N,  sum over needs of y <= n,  sum of served_rps * y + s >= need,
          cores and GPUs within the available capacity, number of instances within the limit
 
 The paper found a commercial solver too slow for this, at 23 s for 50 architectures.
@@ -68,7 +68,7 @@ def program(task: Task) -> Solution:
     weights[size - needs :] = _dearest(task) * _DEAR
     upper = np.full(size, np.inf)
     for number, need in enumerate(task.needs):
-        unfit = [2 * options + number * options + o for o, w in enumerate(need.worth) if not w]
+        unfit = [2 * options + number * options + o for o, w in enumerate(need.served_rps) if not w]
         upper[unfit] = 0.0
     with _aside():
         solved = optimize.milp(
@@ -120,7 +120,7 @@ def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:
         row[[2 * options + need * options + option for need in range(needs)]] = -1.0
     for number, need in enumerate(task.needs):
         row = add(need.rate_rps, np.inf)
-        row[2 * options + number * options : 2 * options + (number + 1) * options] = need.worth
+        row[2 * options + number * options : 2 * options + (number + 1) * options] = need.served_rps
         row[size - needs + number] = 1.0
     cores, gpu = task.capacity
     add(-np.inf, cores)[:options] = [option.cpu for option in task.options]
@@ -133,10 +133,10 @@ def _dearest(task: Task) -> float:
     """Return the highest cost of serving a request per second."""
     return max(
         [
-            option.cost * (1 + task.loading * option.load_s) / worth
+            option.cost * (1 + task.loading * option.load_s) / served_rps
             for need in task.needs
-            for option, worth in zip(task.options, need.worth, strict=True)
-            if worth
+            for option, served_rps in zip(task.options, need.served_rps, strict=True)
+            if served_rps
         ],
         default=1.0,
     )

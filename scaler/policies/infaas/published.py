@@ -42,13 +42,16 @@ def additions(task: Task) -> list[Addition]:
 
     If nothing runs for it, any option is allowed.
     """
-    worth, lacking = task.needs[0].worth, lack(task, task.running)
-    usable = [number for number, each in enumerate(worth) if each]
-    fastest = max([worth[o] for o in usable if task.running[o]], default=0.0)
+    served_rps, lacking = task.needs[0].served_rps, lack(task, task.running)
+    usable = [number for number, each in enumerate(served_rps) if each]
+    fastest = max([served_rps[o] for o in usable if task.running[o]], default=0.0)
     candidates = []
     for number in usable:
-        if lacking and (task.running[number] or worth[number] > fastest):
-            option, count = task.options[number], math.ceil(lacking / worth[number] - _ROUNDING)
+        if lacking and (task.running[number] or served_rps[number] > fastest):
+            option, count = (
+                task.options[number],
+                math.ceil(lacking / served_rps[number] - _ROUNDING),
+            )
             cost = count * option.cost * (1 + task.loading * option.load_s)
             candidates.append(Addition(cost, number, count))
     return sorted(candidates)

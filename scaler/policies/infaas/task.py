@@ -52,11 +52,11 @@ class Need(NamedTuple):
 
     Attributes:
         rate_rps: Requests per second, including the reserve.
-        worth: How many of them an instance of each option serves; 0 if it is unsuitable.
+        served_rps: How many of them an instance of each option serves; 0 if it is unsuitable.
     """
 
     rate_rps: float
-    worth: tuple[float, ...]
+    served_rps: tuple[float, ...]
 
     def lacking(self, taken_rps: float) -> float:
         """Return the rate that is not served."""
@@ -108,7 +108,11 @@ class Task:
         counts = [
             there
             + sum(
-                [math.ceil(need.rate_rps / w) for need in self.needs if (w := need.worth[option])]
+                [
+                    math.ceil(need.rate_rps / w)
+                    for need in self.needs
+                    if (w := need.served_rps[option])
+                ]
             )
             for option, there in enumerate(self.running)
         ]
@@ -125,23 +129,27 @@ class Task:
     @cached_property
     def by_choice(self) -> list[int]:
         """Indices of the needs, those with the fewest options first."""
-        return sorted(range(len(self.needs)), key=lambda n: sum(map(bool, self.needs[n].worth)))
+        return sorted(
+            range(len(self.needs)), key=lambda n: sum(map(bool, self.needs[n].served_rps))
+        )
 
     @cached_property
     def _by_demand(self) -> list[int]:
         """Indices of the options, those that the fewest needs can use first."""
 
         def wanted(option: int) -> int:
-            return sum(bool(need.worth[option]) for need in self.needs)
+            return sum(bool(need.served_rps[option]) for need in self.needs)
 
         return sorted(range(len(self.options)), key=wanted)
 
     @cached_property
     def _by_merit(self) -> list[list[int]]:
-        """Options for each need, ordered by worth relative to the need that they serve best."""
-        best = [max(need.worth[o] for need in self.needs) or 1.0 for o in range(len(self.options))]
+        """Options for each need, ordered by the rate they serve, relative to the best need."""
+        best = [
+            max(need.served_rps[o] for need in self.needs) or 1.0 for o in range(len(self.options))
+        ]
         return [
-            sorted(self._by_demand, key=lambda option: -need.worth[option] / best[option])
+            sorted(self._by_demand, key=lambda option: -need.served_rps[option] / best[option])
             for need in self.needs
         ]
 
@@ -158,10 +166,10 @@ class Task:
         own = [0.0] * len(left)
         lacking = need.rate_rps
         for option in self._by_demand if order is None else order:
-            if left[option] > 0 and need.worth[option] and lacking > 0:
-                own[option] = min(left[option], lacking / need.worth[option])
+            if left[option] > 0 and need.served_rps[option] and lacking > 0:
+                own[option] = min(left[option], lacking / need.served_rps[option])
                 left[option] -= own[option]
-                lacking -= own[option] * need.worth[option]
+                lacking -= own[option] * need.served_rps[option]
         return own
 
     def solution(self, counts: Counts, *, well: bool = False) -> Solution:
@@ -169,7 +177,7 @@ class Task:
 
         Args:
             counts: Number of instances of each option.
-            well: If something is missing, let each need first take what is worth the most to it
+            well: If something is missing, let each need first take what serves most of it
                 relative to others, and use that.
         """
         shared = self._shared(counts, [None] * len(self.needs))
@@ -187,7 +195,9 @@ class Task:
     def missing(self, solution: Solution) -> list[float]:
         """Return the requests per second of each need that are not served."""
         return [
-            need.lacking(sum([part * each for part, each in zip(own, need.worth, strict=True)]))
+            need.lacking(
+                sum([part * each for part, each in zip(own, need.served_rps, strict=True)])
+            )
             for need, own in zip(self.needs, solution.shares, strict=True)
         ]
 

@@ -94,8 +94,8 @@ def unplaced_rps(load: FunctionLoad, task: Task, solution: Solution) -> float:
 
 def _worked(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[Offer, float]:
     """Return what each offer serves of a need, in requests per second."""
-    parts = zip(offers, own, need.worth, strict=True)
-    return {offer: part * worth for offer, part, worth in parts if part}
+    parts = zip(offers, own, need.served_rps, strict=True)
+    return {offer: part * served_rps for offer, part, served_rps in parts if part}
 
 
 def _predicted(load: FunctionLoad, task: Task, solution: Solution) -> Predicted:

@@ -30,8 +30,8 @@ def test_flood_of_lines_is_rate_limited() -> None:
     assert [True, False, False, True, False, True, False, True] == [
         budget.takes(lines, now) for lines, now in asked
     ]
-    assert "116 lines were dropped: more than 10 a second" == budget.told()
-    assert not budget.told()
+    assert "116 lines were dropped: more than 10 a second" == budget.notice()
+    assert not budget.notice()
 
 
 def test_skipped_output_ends_at_a_line_boundary() -> None:

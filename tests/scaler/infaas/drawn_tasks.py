@@ -26,13 +26,13 @@ def drawn_task(draw: random.Random, needs_most: int = 1) -> Task:
     needs = []
     for _ in range(draw.randrange(needs_most) + 1):
         accuracy, slo_s = draw.uniform(0.4, 0.95), 10 ** draw.uniform(-1.5, 0)
-        worth = tuple(
+        served_rps = tuple(
             option.rate_rps * (1 - latency_s / slo_s) ** 0.3
             if good >= accuracy and latency_s < slo_s
             else 0.0
             for option, (good, latency_s) in zip(options, profiles, strict=True)
         )
         fallback = tuple(option.rate_rps for option in options)
-        needs.append(Need(10 ** draw.uniform(0.5, 4), worth if any(worth) else fallback))
+        needs.append(Need(10 ** draw.uniform(0.5, 4), served_rps if any(served_rps) else fallback))
     running = tuple(draw.choice((0, 0, 0, 1, 2, 5)) for _ in options)
     return Task(tuple(options), running, tuple(needs), draw.choice((0.0, 0.05, 0.1, 0.2)))

@@ -46,7 +46,10 @@ def test_needs_are_covered_by_suitable_variants(solve: type) -> None:
         for option, count in enumerate(solution.counts):
             assert sum(own[option] for own in solution.shares) <= count + 1e-6
         for need, own in zip(task.needs, solution.shares, strict=True):
-            assert all(worth or part <= 1e-9 for worth, part in zip(need.worth, own, strict=True))
+            assert all(
+                served_rps or part <= 1e-9
+                for served_rps, part in zip(need.served_rps, own, strict=True)
+            )
 
 
 @pytest.mark.parametrize("solve", [greedy, program])
@@ -115,7 +118,7 @@ def test_needs_share_instances_that_suit_several() -> None:
 
 
 def test_needs_use_instances_of_most_value_to_them() -> None:
-    """Instances suffice if each need uses those that are worth the most to it."""
+    """Instances suffice if each need uses those that are served_rps the most to it."""
     needs = (Need(3, (0, 131)), Need(85, (0.8, 92.4)), Need(15, (2, 132)))
     task = Task((Option(2, 1), Option(100, 10)), (0, 0), needs)
     assert any(task.missing(task.solution((4, 1))))

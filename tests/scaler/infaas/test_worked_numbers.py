@@ -26,8 +26,8 @@ def task(
     """Return the task of one application with the three variants of Table 2."""
     options = (A, B, C)
     pairs = zip(options, LATENCIES_S, strict=True)
-    worth = tuple(o.rate_rps if latency_s <= slo_s else 0.0 for o, latency_s in pairs)
-    return Task(options, running, (Need(load_rps + slack, worth),), loading)
+    served_rps = tuple(o.rate_rps if latency_s <= slo_s else 0.0 for o, latency_s in pairs)
+    return Task(options, running, (Need(load_rps + slack, served_rps),), loading)
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
