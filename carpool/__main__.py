@@ -166,7 +166,7 @@ def _run(name: str, argv: list[str], *, is_alone: bool) -> int:
     gc.disable()  # imports leave no garbage; looking for it takes an eighth of them
     try:
         command = getattr(importlib.import_module(module_name), function_name)
-        if is_alone:  # in its process, where what is imported stays
+        if is_alone:  # in a process of its own, where imported modules stay
             gc.freeze()
         gc.enable()
         return int(command(argv))

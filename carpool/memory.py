@@ -62,7 +62,7 @@ class Trimmer:
         if idle and self._was_idle and self._trim:
             if self._resident() > self._least + _WORTH_BYTES:
                 self._trim()
-                self._least = self._resident()  # what is left is in use
+                self._least = self._resident()  # the rest is in use
             else:
                 self._least = min(self._least, self._resident())
         self._was_idle = idle

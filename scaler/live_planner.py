@@ -131,7 +131,7 @@ class Planner:
         known = tuple(load for load in loads if math.isfinite(load.rate_rps))
         try:
             self.shadow.plan(Snapshot(now_s, known, cluster, self._setting.prices))
-        except Exception:  # a shadow must not darken what is real
+        except Exception:  # a failing shadow policy must not affect real plans
             log.exception("the shadow policy %s failed and was stopped", self.shadow.name)
             self.shadow = None
 

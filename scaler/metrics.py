@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics"]
 
-_EDGE = 2.5  # what reading and writing a message costs beside what is done about it
+_EDGE = 2.5  # cost of reading and writing a message, relative to processing it
 
 
 class Metrics:

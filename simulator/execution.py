@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Execution", "Executions", "size_of"]
 
-_QUANTILES = 500  # that a distribution is drawn from
+_QUANTILES = 500  # quantiles from which a distribution is drawn
 _EXTREMES = (0.5 / _QUANTILES, 1 - 0.5 / _QUANTILES)
 
 

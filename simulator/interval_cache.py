@@ -29,10 +29,10 @@ Key: TypeAlias = "tuple[Any, ...]"
 
 _RATIO = math.log(1.05)  # rates within 5 % are alike
 _SHARES = 20  # shares of a route within 5 % too
-_DIGITS = 2  # of a longest wait
-_ENOUGH = ((4, 3_000), (1, 50_000))  # intervals and requests: few long ones will do as well
-_AGAIN = 32  # every so many intervals of a known kind, one is simulated all the same
-_FEW = 20  # requests in an interval: to simulate them costs less than to think about it
+_DIGITS = 2  # decimals of a longest wait
+_ENOUGH = ((4, 3_000), (1, 50_000))  # sufficient intervals and requests: a few long ones suffice
+_AGAIN = 32  # one of this many intervals of a known kind is simulated nevertheless
+_FEW = 20  # an interval with fewer requests is always simulated, as that costs little
 
 
 @dataclass(slots=True)

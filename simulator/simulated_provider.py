@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Replicas", "SimulatedProvider"]
 
-_LONGEST_S = 5.0  # stopping an instance does not wait forever
-_SURGE = 1  # instances of a class that are there beyond what is wanted, while new ones replace old
+_LONGEST_S = 5.0  # longest time to stop an instance
+_SURGE = 1  # additional instances of a class while new ones replace old ones
 
 
 class SimulatedProvider:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedSidecar"]
 
-_ROUNDING_S = 1e-9  # an answer is late if it is later than that
+_ROUNDING_S = 1e-9  # tolerance, beyond which an answer is late
 
 
 class SimulatedSidecar:

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Simulation"]
 
-_STRETCH_S = 2.0  # arrivals are drawn for at least so long at once
-_REPORTS = 20  # in an interval, at the rate level
-_RUN_OUT_S = 600.0  # what has not found an instance so long after the horizon will not
+_STRETCH_S = 2.0  # shortest period for which arrivals are drawn at once
+_REPORTS = 20  # reports of an interval, with --rate-level
+_RUN_OUT_S = 600.0  # requests without an instance this long after the horizon are given up
 
 
 class Simulation:
@@ -131,7 +131,7 @@ class Simulation:
         self._round(0.0)
         if warm:
             for run, front in zip(self._runs, self._fronts, strict=True):
-                # The instances that have just become ready are told of.
+                # Instances that have just become ready are announced.
                 at_once(self._rounds.act(run.controller))
                 front.speak(0.0)
         self._provider.warm = self._planning.beginning = False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FinishedBatch", "StagedDevice", "most_batches"]
 
-_SPARE = 2  # of so many batches' requests, one waits to be let in while the others run
+_SPARE = 2  # for each so many requests that run, one more may wait to be admitted
 
 
 def most_batches(batch_max: int) -> int:

@@ -84,7 +84,7 @@ def listing(folder: Path) -> Path | None:
 
 
 def _variant(there: Path, name: str) -> ModelFile:
-    # Here, as most functions have none, and are to start soon.
+    # Imported here, because most functions have none and should start quickly.
     from carpool.variants.variant_file import read_variants  # noqa: PLC0415
     from carpool.variants.variant_set import VariantSet  # noqa: PLC0415
 

@@ -123,7 +123,7 @@ class Server:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._exchange(connection)
         except OSError:
-            pass  # the peer has gone or fallen silent; nothing is left to tell it
+            pass  # the peer has gone or is silent, so no response is possible
         finally:
             connection.close()
             self._room.release()
@@ -136,7 +136,7 @@ class Server:
         with io.BufferedReader(raw, _STREAM_BYTES) as stream:
             try:
                 while self._next(connection, stream, go_on):
-                    pass  # nothing of the last request is kept while the next one is awaited
+                    pass  # keep nothing of the last request while waiting for the next
             except ProtocolError as error:
                 _send(connection, Response(error.status, errors.body(error)), keep_alive=False)
                 _linger(connection)

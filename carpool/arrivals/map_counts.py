@@ -88,7 +88,7 @@ class Counting:
         """Return the matrices at all multiples of ``step_s`` from 0 to ``count`` steps."""
         first = self.at([0.0, step_s])
         within, spent = first
-        while len(within) <= count:  # what is known, later by the longest time known
+        while len(within) <= count:  # extend the known times by the longest of them
             last = _toeplitz(within[-1:])
             later = _product(within[1:], last)
             more = spent[-1:] + _product(spent[1:], last)

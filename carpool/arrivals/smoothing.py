@@ -62,6 +62,6 @@ class SmoothRates:
         if not self._over_s or now_s <= last.since_s:
             return 0.0
         aged, first = (math.exp((t - now_s) / self._over_s) for t in (then_s, last.since_s))
-        if first == 1:  # so long that nothing fades: all that was measured counts the same
+        if first == 1:  # so long that all measurements have the same weight
             return (then_s - last.since_s) / (now_s - last.since_s)
         return (aged - first) / (1 - first)

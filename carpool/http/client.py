@@ -163,7 +163,7 @@ class PendingRequest:
 
     def give_up(self) -> None:
         """Stop waiting, and close the connection."""
-        task, self._task = self._task, None  # cancelled, it knows this: no cycle may stay
+        task, self._task = self._task, None  # a cancelled task refers to this: break the cycle
         if task:
             task.cancel()
         self._tell(TimeoutError())

@@ -202,7 +202,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Handle the start of a response."""
-        if self.complete:  # more than was asked for
+        if self.complete:  # more than the requested response
             self.reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._unclaimed = 0  # bytes that were read and belong to no whole request
         self._backlog: Backlog | None = None  # there is one while the client is behind
         self._active_since = server.now()
-        self._peer: str | None = None  # once it was asked for, which takes a system call
+        self._peer: str | None = None  # read on demand, which takes a system call
 
     @property
     def peer(self) -> str:
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection of a new client, or refuse it."""
         self.transport = transport  # type: ignore[assignment]
-        self.transport.set_write_buffer_limits(0)  # tell of every byte that the socket leaves
+        self.transport.set_write_buffer_limits(0)  # report every byte that the socket does not take
         refused = self.server.add(self)
         if refused and not self._closing:
             self._refuse(refused)

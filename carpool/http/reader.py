@@ -79,7 +79,7 @@ class Reader:
         self._feeding = 0  # size of the read that is being parsed
         self._first = False  # whether a request that begins now begins with the read
         self._fed = 0  # bytes read for the head, and later since body or trailers last grew
-        self._fed_before = 0  # size of the read in whose midst the request began
+        self._fed_before = 0  # size of the read in the middle of which the request began
         self._progress = 0
         self.expects = self.partial = False
 
@@ -211,7 +211,7 @@ class Reader:
 
     def on_headers_complete(self) -> None:
         """Check the framing and sizes of the complete head."""
-        if self._upgrade:  # told again by `_stay`
+        if self._upgrade:  # `_stay` calls this again
             self._upgrade = False
             return
         parser, headers, limits = self._parser, self._headers, self._limits

@@ -56,7 +56,7 @@ def read_onnx(path: Path, sizes: Mapping[str, int] | None = None) -> ModelProto:
     graph = model.graph
     constants = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in constants]
-    del graph.input[:], graph.value_info[:]  # what is said of other tensors holds for other sizes
+    del graph.input[:], graph.value_info[:]  # the shapes of other tensors are for other sizes
     graph.input.extend(inputs)
     model.ir_version = max(_IR_VERSION_LEAST, model.ir_version)
     _give_sizes(path, graph, sizes or {})
@@ -155,7 +155,7 @@ def _fetching(path: Path) -> str:
 
 def _fault(graph: GraphProto) -> str:
     """Return a fault that the format allows and no real model has; empty if there is none."""
-    if any(isinstance(name, bytes) for name in _names(graph)):  # what is not UTF-8 is no str
+    if any(isinstance(name, bytes) for name in _names(graph)):  # names that are not UTF-8 are bytes
         return "a name that is not UTF-8"
     for tensor in graph.initializer:
         if min(tensor.dims, default=0) < 0 or size_bytes(tensor) > _LARGEST_BYTES:

@@ -47,7 +47,7 @@ _MODELS = (("model.onnx",), ("models",), ("variants",))  # where the handler loo
 _NEED_NO_MODEL = ("handle_batch", "stream", "*")  # a star may import one of them
 _ONE_NETWORK = "carpool process"  # of all functions
 _PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
-_ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's, not of this machine
+_ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder in the container, not on this machine
 
 
 def wrong_options(function_context: FunctionContext) -> Iterator[Problem]:

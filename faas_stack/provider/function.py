@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Function", "initial_replicas"]
 
-_DIGITS = 9  # of a number in a label; more is never valid
+_DIGITS = 9  # most digits of a number in a label
 
 
 class Function(ABC):

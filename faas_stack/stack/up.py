@@ -278,7 +278,7 @@ class _Session:
         scaler = ScalerProcess(options)
         try:
             await scaler.start()
-        except BaseException:  # also if the change that asked for it is replaced by another
+        except BaseException:  # also if another change replaces the one that requires it
             await scaler.stop()
             raise
         say(f"scaler: its page {scaler.url}/ asks for the token in {options.token}")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Guard"]
 
-_OFFSET = 0.1  # by which execution times are raised while their errors are unknown
+_OFFSET = 0.1  # relative increase of execution times while their errors are unknown
 _ROUNDING = 1e-9
 
 

@@ -209,7 +209,7 @@ class Round:
             await self._driver.pause()
             try:
                 load = controller.to_plan(now_s, wall_s)
-            except CarpoolError as error:  # others are planned for all the same
+            except CarpoolError as error:  # the others are still planned for
                 self._driver.troubled(name, error)
                 continue
             if controller.prewarm_failure:

@@ -39,7 +39,7 @@ class SidecarConfig:
     plan: Plan | None = None
     instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _changes: int = 0
-    _told: tuple[Plan, Plan] | None = None  # the plan of before, and what sidecars are told of it
+    _told: tuple[Plan, Plan] | None = None  # the previous plan, and its form for sidecars
 
     @property
     def revision(self) -> str:

@@ -111,7 +111,7 @@ class Stabilization:
     ) -> Plan:
         """Return the plan of most capacity wanted in the window, the latest of equal ones."""
         before = load.plan
-        if before is None or load.name not in self._history:  # what is in force was wanted, too
+        if before is None or load.name not in self._history:  # the plan in force counts as wanted
             self._history[load.name] = _History(deque([(now_s, before)] if before else ()))
         history = self._history[load.name]
         wanted = history.wanted

@@ -53,7 +53,7 @@ class Readiness:
             NotFound: unknown path.
         """
         path = exchange.path
-        if exchange.method == "OPTIONS":  # handlers do not know methods
+        if exchange.method == "OPTIONS":  # handlers do not know which methods exist
             exchange.reply(204, content_type="", headers=_ALLOWED)
         elif path == "/_/health":
             exchange.reply(503 if self.draining else 200, b"OK", "text/plain")

@@ -99,7 +99,7 @@ class Relay:
         local = self._local
         local.relayed -= 1
         if isinstance(outcome, Exception):
-            outcome.__traceback__ = None  # its frames know the error itself: no cycle may stay
+            outcome.__traceback__ = None  # its frames refer to the error: break the cycle
             self._failed(exchange, outcome, self._now() - began)
             return
         if says_handler_hung(outcome):

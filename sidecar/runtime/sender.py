@@ -151,7 +151,7 @@ class Sender:
             self._answered(batch, answers)
             instance.answered(batch.exec_s)
         if isinstance(outcome, Exception):
-            outcome.__traceback__ = None  # its frames know the error itself: no cycle may stay
+            outcome.__traceback__ = None  # its frames refer to the error: break the cycle
         self._upstreams.close_departed()
         self._driver.step_soon()
 

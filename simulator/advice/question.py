@@ -205,7 +205,7 @@ def _kind(path: Path) -> str:
         try:
             document = json.loads(text)
         except ValueError:
-            return "coefficients"  # whose reader says what is wrong
+            return "coefficients"  # their reader reports what is wrong
         variants = isinstance(document, dict) and "variants" in document
         return "variants" if variants else "coefficients"
     return "operators" if path.suffix == ".onnx" else "table"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Part", "cut", "parts"]
 
 _LONGEST_S, _USUAL_S, _SHORTEST_S = 600.0, 300.0, 60.0
-_REQUESTS = 100_000  # in a part, on average: more tell little more
+_REQUESTS = 100_000  # mean number in a part; more would add little information
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 HELD = 0.03
-_NEAR = 1.03  # as cheap as the cheapest
+_NEAR = 1.03  # relative cost that counts as equal to the cheapest
 _COSTLY = 1.05
-_AIM = 0.01  # misses that objectives of 99 % allow
+_AIM = 0.01  # share of misses that an objective of 99 % allows
 
 
 @dataclass(frozen=True, slots=True)

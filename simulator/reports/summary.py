@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["summary"]
 
-_AS_MUCH = 0.005  # part of a cost that is no difference
+_AS_MUCH = 0.005  # relative difference of costs that is ignored
 
 
 def summary(

@@ -30,7 +30,7 @@ _TICKS = 5
 _LOG_TICKS = 4
 _BEFORE = 0.8
 STYLE = CHARTS + "text{font:11px sans-serif}.back{fill:var(--back)}"  # of a chart that is a file
-_BARS = 5  # as many places at least, that one bar does not fill the chart
+_BARS = 5  # least number of places, so that one bar does not fill the chart
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ __all__ = ["BlockedUpdates"]
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 1.0  # at what is known, without a request
+_LOOK_S = 1.0  # interval of checking the known state, without a request
 
 
 class BlockedUpdates:

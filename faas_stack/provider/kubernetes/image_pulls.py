@@ -33,7 +33,7 @@ __all__ = ["DAEMON_SETS", "ImagePulls", "daemon_sets"]
 log = logging.getLogger(__name__)
 
 DAEMON_SETS = "apps/v1/daemonsets"
-_LOOK_S = 1.0  # at what is known, without a request
+_LOOK_S = 1.0  # interval of checking the known state, without a request
 _LATER_S = 30.0  # after a refusal
 _LABEL = "com.carpool/images"
 _HASH = 8

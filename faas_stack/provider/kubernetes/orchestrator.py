@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MOST = 150_000  # pods per cluster, the limit that Kubernetes documents
-_TRIES = 6  # of a change that conflicts with another one
+_TRIES = 6  # attempts of a change that conflicts with another one
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0  # between attempts
 _MARKS = 16  # pods that are marked at once
 

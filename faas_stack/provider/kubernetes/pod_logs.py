@@ -30,7 +30,7 @@ __all__ = ["NewestLines", "PodLogs"]
 
 _LOOK_S = 0.5  # interval between searches for new pods
 _LONGEST_WAIT_S, _HEALTHY_S = 10.0, 30.0  # until a log that has ended is read again
-_SILENCE_S = 60.0  # of a kubelet that returns existing lines
+_SILENCE_S = 60.0  # longest pause of a kubelet that returns existing lines
 _AT_ONCE = 8  # pods that are read at once
 _WAITING = 256  # lines queued for a slow client
 _LINE_BYTES = 64 * 1024

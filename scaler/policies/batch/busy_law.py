@@ -150,7 +150,7 @@ class BusyLaw:
                 phases).
         """
         rest = came.shape[1]
-        beyond = 1.0 - np.cumsum(self._ended[:, :rest], axis=1)  # more than so many in a wait
+        beyond = 1.0 - np.cumsum(self._ended[:, :rest], axis=1)  # more arrivals during a wait
         numbers = np.arange(1, rest)[:, None]
         some = (came[:, 1:] * numbers * beyond[:, rest - 2 :: -1][:, : rest - 1]).sum(axis=(1, 2))
         likely = np.cumsum(starts.sum(axis=1)[::-1])[::-1]  # that the start is a wait away or more

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Batch"]
 
 _RATIO = 1.01  # of neighbouring rates that are planned for
-_KEPT = 2  # loads for each function that are remembered; what is known of one may take 64 kB
-_MODELS = 1024  # models whose execution times are
+_KEPT = 2  # loads remembered for each function; each may take 64 kB
+_MODELS = 1024  # models whose execution times are remembered
 
 
 class Batch:

@@ -54,7 +54,7 @@ _STEPS = 96
 _ROUNDS = 3  # in which gaps between starts settle, where there are several instances
 _LEAST_LEFT, _MOST_LEFT = 8, 256
 _OFTEN = 3e-3  # share of all starts that leave some over
-_TAIL = 4.5  # exponents of what is neglected: e to the power of twice as much
+_TAIL = 4.5  # tails below exp(-2 * this) are neglected
 
 
 class LeftOver(NamedTuple):
@@ -217,7 +217,7 @@ class StartChain:
         """Return what is taken and what is left over after 1, 2 and so on were left over."""
         size, most, phases = self.size, self._most, len(self.d1)
         left = np.arange(1, most + 1)
-        more = size - left[:, None] + left[None, :]  # that come where so many are left over again
+        more = size - left[:, None] + left[None, :]  # arrivals that lead to as many left over
         again = np.where(
             (more >= 0)[..., None, None], self._within_busy[more.clip(0, size + most)], 0.0
         )

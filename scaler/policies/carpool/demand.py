@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 
 __all__ = ["Demand", "Demands"]
 
-_COUNTED_S = 10.0  # over so long rates are counted, mostly
-_MOMENT_S = 0.5  # and over so long right after a jump
+_COUNTED_S = 10.0  # usual period over which rates are counted
+_MOMENT_S = 0.5  # period right after a jump
 _SEEN_S = 0.5  # until a jump is noticed
 _JUMP = 3.0  # deviations that no chance explains
 _CROSSING = 1.5  # deviations above the average that are followed

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["WAY", "Option", "options"]
 
 WAY = 0.02  # of an objective: what a request takes besides waiting and its execution
-_UNMEASURED = 0.1  # by which execution times are raised while their errors are unknown
+_UNMEASURED = 0.1  # relative increase of execution times while their errors are unknown
 _MOST = 0.85  # of an objective: the longest execution of a batch
 
 

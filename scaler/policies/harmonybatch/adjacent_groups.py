@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdjacentGroups"]
 
-_HOPE = 0.05  # part of its estimated cost by which a group may turn out cheaper
+_HOPE = 0.05  # share by which a group may be cheaper than estimated
 _SETTLED_MOST = 16  # groups that are settled to find the best division
 _TRIED, _TRIED_MOST = 2, 32  # configurations of a group that is served: at least, at most
 _WORTH = 1.03  # a group that costs no more than this, relative to the next estimate, is taken

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutionTimes", "MergedBatches"]
 
-_DECAYS = 24.0  # negative logarithm of what is as good as never
+_DECAYS = 24.0  # negative logarithm of a negligible probability
 _NODES = np.array([-1.0, 1.0]) / math.sqrt(3)  # Gauss-Legendre, exact for cubics within a cell
 
 

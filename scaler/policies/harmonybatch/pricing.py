@@ -75,7 +75,7 @@ def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> 
     hurried = 1 - np.minimum(miss * sizes.batch, max(miss, 0.5))
     full_s, least_s = predicted(model, sizes, np.array([[0.5], [1 - miss]]))
     allowance_s = predicted(model, sizes, hurried)
-    # Written so that what is not a number is no offer.
+    # Written so that NaN is not an offer.
     good = (full_s > 0) & (full_s < math.inf) & (allowance_s <= least_s) & (least_s < math.inf)
     good &= sizes.cpu > 0
     sizes = Sizes(*(column[good] for column in sizes))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["greedy", "lack", "need_by_need", "settled"]
 
 _ROUNDING = 1e-9
-_PAIRED = 4  # options whose mixtures are tried too
+_PAIRED = 4  # number of options whose combinations are tried, too
 _SHARED = 2  # number of attempts that start with instances for several needs
 _STEPS = 100  # limit of improvements, which end anyway, because each lowers the cost
 

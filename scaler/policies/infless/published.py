@@ -67,7 +67,7 @@ def _chosen(
             if node is None:
                 continue
             score = packing_efficiency(size, cluster.left(node))
-            # Several exact fits are told apart by what they do with it.
+            # Of several exact fits, the one with the highest rate per unit is taken.
             if best is None or (score, size.efficiency) > (best_score, best.efficiency):
                 best, best_node, best_score = size, node, score
         if best is not None:
