@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from carpool.arrivals.processes import ArrivalProcess, Seed, Times
     from scaler.scenarios.scenario import Scenario
 
-__all__ = ["Arrivals", "check_load", "merged"]
+__all__ = ["GeneratedArrivals", "check_load", "merged"]
 
 _MOST, _MOST_AT_ONCE = 1e9, 1e8  # hours of work; gigabytes of memory
 
@@ -40,7 +40,7 @@ def check_load(scenario: Scenario, interval_s: float) -> None:
         raise ConfigError([Problem("arrivals of all applications", given, expected, hint)])
 
 
-class Arrivals:
+class GeneratedArrivals:
     """Draws arrivals as time advances, at most one chunk ahead.
 
     Args:

@@ -24,7 +24,7 @@ from scaler.planning import cost
 from scaler.planning.placement import Cluster
 from sidecar.core.load_counter import LoadCounter
 from simulator.application import SendingApplication
-from simulator.arrivals import Arrivals, merged
+from simulator.arrivals import GeneratedArrivals, merged
 from simulator.cluster_capacity import ClusterCapacity
 from simulator.event_queue import EventQueue
 from simulator.execution import Executions
@@ -98,7 +98,7 @@ class Simulation:
         scenario = self._scenario
         stretch_s = max(_STRETCH_S, self._settings.interval_s)
         processes = [app.arrivals for function in scenario.functions for app in function.apps]
-        arrivals = Arrivals(processes, scenario.horizon_s, scenario.seed)
+        arrivals = GeneratedArrivals(processes, scenario.horizon_s, scenario.seed)
         self._begin()
         number, start = 0, 0.0
         while start < scenario.horizon_s:

@@ -26,7 +26,7 @@ from faas_stack.stack.refusals import InstancesRefused, RefusalCounter
 from faas_stack.stack.stack_process import StackFailed, stack_process
 from scaler.planning import cost
 from sidecar.options import SCALER_SECRET
-from simulator.arrivals import Arrivals
+from simulator.arrivals import GeneratedArrivals
 from simulator.reserved_cost import ReservedCost
 from simulator.results import FunctionRecord, ScenarioResult
 
@@ -209,7 +209,9 @@ class _Run:
         """Send the whole trace and return the outcomes by function."""
         scenario = self._scenario
         processes = [app.arrivals for _, app in self._apps()]
-        drawn = Arrivals(processes, scenario.horizon_s, scenario.seed).take(scenario.horizon_s)
+        drawn = GeneratedArrivals(processes, scenario.horizon_s, scenario.seed).take(
+            scenario.horizon_s
+        )
         ledgers: dict[str, list[CompareOutcomes]] = {name: [] for name in records}
         runs = []
         for (function, app), times in zip(self._apps(), drawn, strict=True):

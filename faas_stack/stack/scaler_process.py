@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ScalerFailed",
-    "ScalerOptions",
     "ScalerProcess",
+    "ScalerProcessOptions",
     "add_flags",
     "is_scaled",
     "join_scaler_flag",
@@ -52,7 +52,7 @@ class ScalerFailed(CarpoolError):
 
 
 @dataclass(frozen=True, slots=True)
-class ScalerOptions:
+class ScalerProcessOptions:
     """Settings for starting a scaler.
 
     Attributes:
@@ -108,7 +108,7 @@ class ScalerProcess:
         url: URL for users; empty until it is known.
     """
 
-    def __init__(self, options: ScalerOptions) -> None:
+    def __init__(self, options: ScalerProcessOptions) -> None:
         self._options = options
         self._port = options.port
         self._process = ChildProcess()

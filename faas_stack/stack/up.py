@@ -43,8 +43,8 @@ from faas_stack.stack.images import Images
 from faas_stack.stack.ready import as_json, as_table, until_ready
 from faas_stack.stack.refusals import until_refused
 from faas_stack.stack.scaler_process import (
-    ScalerOptions,
     ScalerProcess,
+    ScalerProcessOptions,
     add_flags,
     is_scaled,
     join_scaler_flag,
@@ -267,7 +267,7 @@ class _Session:
         if folder := self._access.folder(self._provider.address):
             flags += ["--basic-auth", str(folder)]
         flags += [f"--allow-host={name}" for name in self._access.hosts]
-        options = ScalerOptions(
+        options = ScalerProcessOptions(
             self._url(),
             self._backend.run_dir,
             self._stack.folder,

@@ -25,7 +25,7 @@ from scaler.policy_choice import chosen_policy
 from scaler.scenarios import shipped
 from scaler.scenarios.scenario import App, Function
 from simulator.advice import question as asking
-from simulator.advice.answer import Answer
+from simulator.advice.advice import Advice
 from simulator.advice.evidence import Gatherer
 from simulator.advice.question import Question
 from simulator.advice.settings import candidates, variations
@@ -90,7 +90,7 @@ def advise(
     budget_s: float,
     now: Callable[[], float],
     tell: Callable[[str], None],
-) -> Answer:
+) -> Advice:
     """Return the advice, using about ``budget_s`` at most by the clock ``now``.
 
     Raises:
@@ -118,7 +118,7 @@ def advise(
         raise CarpoolError(message)
     chosen = best(judged)
     if chosen is None:
-        return Answer(question, policies, judged, None, {}, first.unfinished, (0, 0.0), budget_s)
+        return Advice(question, policies, judged, None, {}, first.unfinished, (0, 0.0), budget_s)
     other = variations(chosen.policy, policies)
     policies = policies | other
     again = Gatherer(question, policies, trace_parts[: chosen.parts], now, told)
@@ -130,7 +130,7 @@ def advise(
             chosen = judged[name]
     costs = {name: beside(rows[name], rows[chosen.policy]) for name in judged}
     size = (chosen.parts, trace_parts[0].length_s)
-    return Answer(question, policies, judged, chosen, costs, first.unfinished, size, budget_s)
+    return Advice(question, policies, judged, chosen, costs, first.unfinished, size, budget_s)
 
 
 def _values(flags: argparse.Namespace) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from faas_stack.stack.scaler_process import ScalerFailed, ScalerOptions, ScalerProcess
+from faas_stack.stack.scaler_process import ScalerFailed, ScalerProcess, ScalerProcessOptions
 from scaler.stack_folder import URL_FILE
 from tests.waiting import HANG_S, wait_until_async
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def options_in(folder: Path) -> ScalerOptions:
+def options_in(folder: Path) -> ScalerProcessOptions:
     """Return the options of a scaler whose gateway does not exist yet."""
     (folder / "token").write_text("t" * 32)
     (folder / "run").mkdir()
     flags = ("--store", str(folder / "store.db"))
-    return ScalerOptions("http://127.0.0.1:9", folder / "run", folder, folder / "token", 0, flags)
+    return ScalerProcessOptions(
+        "http://127.0.0.1:9", folder / "run", folder, folder / "token", 0, flags
+    )
 
 
 @pytest.mark.slow

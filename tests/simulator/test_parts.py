@@ -16,7 +16,7 @@ from carpool.latency.table import Table
 from carpool.plan import InstanceClass, Plan, Route
 from scaler.control.transition import interim
 from scaler.planning.cost import PayPerUse, Prices
-from simulator.arrivals import Arrivals, merged
+from simulator.arrivals import GeneratedArrivals, merged
 from simulator.event_queue import EventQueue
 from simulator.execution import Executions
 from simulator.latency_histogram import Latencies
@@ -116,7 +116,7 @@ def test_noise_keeps_the_mean() -> None:
 def test_arrivals_in_stretches_equal_those_of_whole() -> None:
     """Arrivals taken in stretches equal those of the whole, and each application has its own."""
     processes = [Poisson(50.0), Poisson(50.0)]
-    arrivals = Arrivals(processes, 30.0, seed=7)
+    arrivals = GeneratedArrivals(processes, 30.0, seed=7)
     stretches = [arrivals.take(end) for end in (0.001, 7.0, 7.0, 30.0, 40.0)]
     for number, process in enumerate(processes):
         together = np.concatenate([stretch[number] for stretch in stretches])

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import CarpoolError
 from faas_stack.provider.kubernetes.api_server import collection
+from faas_stack.provider.kubernetes.manifests import read_function, set_missing_pods
 from faas_stack.provider.kubernetes.names import object_name
 from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS
-from faas_stack.provider.kubernetes.objects import read_function, set_missing_pods
 
 if TYPE_CHECKING:
     from faas_stack.provider.kubernetes.api_server import ApiServer

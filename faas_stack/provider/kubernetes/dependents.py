@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from carpool.errors import Conflict
 from faas_stack.provider.kubernetes.api_errors import Forbidden
 from faas_stack.provider.kubernetes.api_server import METADATA, collection
+from faas_stack.provider.kubernetes.manifests import dependents
 from faas_stack.provider.kubernetes.names import MANAGED
-from faas_stack.provider.kubernetes.objects import dependents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

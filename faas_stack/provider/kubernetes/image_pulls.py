@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from faas_stack.provider.kubernetes.api_server import ApiServer
+    from faas_stack.provider.kubernetes.manifests import StoredFunction
     from faas_stack.provider.kubernetes.namespace import NamespaceFunctions
     from faas_stack.provider.kubernetes.namespaces import Namespaces
-    from faas_stack.provider.kubernetes.objects import StoredFunction
     from faas_stack.provider.kubernetes.options import KubernetesOptions
 
 __all__ = ["DAEMON_SETS", "ImagePulls", "daemon_sets"]

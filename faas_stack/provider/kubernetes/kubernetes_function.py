@@ -19,7 +19,7 @@ from faas_stack.provider.waiting_calls import WaitingCalls
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from faas_stack.provider.kubernetes.objects import StoredFunction
+    from faas_stack.provider.kubernetes.manifests import StoredFunction
     from faas_stack.provider.kubernetes.pod_state import PodState
 
 __all__ = ["KubernetesFunction"]

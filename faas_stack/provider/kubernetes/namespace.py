@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from faas_stack.provider.kubernetes.api_server import collection
 from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
+from faas_stack.provider.kubernetes.manifests import StoredFunction, read_function
 from faas_stack.provider.kubernetes.names import SELECTOR
-from faas_stack.provider.kubernetes.objects import StoredFunction, read_function
 from faas_stack.provider.kubernetes.pod_state import PodState, read_pod
 from faas_stack.provider.kubernetes.watch import Watch
 

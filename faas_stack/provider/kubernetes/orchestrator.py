@@ -28,15 +28,15 @@ from faas_stack.provider.kubernetes.cluster_namespaces import ClusterNamespaces
 from faas_stack.provider.kubernetes.cluster_secrets import ClusterSecrets
 from faas_stack.provider.kubernetes.dependents import Dependents
 from faas_stack.provider.kubernetes.image_pulls import ImagePulls
-from faas_stack.provider.kubernetes.names import ID, REVISION, object_name
-from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS, PODS
-from faas_stack.provider.kubernetes.namespaces import Namespaces
-from faas_stack.provider.kubernetes.objects import (
+from faas_stack.provider.kubernetes.manifests import (
     as_update,
     manifest,
     read_function,
     set_missing_pods,
 )
+from faas_stack.provider.kubernetes.names import ID, REVISION, object_name
+from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS, PODS
+from faas_stack.provider.kubernetes.namespaces import Namespaces
 from faas_stack.provider.kubernetes.pod_logs import PodLogs
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
 from faas_stack.provider.kubernetes.scale_in import ScaleInCandidate, deletion_costs

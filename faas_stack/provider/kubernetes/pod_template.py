@@ -14,7 +14,7 @@ from faas_stack.partition.resources import Resources, is_front_environment
 from faas_stack.provider import container_environment
 from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.container_environment import PORT, SECRETS
-from faas_stack.provider.kubernetes.quantities import node_selector, pod_resources
+from faas_stack.provider.kubernetes.pod_resources import node_selector, pod_resources
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:

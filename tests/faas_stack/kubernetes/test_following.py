@@ -22,7 +22,7 @@ from tests.faas_stack.kubernetes.scripted_cluster import (
     keep_in,
     refuse,
 )
-from tests.faas_stack.kubernetes.test_objects import made, stored
+from tests.faas_stack.kubernetes.test_manifests import made, stored
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:

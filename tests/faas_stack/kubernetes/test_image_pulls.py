@@ -10,9 +10,9 @@ import uvloop
 
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.kubernetes.image_pulls import ImagePulls, daemon_sets
+from faas_stack.provider.kubernetes.manifests import manifest, read_function
 from faas_stack.provider.kubernetes.names import MANAGED
 from faas_stack.provider.kubernetes.namespaces import Namespaces
-from faas_stack.provider.kubernetes.objects import manifest, read_function
 from faas_stack.provider.kubernetes.options import KubernetesOptions
 from tests.charts.objects import violations
 from tests.faas_stack.kubernetes.scripted_cluster import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pytest
 
     from carpool.http.server import Exchange
-    from faas_stack.provider.kubernetes.objects import StoredFunction
+    from faas_stack.provider.kubernetes.manifests import StoredFunction
 
 OPTIONS = KubernetesOptions(image_pull_policy="IfNotPresent", prepull=True)
 TEAM = "/apis/apps/v1/namespaces/team"

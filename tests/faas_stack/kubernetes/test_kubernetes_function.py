@@ -16,7 +16,7 @@ from carpool.http.server import serve
 from carpool.wire import CALLS_HEADER
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
-from faas_stack.provider.kubernetes.objects import StoredFunction
+from faas_stack.provider.kubernetes.manifests import StoredFunction
 from faas_stack.provider.kubernetes.pod_state import PodState
 from tests.waiting import wait_until_async
 

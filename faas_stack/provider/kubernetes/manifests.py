@@ -32,8 +32,8 @@ from faas_stack.provider.kubernetes.names import (
     token_secret,
     without_bounds,
 )
+from faas_stack.provider.kubernetes.pod_resources import gpu_remark
 from faas_stack.provider.kubernetes.pod_template import pod_spec
-from faas_stack.provider.kubernetes.quantities import gpu_remark
 from faas_stack.provider.scaler_access import as_run, is_instance, own_token, takes_part
 from sidecar.options import SCALER_SECRET
 

@@ -11,13 +11,13 @@ import pytest
 from carpool.errors import ConfigError
 from carpool.sync import function_token
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.kubernetes.names import object_name, taken_labels
-from faas_stack.provider.kubernetes.objects import (
+from faas_stack.provider.kubernetes.manifests import (
     as_update,
     dependents,
     manifest,
     read_function,
 )
+from faas_stack.provider.kubernetes.names import object_name, taken_labels
 from faas_stack.provider.kubernetes.options import ClusterScaler, KubernetesOptions
 
 SCALER = ClusterScaler("scaler.carpool:8091", b"t0ken")

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from simulator.advice.question import Question
     from simulator.advice.verdict import Verdict
 
-__all__ = ["Answer"]
+__all__ = ["Advice"]
 
 _LINE = 100
 _DIFFERENCE = 0.005
 
 
 @dataclass(frozen=True)
-class Answer:
+class Advice:
     """The result of `carpool advise`.
 
     Attributes:
