@@ -19,7 +19,7 @@ from scaler.control import plan_diff
 from scaler.control.action import ObservedState
 from scaler.control.application_loads import NO_OBJECTIVE_S, app_loads
 from scaler.control.calibration.latency_source import LatencySource
-from scaler.control.decisions import Decisions
+from scaler.control.decisions import Decisions, new_sentences
 from scaler.control.desired_replicas import DesiredReplicas, FunctionState
 from scaler.control.disagreements import Disagreements
 from scaler.control.first_plan import deployed_plan, first_plan
@@ -202,9 +202,10 @@ class Controller:
         """Put a plan into force."""
         if plan is self.plan:
             return
+        changes = list(plan_diff.explained(self.plan, plan))
         known = self.plan.explain if self.plan else ()
-        reasons = [sentence for sentence in plan.explain if sentence not in known]
-        for sentence in (*plan_diff.explained(self.plan, plan), *reasons):
+        reasons = plan.explain if changes else new_sentences(known, plan.explain)
+        for sentence in (*changes, *(reason for reason in reasons if reason not in known)):
             self.decisions.add(sentence, wall_s)
         self.plan = plan
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Decision", "Decisions", "without_numbers"]
+__all__ = ["Decision", "Decisions", "new_sentences", "without_numbers"]
 
 _KEPT = 64
 _NUMBER = re.compile(r"\d[\d.]*")
@@ -51,3 +51,9 @@ class Decisions:
 def without_numbers(text: str) -> str:
     """Remove the numbers from a text, to recognise the same trouble with other numbers."""
     return _NUMBER.sub("", text)
+
+
+def new_sentences(known: Sequence[str], sentences: Sequence[str]) -> list[str]:
+    """Return the sentences that differ from all known ones in more than numbers."""
+    plain = {without_numbers(sentence) for sentence in known}
+    return [sentence for sentence in sentences if without_numbers(sentence) not in plain]

@@ -175,8 +175,9 @@ class Guard:
                 lacking.setdefault(load.name, Counter())[each.name] += each.replicas - placed
         for load in loads:
             if load.name in lacking:
-                self._note(load, f"no capacity for {dict(lacking[load.name])}")
                 plan, short = plans[load.name], lacking[load.name]
+                counts = ", ".join(f"{count} x {name}" for name, count in short.items())
+                self._note(load, f"no capacity for {counts}")
                 lack = f"There is no capacity for {short.total()} more."
                 plan = replace(plan_size.less(plan, short), explain=(*plan.explain, lack))
                 plans[load.name] = plan

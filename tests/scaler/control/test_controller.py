@@ -142,6 +142,27 @@ def test_plan_is_deployed_and_sent_to_fronts() -> None:
     assert not controller.changing
 
 
+def test_only_new_decisions_are_recorded() -> None:
+    """Reasons that differ only in numbers are recorded only if instances change, too."""
+    controller = Controller(base(), Dependencies(models={"f": MODEL}))
+    first = controller.first_plan()
+    two = tuple(replace(each, replicas=2) for each in first.classes)
+    plans = [
+        replace(first, explain=("48 requests/s: 1 x first.",)),
+        replace(first, explain=("49.2 requests/s: 1 x first.", "There is no capacity for 1 more.")),
+        replace(first, explain=("50 requests/s: 1 x first.", "There is no capacity for 2 more.")),
+        replace(first, explain=("51 requests/s: 2 x first.",), classes=two),
+    ]
+    for time_s, plan in enumerate(plans):
+        controller.follow(plan, time_s)
+    told = [(each.at_s, each.text) for each in controller.decisions if "Start" not in each.text]
+    assert [
+        (0, "48 requests/s: 1 x first."),
+        (1, "There is no capacity for 1 more."),
+        (3, "51 requests/s: 2 x first."),
+    ] == told
+
+
 def test_running_instances_are_found_and_not_replaced() -> None:
     """A scaler without saved state continues with the existing instances."""
     controller = Controller(base(), Dependencies())

@@ -276,7 +276,7 @@ def test_instances_without_room_are_removed_from_plan() -> None:
     planning = guard.plan(snapshot(load(60), cluster=servers(1, 8, 0)))
     assert {"b1-c2": 4} == counts(planning.plans["classify"])
     assert pytest.approx(36) == planning.unplaced["classify"]
-    assert "no capacity for" in planning.notes["classify"][0]
+    assert "no capacity for 6 x b1-c2" == planning.notes["classify"][0]
     assert "There is no capacity for 6 more." in planning.plans["classify"].explain
 
 
