@@ -36,9 +36,9 @@ _FATES = (
     "ms accepted, p50",
     "ms accepted, p99",
     "s to recover",
-    "ride together",
-    "one value short: right, worst",
-    "not the format: right, worst",
+    "batch of a burst",
+    "a value missing: correct, worst",
+    "malformed: correct, worst",
 )
 
 
