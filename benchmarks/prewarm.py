@@ -264,7 +264,7 @@ def _equal_table(results: Sequence[Mapping[str, Any]], other: str) -> str:
     """
     lines = [
         f"## At the idle time of {other}, with the parameter that hindsight chooses\n",
-        f"| case | idle hours | {other} | fixed | breakeven | perfect foresight, without loading ahead |",
+        f"| case | idle hours | {other} | fixed | breakeven | foresight, no loading ahead |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for result in results:
