@@ -21,7 +21,7 @@ from scaler.live_planner import Planner
 from scaler.loop import Loop
 from scaler.metrics import Metrics
 from scaler.persistence import Persistence
-from scaler.second_source import SecondSource
+from scaler.prometheus_counts import PrometheusCounts
 from scaler.sync_api import SyncApi
 from scaler.web.documents import Documents
 from scaler.web.publisher import Publisher
@@ -81,7 +81,7 @@ async def lead(
     loop.lists = options.lists
     sync = SyncApi(functions, options.callers, metrics, senders)
     sampler = Sampler(functions, planner, options.setting.prices)
-    source = SecondSource(options.prometheus, functions) if options.prometheus else None
+    counts = PrometheusCounts(options.prometheus, functions) if options.prometheus else None
     nodes = ClusterNodes(options.cluster, planner) if options.cluster else None
     documents = Documents(functions, planner, loop)
     publisher = Publisher(functions, documents, sampler, metrics, SnapshotFile(folder))
@@ -91,7 +91,7 @@ async def lead(
     if nodes:
         await nodes.look()
     rounds = asyncio.get_running_loop().create_task(loop.run(options.interval_s))
-    besides = [asyncio.ensure_future(each.run()) for each in (sampler, source, nodes) if each]
+    besides = [asyncio.ensure_future(each.run()) for each in (sampler, counts, nodes) if each]
     end = asyncio.ensure_future(until)
     try:
         await asyncio.wait([rounds, end], return_when=asyncio.FIRST_COMPLETED)

@@ -51,7 +51,7 @@ class Documents:
         return {
             **line,
             "plan": controller.plan.to_dict() if controller.plan else None,
-            "orders": given.to_dict() if given else None,
+            "sidecar_config": given.to_dict() if given else None,
             "wanted": dict(controller.wanted),
             "instances": {name: list(where) for name, where in reports.ready(now_s).items()},
             "fronts": reports.fronts(now_s),

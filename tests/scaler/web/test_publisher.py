@@ -123,6 +123,7 @@ async def test_reader_waits_for_current_snapshot(caller: Caller) -> None:
     controller.follow(controller.first_plan(), 0.0)
     _, after = await caller.get("/v1/functions/echo")
     assert (None, "first") == (before["plan"], after["plan"]["classes"][0]["name"])
+    assert after["sidecar_config"] is None  # no front has asked yet
     assert ["at_s", "text"] == sorted(after["decisions"][-1])
 
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from scaler.control.functions import Functions
     from scaler.prometheus import Prometheus
 
-__all__ = ["SecondSource"]
+__all__ = ["PrometheusCounts"]
 
 log = logging.getLogger(__name__)
 
 _EVERY_S = 5.0
 
 
-class SecondSource:
+class PrometheusCounts:
     """Periodically compares the counts of Prometheus with those of the sidecars.
 
     Args:
