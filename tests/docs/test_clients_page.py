@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clients page")]
 
+TRIES = 5
 CONNECTIONS = 8  # of each load generator
 PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")
 _TAKEN = {
@@ -88,12 +89,15 @@ def test_a_load_generator_reports_no_error(
 ) -> None:
     """The function has answered as many requests as reported, and at most those in flight more."""
     require_tool(tool)
-    before = answered(stack)
-    printed = run(tool, stack["url"], tmp_path)
-    assert not re.search(bad, printed), printed
-    found = re.search(good, printed)
-    assert found, printed
-    reported = int(found[1])
+    reported = before = 0
+    for _ in range(TRIES):  # on a busy machine, locust may have sent nothing within its seconds
+        before = answered(stack)
+        printed = run(tool, stack["url"], tmp_path)
+        assert not re.search(bad, printed), printed
+        found = re.search(good, printed)
+        assert found, printed
+        if reported := int(found[1]):
+            break
     assert 0 < reported <= answered(stack) - before <= reported + CONNECTIONS
 
 
