@@ -79,7 +79,7 @@ class Metrics:
         yield counter("scaler_rounds", "Planning rounds", self.rounds)
         yield counter("scaler_rounds_seconds", "Time spent in planning rounds", self.round_s)
         yield counter("scaler_planning_seconds", "Time spent in policies", self.planning_s)
-        text = "Interval between syncs that sidecars are told to keep"
+        text = "Interval between syncs that the scaler sets for sidecars"
         yield gauge("scaler_sync_interval_seconds", text, self.interval_s)
         yield from self._functions()
 

@@ -2,11 +2,11 @@
 
 An item has ``.body``, ``.bytes()``, ``.json()``, ``.headers``, ``.method``, ``.path``,
 ``.content_type`` and ``.remaining_s`` (seconds until its deadline). A result is bytes, str,
-anything with a JSON form, or a ``Reply`` with a status and headers. An item that cannot be
-answered: put an ``ItemError("why")`` in its place; its neighbours are answered as usual. Both come
-from watchdog_plugin.
+anything with a JSON form, or a ``Reply`` with a status and headers. If an item cannot be answered,
+return an ``ItemError("why")`` in its place; the others are answered as usual. Import both from
+watchdog_plugin.
 
-A function ``load()``, if there is one, is called once before the first batch.
+If you define ``load()``, it is called once, before the first batch.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Optional code around model.onnx: without it, this file may stay as it is or be deleted.
+"""Optional code around model.onnx; if you need none, leave this file as it is or delete it.
 
 Without code, callers send the model's inputs as JSON, one row for each item, or with the
 names, datatypes and shapes of the Open Inference Protocol v2::
@@ -20,7 +20,8 @@ batch are answered.
         # {output name: array} without the batch axis -> bytes, str or a JSON value
         return {"class": int(outputs["y"].argmax())}
 
-The model is model.onnx in this folder; the first axis of its inputs must be dynamic. To try the
+The model is model.onnx in this folder. The first axis of its inputs and outputs must be the batch,
+and dynamic; if the batch is another axis, declare it: ``batch_axis = {"state": 1}``. To try the
 function without a model of your own, copy example.onnx to model.onnx: it maps four numbers to the
 probabilities of three classes, with random weights.
 """
