@@ -140,7 +140,7 @@ def _function(
     )
     logs.say(
         f"model {file.path}: {model.signature.described()} on {model.provider}, "
-        f"{settings.threads} thread(s)"
+        f"{settings.threads} thread{'' if settings.threads == 1 else 's'}"
     )
     return OnnxFunction(
         model,

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from carpool.errors import CarpoolError
+from scaler.kubernetes.nodes import NO_SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +78,7 @@ class ClusterNodes:
 
 def _described(nodes: Sequence[Node]) -> str:
     """Describe the servers in words that change with the nodes but not with their free capacity."""
-    gpus = sum(node.gpus for node in nodes)
+    if tuple(nodes) == (NO_SERVER,):
+        return "no node accepts instances"
     names = ", ".join(node.name for node in nodes)
-    return f"plans for {len(nodes)} nodes with {gpus} GPUs: {names}"
+    return f"plans for the nodes {names} (GPUs: {sum(node.gpus for node in nodes)})"

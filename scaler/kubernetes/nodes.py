@@ -20,7 +20,7 @@ from scaler.planning.placement import Node
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["GPU", "nodes_of", "servers_of", "taken_by", "unusable"]
+__all__ = ["GPU", "NO_SERVER", "nodes_of", "servers_of", "taken_by", "unusable"]
 
 GPU = "nvidia.com/gpu"
 _REPLICAS = "nvidia.com/gpu.replicas"
@@ -29,7 +29,7 @@ _OVER = ("Succeeded", "Failed")
 _BYTES_PER_MB = 1e6
 _LEAST_CPU = 1e-6  # the smallest number of cores that planning knows
 # An empty list would mean unknown servers, and so unlimited capacity.
-_NO_SERVER = Node("none", _LEAST_CPU)
+NO_SERVER = Node("none", _LEAST_CPU)
 
 
 def nodes_of(
@@ -68,7 +68,7 @@ def servers_of(
     servers = (
         _server(node, taken.get(_name(node), {}), gpu, gpu_slots or _slots(node)) for node in usable
     )
-    return tuple(server for server in servers if server) or (_NO_SERVER,)
+    return tuple(server for server in servers if server) or (NO_SERVER,)
 
 
 def unusable(node: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]] = ()) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 
 import pytest
 
 from carpool.errors import CarpoolError
 from scaler.kubernetes.cluster_nodes import ClusterNodes
+from scaler.kubernetes.nodes import nodes_of
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from scaler.planning.placement import Node
@@ -46,6 +48,19 @@ def test_servers_are_nodes_listed_last() -> None:
     listed.found = None
     asyncio.run(nodes.look())
     assert [FIRST, SECOND] == list(planner.nodes)
+
+
+def test_log_names_the_nodes_or_says_that_there_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    """The nodes to plan for are logged by name; a cluster without any is logged as such."""
+    caplog.set_level(logging.INFO)
+    listed = Listed((FIRST, SECOND))
+    nodes = ClusterNodes(listed, Planner(PlannerSettings(Prices())))
+    asyncio.run(nodes.look())
+    listed.found = nodes_of([])
+    asyncio.run(nodes.look())
+    assert ["plans for the nodes first, second (GPUs: 0)", "no node accepts instances"] == (
+        caplog.messages
+    )
 
 
 @pytest.mark.parametrize("error", [KeyError("metadata"), ValueError("a quantity"), OSError()])
