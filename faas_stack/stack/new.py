@@ -219,8 +219,9 @@ def _warnings(model: Path | None) -> Iterator[str]:
     except (ImportError, ConfigError):
         return  # no package, or no model: the function's start reports it
     for name, shape in fixed.items():
+        sizes = ", ".join("?" if size is None else str(size) for size in shape)
         yield (
-            f"warning: the input {name} of {model} has the shape {shape}, whose first axis is "
+            f"warning: the input {name} of {model} has the shape [{sizes}], whose first axis is "
             "fixed, so requests cannot be batched; export the model with a dynamic first axis, or "
             "declare batch_axis in handler.py if the batch is another axis"
         )
