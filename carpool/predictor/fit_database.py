@@ -116,10 +116,11 @@ def read_model(
         known = {} if alone else _known(connection, origin, numbers)
         runs, load_s, memory_mb = _runs(connection, origin, graph, hardware)
     here = origin == target
-    slower, quicker = _branches(graph, own := composed(graph, rows) | (known if here else {}))
-    groups = Groups(slower)
     calibrated = calibration(target)
     overheads = dict(calibrated.overheads if calibrated else {}) | overheads
+    own = composed(graph, rows, overheads) | (known if here else {})
+    slower, quicker = _branches(graph, own)
+    groups = Groups(slower)
     fit = _complete(fit, groups, path)
     learnt = fit.on_machine(overheads, {row.setting.batch for row in rows})
     model = OperatorLatencyModel(

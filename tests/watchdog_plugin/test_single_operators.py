@@ -20,7 +20,7 @@ from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
 from carpool.onnx_graph.single_node import feeds, single_node
 from carpool.predictor.onnx_latency import read_operators
-from carpool.predictor.profile import Alone, RefusedOperator, Setting
+from carpool.predictor.profile import Alone, Overhead, RefusedOperator, Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import predict_command, single_operators
@@ -185,6 +185,25 @@ def test_prediction_measures_missing_operators_once(tmp_path: Path, capsys: Capt
     assert {"known"} == {each["source"] for each in second["sources"]}
     assert 0 == second["measuring_s"]
     assert first["rows"] == second["rows"]
+
+
+def test_operators_on_several_threads_are_measured_on_one_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their times on one thread limit those on several."""
+    settings: list[Setting] = []
+
+    def wanted(_: object, each: list[Wanted], *__: object) -> Iterator[Alone]:
+        settings.extend(setting for one in each for setting in one.settings)
+        yield from ()
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(single_operators, "measure_overhead", lambda _: Overhead(1e-5, 0.0))
+    monkeypatch.setattr(single_operators, "measure_alone", wanted)
+    path, database = _plain(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
+    argv = [str(path), "--cpu", "2", "--batch", "3", "--database", str(database)]
+    assert 0 == predict_command.main(argv)
+    assert [Setting(3, 2), Setting(3, 1)] == settings
 
 
 def test_no_measure_option_refuses_unknown_kinds_by_name(tmp_path: Path, capsys: Captured) -> None:
