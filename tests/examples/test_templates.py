@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.watchdog_plugin.test_batch_first import AXES, recurrent
+
 TEMPLATES = Path(__file__).parents[2] / "templates"
 
 
@@ -47,3 +49,16 @@ def test_missing_model_is_reported(tmp_path: Path) -> None:
     result = skeleton_test(folder)
     assert 0 != result.returncode
     assert "put your model there" in result.stderr
+
+
+def test_declared_batch_axis_is_tested(tmp_path: Path) -> None:
+    """A model whose batch is not the first axis passes its test once handler.py declares it."""
+    folder = shutil.copytree(TEMPLATES / "python3-onnx-batch" / "function", tmp_path / "fresh")
+    recurrent(folder / "model.onnx")
+    result = skeleton_test(folder)
+    assert 0 != result.returncode
+    assert "declare batch_axis in handler.py" in result.stderr
+    (folder / "handler.py").write_text(f"import a_package_that_is_missing\n\nbatch_axis = {AXES}\n")
+    result = skeleton_test(folder)
+    assert 0 == result.returncode, result.stderr
+    assert "skipped" not in result.stderr
