@@ -21,6 +21,7 @@ from simulator.reports.comparison_table import aligned, number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from simulator.advice.trace_parts import Part
     from simulator.advice.question import Question
     from simulator.advice.verdict import Verdict
 
@@ -41,7 +42,7 @@ class Advice:
         chosen: The recommended policy; None if every policy failed.
         beside: Each policy's cost relative to the chosen one's on the same parts.
         unfinished: Policies that ran out of time.
-        parts: Number of parts the chosen policy was simulated on, and the length of each.
+        parts: The parts that the chosen policy was simulated on.
         budget_s: Time budget.
     """
 
@@ -51,7 +52,7 @@ class Advice:
     chosen: Verdict | None
     beside: Mapping[str, Estimate]
     unfinished: Sequence[str]
-    parts: tuple[int, float]
+    parts: Sequence[Part]
     budget_s: float
 
     @property
@@ -139,7 +140,6 @@ class Advice:
     def as_dict(self) -> dict[str, Any]:
         """Return the advice for JSON, with null in place of NaN and infinity."""
         question, function = self.question, self.question.function
-        count, length_s = self.parts
         advice = None
         if self.chosen:
             entry = self.policies[self.chosen.policy]
@@ -162,7 +162,11 @@ class Advice:
             "slo_ms": 1000 * function.slo_s,
             "percentile": function.percentile,
             "prices": {k: v for k, v in dataclasses.asdict(question.prices).items() if v},
-            "simulated": {"parts": count, "part_s": length_s, "budget_s": self.budget_s},
+            "simulated": {
+                "parts": len(self.parts),
+                "part_s": self.parts[0].length_s if self.parts else 0.0,
+                "budget_s": self.budget_s,
+            },
             "advice": advice,
             "policies": [self._row(each) for each in self._sorted()],
             "unfinished": list(self.unfinished),
@@ -181,6 +185,11 @@ class Advice:
             names = ", ".join(self.unfinished)
             said.append(
                 f"Not finished within its share of {durations.format(self.budget_s)}: {names}."
+            )
+        if any(part.moved for part in self.parts):
+            said.append(
+                "Parts without requests were exchanged for parts with requests, so in use an hour "
+                "costs less on average."
             )
         if self.chosen and self.chosen.parts == 1:
             said.append("A single part gives no intervals; use more --parts or a longer --budget.")
@@ -203,7 +212,7 @@ class Advice:
         chosen = self.chosen
         if chosen is None:
             return "Every policy failed."
-        count, length_s = self.parts
+        count, length_s = len(self.parts), self.parts[0].length_s
         share = min(1.0, count * length_s / self.question.trace.end_s)
         said = [self._use(chosen), self._misses(chosen), *self._next(chosen)]
         parts = "part" if count == 1 else "parts"

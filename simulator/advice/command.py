@@ -118,7 +118,7 @@ def advise(
         raise CarpoolError(message)
     chosen = best(judged)
     if chosen is None:
-        return Advice(question, policies, judged, None, {}, first.unfinished, (0, 0.0), budget_s)
+        return Advice(question, policies, judged, None, {}, first.unfinished, (), budget_s)
     other = variations(chosen.policy, policies)
     policies = policies | other
     again = Gatherer(question, policies, trace_parts[: chosen.parts], now, told)
@@ -129,8 +129,8 @@ def advise(
         if better(chosen, judged[name], beside(rows[name], rows[chosen.policy])):
             chosen = judged[name]
     costs = {name: beside(rows[name], rows[chosen.policy]) for name in judged}
-    size = (chosen.parts, trace_parts[0].length_s)
-    return Advice(question, policies, judged, chosen, costs, first.unfinished, size, budget_s)
+    used = trace_parts[: chosen.parts]
+    return Advice(question, policies, judged, chosen, costs, first.unfinished, used, budget_s)
 
 
 def _values(flags: argparse.Namespace) -> dict[str, Any]:

@@ -46,3 +46,16 @@ def test_a_part_has_the_rates_of_its_stretch() -> None:
         for at in (0.0, 100.0, 599.9):
             assert DAY.rate(part.start_s + at) == own.rate(at)
         assert 0.0 == own.rate(part.length_s)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_have_requests_where_the_section_has(seed: int) -> None:
+    """In a week with a minute of calls each day, each day's part has some of them."""
+    days = 7
+    starts = [at for day in range(days) for at in (86400.0 * day, 86400.0 * day + 60)]
+    week = Trace(tuple(starts), (5.0, 0.0) * days, 86400.0 * days)
+    found = parts(week, days, seed)
+    assert all(any(cut(week, part).rates_rps) for part in found)
+    assert list(range(days)) == sorted(int((p.start_s + p.length_s) // 86400) for p in found)
+    assert any(part.moved for part in found)
+    assert not any(part.moved for part in parts(DAY, 8, seed))
