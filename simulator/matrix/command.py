@@ -64,6 +64,9 @@ def main(
         path = getattr(flags, flag)
         if path and not path.absolute().parent.is_dir():
             problems.add(f"--{flag}", path, "a file in a folder that exists")
+    for folder in flags.data:
+        if not any((folder / part).is_dir() for part in ("traces", "profiles")):
+            problems.add("--data", folder, "a folder with traces/ or profiles/")
     if flags.only_kept and not (flags.out or out):
         problems.add("--only-kept", "without --out", "the file of rows, as --out FILE.jsonl")
     problems.raise_if_any()

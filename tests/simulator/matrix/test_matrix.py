@@ -93,6 +93,12 @@ def test_unusable_tables_and_traces_are_refused(
     assert path in str(refused.value)
 
 
+def test_folder_without_traces_and_profiles_is_refused(tmp_path: Path) -> None:
+    """A mistaken folder is an error; otherwise only the built-in cells would run."""
+    with pytest.raises(ConfigError, match="traces/ or profiles/"):
+        command.main(["--data", str(tmp_path), *SHORT])
+
+
 def test_stretch_without_requests_is_used_only_as_last_resort(tmp_path: Path) -> None:
     """A stretch without requests is used only if no other has requests, and then is an error."""
     (tmp_path / "traces").mkdir()
