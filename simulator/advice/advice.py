@@ -21,8 +21,8 @@ from simulator.reports.comparison_table import aligned, number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from simulator.advice.trace_parts import Part
     from simulator.advice.question import Question
+    from simulator.advice.trace_parts import Part
     from simulator.advice.verdict import Verdict
 
 __all__ = ["Advice"]
