@@ -4,9 +4,10 @@ Between two runs of an operator, a model moves its weights and results through t
 amount decides whether an operator still finds its weights there, so a measurement counts only if as
 much was moved between its runs.
 
-On several threads, short operators take longer alone than in a model: the runtime's profiler keeps
-accounts of the threads within each, and meanwhile the other threads fall asleep. In a model the
-calling thread does what no other one has begun, so that a run is hardly slower than on one thread.
+On several threads, short operators take longer alone than in a model: the runtime's profiler, which
+times them, adds microseconds to each operator that threads share, probably because the other
+threads fall asleep meanwhile. In a model the calling thread does what no other one has begun, so
+that a run is rarely much slower than on one thread.
 """
 
 from __future__ import annotations
