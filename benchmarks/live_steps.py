@@ -92,11 +92,11 @@ async def _stepped(url: str, model: Model, count: int) -> tuple[list[float], lis
     host, _, port = url.rpartition(":")
     whole = Request("", BODY).to_bytes(url, FUNCTION, "web")
     target = Target(host, int(port), [whole], 512, 60.0)
-    engine = LoadGenerator(target, _arrivals(spans, random), LoadResults(slo_s=_SLO_MS / 1e3))
+    generator = LoadGenerator(target, _arrivals(spans, random), LoadResults(slo_s=_SLO_MS / 1e3))
     looks: list[Look] = []
     watching = asyncio.ensure_future(_watch(url, looks))
     began_s = time.perf_counter()
-    await engine.run()
+    await generator.run()
     watching.cancel()
     return [began_s + end_s for end_s in ends[:-1:2]], looks
 

@@ -7,8 +7,9 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from carpool.latency import Resources
+from carpool.lazy_batching.program import most_batches
 from sidecar.core.dispatch import Upstream
-from simulator.staged_device import StagedDevice, most_batches
+from simulator.staged_device import StagedDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from simulator.execution import Execution
 
-__all__ = ["FinishedBatch", "StagedDevice", "most_batches"]
-
-_SPARE = 2  # for each so many requests that run, one more may wait to be admitted
-
-
-def most_batches(batch_max: int) -> int:
-    """Return how many batches an instance accepts at once, as its handler announces live."""
-    return batch_max + -(-batch_max // _SPARE)
+__all__ = ["FinishedBatch", "StagedDevice"]
 
 
 class FinishedBatch(NamedTuple):

@@ -115,7 +115,8 @@ CARPOOL_PROVIDER = Server(
     venv="",
     packages=_PACKAGES,
     launch=_behind_provider,
-    parses=CARPOOL.parses + "; the provider in front of the sidecar, as `carpool up` starts them",
+    parses=CARPOOL.parses
+    + "; the provider in front of the sidecar, as `carpool up --partition off` starts them",
     waits_ms=no_wait,
 )
 

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Block", "Node", "NodeType", "Program", "RemainingRuns", "in_equal_parts"]
+__all__ += ["most_batches"]
+
+_RUNNING_PER_WAITING = 2  # one more request may wait to be admitted for every two that run
+
+
+def most_batches(batch_max: int) -> int:
+    """Return how many batches an instance with the executor `lazy` accepts at once."""
+    return batch_max + -(-batch_max // _RUNNING_PER_WAITING)
 
 
 class NodeType(enum.Enum):

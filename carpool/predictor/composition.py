@@ -29,9 +29,10 @@ __all__ = ["MOST_MB", "Footprint", "composed"]
 
 MOST_MB = 64  # no cache holds more
 _BYTES_PER_MB = 1e6
-# A run on several threads takes at most so many times as long as on one: chosen by the models of
-# benchmarks/results/operators_unseen.md that are called so. Of the 500 runs on two threads in the
-# package's database 94 % are within it, and 83 % of those below 2 ms.
+# A run on several threads is predicted to take at most this many times as long as on one. The limit
+# was chosen on the models that benchmarks/results/operators_unseen.md lists as `chosen by`. It
+# holds for 94 % of the 500 runs on two threads in the package's database, and for 83 % of those
+# below 2 ms.
 _SLOWEST = 1.2
 _NOTHING = Overhead(0.0, 0.0)
 
@@ -91,7 +92,8 @@ def composed(graph: Graph, rows: Iterable[Alone], overheads: Mapping[int, Overhe
     times = {(row.case, ThreadsAndGpu(*row.setting[1:])): row.seconds for row in rows}
     limited = dict(times)
     for batch, unit in {(row.setting.batch, ThreadsAndGpu(*row.setting[1:])) for row in rows}:
-        limited |= _limited(graph, batch, unit, times, overheads)
+        for key, seconds in _limited(graph, batch, unit, times, overheads).items():
+            limited[key] = min(seconds, limited[key])  # a case may be the same at several batches
     return limited
 
 
@@ -100,6 +102,8 @@ def _limited(
 ) -> Times:
     """Return shorter times of operators on several threads where a run would be too slow."""
     one = ThreadsAndGpu(1, unit.gpu)
+    if unit == one:
+        return {}
     cases = [(operator.at(batch), count) for operator, count in graph.alike]
     both = [(case, n) for case, n in cases if (case, one) in times and (case, unit) in times]
     count = sum(n for _, n in both)
@@ -108,7 +112,7 @@ def _limited(
     spent_s = sum(n * times[case, unit] for case, n in both)
     one_s = sum(n * times[case, one] for case, n in both) + one_run_s + count * one_besides_s
     most_s = _SLOWEST * one_s - run_s - count * besides_s
-    if unit == one or not 0.0 < most_s < spent_s:
+    if not 0.0 < most_s < spent_s:
         return {}
     share = most_s / spent_s
     return {(case, unit): share * times[case, unit] for case, _ in both}

@@ -196,7 +196,7 @@ class _Run:
             rate_rps = app.arrivals.rate(0.0)
             times = arrivals(constant(rate_rps, duration_s), "uniform", 0)
             ledgers.append(CompareOutcomes(app.slo_s, app=app.name))
-            runs.append(self._engine(function, app, times, ledgers[-1]).run())
+            runs.append(self._generator(function, app, times, ledgers[-1]).run())
         await asyncio.gather(*runs, asyncio.sleep(duration_s))
         errors = sum((ledger.errors for ledger in ledgers), Counter[str]())
         if wrong := [each for each in errors if each not in ("429", "503", "504", "502")]:
@@ -217,7 +217,7 @@ class _Run:
         for (function, app), times in zip(self._apps(), drawn, strict=True):
             ledger = CompareOutcomes(app.slo_s, app=app.name)
             ledgers[function.name].append(ledger)
-            runs.append(self._engine(function, app, iter(times.tolist()), ledger).run())
+            runs.append(self._generator(function, app, iter(times.tolist()), ledger).run())
         say(f"{policy}: {sum(map(len, drawn))} requests in {scenario.horizon_s:g} s")
         watching = asyncio.ensure_future(self._observer.follow(records, ledgers))
         progress = asyncio.ensure_future(_progress(policy, scenario.horizon_s))
@@ -240,7 +240,7 @@ class _Run:
     def _apps(self) -> list[tuple[Function, App]]:
         return [(function, app) for function in self._scenario.functions for app in function.apps]
 
-    def _engine(
+    def _generator(
         self, function: Function, app: App, times: Iterator[float], ledger: CompareOutcomes
     ) -> LoadGenerator:
         host, _, port = self._address.rpartition(":")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.basic_auth import credentials, credentials_for
-from carpool.errors import ConfigError, Problem
+from carpool.errors import MISSING, ConfigError, Problem
 from carpool.kubernetes_api import KubernetesApi, KubernetesApiError
 from faas_stack.doctor import compose_file
 from faas_stack.doctor.cluster_questions import ask
@@ -126,7 +126,7 @@ def _as_json(path: Path, findings: Sequence[Finding]) -> str:
             "where": finding.problem.name,
             "value": finding.problem.value,
             "expected": finding.problem.expected,
-            "fix": finding.problem.hint,
+            "fix": "" if finding.problem.hint == MISSING else finding.problem.hint,
         }
         for finding in findings
     ]

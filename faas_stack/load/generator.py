@@ -56,12 +56,12 @@ class Target:
 class _Connection(asyncio.Protocol):
     """A socket that carries one request at a time."""
 
-    __slots__ = ("_batch", "_engine", "_parser", "due", "error_body", "transport")
+    __slots__ = ("_batch", "_generator", "_parser", "due", "error_body", "transport")
 
     transport: asyncio.Transport
 
     def __init__(self, generator: LoadGenerator) -> None:
-        self._engine = generator
+        self._generator = generator
         self._parser = httptools.HttpResponseParser(self)
         self._batch = 0
         self.due: float | None = None
@@ -80,10 +80,10 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
-            self._engine.lost(self)
+            self._generator.lost(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        self._engine.lost(self)
+        self._generator.lost(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(name) == len(_BATCH_HEADER) and name.lower() == _BATCH_HEADER and value.isdigit():
@@ -97,7 +97,7 @@ class _Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status >= 200 and self.due is not None:  # noqa: PLR2004 - below: not the answer yet
             keep = self._parser.should_keep_alive()
-            self._engine.answered(self, status, self._batch, reusable=keep)
+            self._generator.answered(self, status, self._batch, reusable=keep)
 
 
 class LoadGenerator:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from carpool.settings import FunctionSettings
 
-__all__ = ["GPU_LIMIT", "ResourceRequest", "Resources", "is_front_environment"]
+__all__ = ["GPU_LIMIT", "Resources", "is_front_environment"]
 
 GPU_LIMIT = "nvidia.com/gpu"
 _PINNED = "cpu=pinned"

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import durations
+from carpool.wire import CALLED_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +35,7 @@ _STREAMS = (b"text/event-stream", b"application/x-ndjson")
 _OWN = frozenset(
     b"x-call-id x-start-time x-forwarded-for x-carpool-user traceparent tracestate".split()
 )
+_OF_THE_PROVIDER = (b"host", CALLED_HEADER.encode())
 _REMEMBERED = 1024
 _REMEMBERED_BYTES = 2048  # of target and headers; larger ones rarely repeat and would fill memory
 
@@ -128,7 +130,7 @@ def _template(method: str, target: str, headers: _Shared) -> CallTemplate:
 
 def _passes(name: bytes, value: bytes) -> bool:
     """Return whether a header is passed to the replica, if ``Connection`` does not name it."""
-    if name in HOP_BY_HOP or name == b"host" or name.startswith(b"proxy-"):
+    if name in HOP_BY_HOP or name in _OF_THE_PROVIDER or name.startswith(b"proxy-"):
         return False
     return name != b"x-timeout" or _timeout_s(value) != math.inf  # would lift the watchdog's limit
 

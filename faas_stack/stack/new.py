@@ -65,9 +65,12 @@ def main(argv: list[str]) -> int:
         _copy(template, folder, args.model)
         mode = path.stat().st_mode if path.exists() else _MODE
         replace_file(path.resolve(), text.encode(), mode)
+    except FileExistsError as error:  # another process has just created it: its files stay
+        raise ConfigError([Problem("NAME", str(folder), "a folder that does not exist")]) from error
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise ConfigError([Problem(str(folder), reason(error), "files to write")]) from error
+        expected = "files that can be written"
+        raise ConfigError([Problem(str(folder), reason(error), expected)]) from error
     sys.stdout.write(_told(path, folder, args))
     return 0
 

@@ -27,6 +27,7 @@ from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
 from sidecar.core.request import RETURN_SHARE
 from sidecar.runtime import variant_demands
+from sidecar.runtime.metrics import UNFIT
 from sidecar.runtime.readiness import Readiness
 from sidecar.runtime.sender import Sender
 
@@ -198,7 +199,7 @@ class BatchLoop:
         request.payload.exchange.fail(objection)
 
     def _count_unfit(self, request: Request, objection: CarpoolError) -> None:
-        self._metrics.refused("unfit")
+        self._metrics.refused(UNFIT)
         self._metrics.unanswered(request, "refused", objection.status, self._now())
 
     def stream(self, request: Request) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sidecar.core.batcher import Batcher
     from sidecar.core.request import Request
 
-__all__ = ["Metrics", "Observer"]
+__all__ = ["UNFIT", "Metrics", "Observer"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SHORT_SECONDS = (
@@ -45,6 +45,7 @@ _SHORT_SECONDS = (
     0.01,
 )
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+UNFIT = "unfit"  # reason of a refusal before the queue: no variant fits the demand
 _STATES = ("done", "failed", "expired", "refused", "cancelled")
 _RESTARTS = ("died", "hung")
 _STREAM_ENDS = ("complete", "cut_off", "caller_left")
@@ -98,7 +99,7 @@ class Metrics:
         # All known values begin at 0: Prometheus's `increase` and `rate` do not count an event with
         # which a series begins.
         self.requests = dict.fromkeys(_STATES, 0)
-        self.refusals = dict.fromkeys([reason.value for reason in Refusal], 0)
+        self.refusals = dict.fromkeys((*(reason.value for reason in Refusal), UNFIT), 0)
         self.closed = dict.fromkeys([reason.value for reason in CloseReason], 0)
         self.broken = 0
         self.restarts = dict.fromkeys(_RESTARTS, 0)

@@ -41,7 +41,7 @@ services:
       - --basic-auth=/var/lib/carpool-credentials
       - --token-file=/var/lib/carpool-credentials/carpool-scaler-token
       - --listen=scaler.control:8090
-      - --listen-sync=scaler.control.functions:8090
+      - --listen-sync=scaler.functions:8090
       - --window=4s
       - --hold=2s
       - --prewarm=fixed
@@ -133,7 +133,7 @@ def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
         published = int(compose.url(name, port).rpartition(":")[2])
         where |= {(network["Gateway"], published) for network in networks}
     tried = [f"http://{host}:{port}{path}" for host, port in where for path in paths]
-    provider, scaler = "http://provider.functions:8080", "http://scaler.control.functions:8090"
+    provider, scaler = "http://provider.functions:8080", "http://scaler.functions:8090"
     needed = {f"{provider}/function/fn": 200, f"{scaler}/v1/sync": 401}
     assert needed == from_within(compose, 60, *needed)
     open_doors = [target for target in tried if target.startswith((provider, scaler))]

@@ -51,14 +51,16 @@ def test_missing_model_is_reported(tmp_path: Path) -> None:
     assert "put your model there" in result.stderr
 
 
-def test_declared_batch_axis_is_tested(tmp_path: Path) -> None:
+@pytest.mark.parametrize("declared", ["batch_axis", "batch_axis: dict[str, int]"])
+def test_declared_batch_axis_is_tested(tmp_path: Path, declared: str) -> None:
     """A model whose batch is not the first axis passes its test once handler.py declares it."""
     folder = shutil.copytree(TEMPLATES / "python3-onnx-batch" / "function", tmp_path / "fresh")
     recurrent(folder / "model.onnx")
     result = skeleton_test(folder)
     assert 0 != result.returncode
     assert "declare batch_axis in handler.py" in result.stderr
-    (folder / "handler.py").write_text(f"import a_package_that_is_missing\n\nbatch_axis = {AXES}\n")
+    code = f"import a_package_that_is_missing\n\n{declared} = {AXES}\n"
+    (folder / "handler.py").write_text(code)
     result = skeleton_test(folder)
     assert 0 == result.returncode, result.stderr
     assert "skipped" not in result.stderr

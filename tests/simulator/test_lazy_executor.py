@@ -11,11 +11,10 @@ import pytest
 
 from benchmarks.staged import PendingArrival, lazily
 from carpool.errors import ConfigError
-from carpool.lazy_batching.program import Node, Program
+from carpool.lazy_batching.program import Node, Program, most_batches
 from carpool.lazy_batching.rules import Rules
 from scaler.policy_choice import executed
 from scaler.scenarios.scenario_file import read_scenario
-from simulator.staged_device import most_batches
 from tests.simulator.load import At, Constant, Every, function, linear, run, scenario
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carpool.errors import BadRequest, CarpoolError
-from carpool.lazy_batching.program import NodeType
+from carpool.lazy_batching.program import NodeType, most_batches
 from watchdog_plugin import logs
 from watchdog_plugin.onnx.model import fault
 from watchdog_plugin.stage_execution.executor import Latch, ServedModel
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from watchdog_plugin.stage_execution.staged_model import StagedModel
 
 __all__ = ["LazyModel"]
-
-_SPARE = 2  # for each so many requests that run, one more may wait to be admitted
 
 
 class LazyModel:
@@ -66,7 +64,7 @@ class LazyModel:
         self._sequences = NodeType.DECODER in model.kinds
         self.provider = provider
         self.signature = model.signature
-        self.concurrency = program.batch_max + -(-program.batch_max // _SPARE) if lazy else 1
+        self.concurrency = most_batches(program.batch_max) if lazy else 1
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Do nothing, as the stages have been measured with all batch sizes."""

@@ -24,10 +24,11 @@ TYPES = {
 
 
 def declared_axes() -> dict[str, int]:
-    """The ``batch_axis`` of handler.py, which is not run."""
+    """The ``batch_axis`` of handler.py, which is not run, so it has to be written out."""
     code = MODEL.with_name("handler.py")
     for node in ast.parse(code.read_text()).body if code.exists() else []:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "batch_axis":
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        if "batch_axis" in map(ast.unparse, targets):
             axes: dict[str, int] = ast.literal_eval(node.value)
             return axes
     return {}

@@ -118,7 +118,7 @@ def test_needs_share_instances_that_suit_several() -> None:
 
 
 def test_needs_use_instances_of_most_value_to_them() -> None:
-    """Instances suffice if each need uses those that are served_rps the most to it."""
+    """Instances suffice if each need uses those that serve most of it."""
     needs = (Need(3, (0, 131)), Need(85, (0.8, 92.4)), Need(15, (2, 132)))
     task = Task((Option(2, 1), Option(100, 10)), (0, 0), needs)
     assert any(task.missing(task.solution((4, 1))))

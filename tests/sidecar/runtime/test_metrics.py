@@ -25,7 +25,7 @@ def test_counters_with_known_values_begin_with_zero() -> None:
     }
     assert {
         "batch_requests_total": {"done", "failed", "expired", "refused", "cancelled"},
-        "batch_refusals_total": {"queue_full", "expired", "late"},
+        "batch_refusals_total": {"queue_full", "expired", "late", "unfit"},
         "batch_closed_total": {"full", "idle", "departure", "drain", "isolation"},
         "batch_restarts_total": {"died", "hung"},
         "batch_streams_ended_total": {"complete", "cut_off", "caller_left"},
