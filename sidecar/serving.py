@@ -15,6 +15,7 @@ from carpool.http.server import Limits, serve
 from carpool.memory import collect_rarely
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
+from sidecar.core.objective_check import ObjectiveCheck, slower_than
 from sidecar.core.policy_guard import PolicyGuard
 from sidecar.options import HEADS_BYTES
 from sidecar.policies.choice import build_policy
@@ -72,6 +73,7 @@ async def serve_function(
     tracing = _tracing(options)
     request_log = RequestLog.of(options.log_requests)
     metrics = Metrics(settings, [request_log] if request_log else [], tracing)
+    metrics.objective_check = _objective_check(settings)
 
     def policy_replaced(reason: str) -> None:
         metrics.policy_failures += 1
@@ -201,6 +203,19 @@ def _shed_early(
     objective_s = settings.objective_s
     if settings.shedding == "on" and objective_s is not None and not options.is_instance:
         batch_loop.shed_early(server, objective_s, settings.batch_max)
+
+
+def _objective_check(settings: FunctionSettings) -> ObjectiveCheck | None:
+    """Return a check that warns of a function slower than its objective; None without one."""
+    objective_s = settings.objective_s
+    if objective_s is None:
+        return None
+    name = "com.carpool.slo" if settings.slo_s == objective_s else "com.carpool.apps"
+
+    def warn(single_s: float) -> None:
+        log.warning("%s", slower_than(name, objective_s, single_s))
+
+    return ObjectiveCheck(objective_s, warn)
 
 
 def _start_upstreams(

@@ -6,7 +6,7 @@ Checks look at a `Case` and report `Problem`s; they read no files and query no s
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from carpool import durations
@@ -40,6 +40,8 @@ class Surroundings:
         provider: The provider's name and kind; empty if unknown.
         scaler: Address of the scaler that the provider tells functions; empty if it tells none.
         deployed: Names of functions that are already deployed; None if unknown.
+        exceeding_s: Execution time of a single request, by function, where a running sidecar found
+            that it exceeds the longest objective.
         complaints: Problems that the running scaler of the stack reports, by function.
         silent: Why the scaler at an address of the stack file is not reached.
         troubles: Option, address and reason of each query that failed.
@@ -56,6 +58,7 @@ class Surroundings:
     provider: str = ""
     scaler: str = ""
     deployed: frozenset[str] | None = None
+    exceeding_s: Mapping[str, float] = field(default_factory=dict)
     complaints: tuple[tuple[str, str], ...] = ()
     silent: tuple[tuple[str, str], ...] = ()
     troubles: tuple[tuple[str, str, str], ...] = ()

@@ -54,6 +54,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "scaler-address": scaling.nobody_scales,
     "scaler": scaling.scaler_silent,
     "running": scaling.scaler_complains,
+    "too-slow": times.too_slow,
     "reachable": scaling.surroundings_silent,
     "alertmanager": scaling.another_scaler,
     "replicas": scaling.replicas_over,

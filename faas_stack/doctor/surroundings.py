@@ -7,6 +7,7 @@ are assumed to be local.
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ __all__ = ["DoctorOptions", "explore"]
 
 _TIMEOUT_S = 3.0
 _GATEWAY_S = 60.0  # default of its upstream_timeout
+_EXCEEDING = re.compile(r"^batch_exceeding_objective_seconds (\d\S*)$", re.MULTILINE)
 _COMMUNITY_PROVIDERS = frozenset(("faasd", "faas-netes"))
 
 
@@ -78,7 +80,7 @@ def explore(
     answers = _Answers()
     around = _from_compose(compose) if compose else Surroundings()
     if options.gateway:
-        around = _from_gateway(around, options, answers)
+        around = _from_gateway(around, options, answers, contexts)
     if options.prometheus:
         managers = answers.of("--prometheus", options.prometheus, "/api/v1/alertmanagers")
         around = replace(around, alert_managers=(*around.alert_managers, *_alerting(managers)))
@@ -107,7 +109,12 @@ def _from_compose(compose: Compose) -> Surroundings:
     )
 
 
-def _from_gateway(around: Surroundings, options: DoctorOptions, answers: _Answers) -> Surroundings:
+def _from_gateway(
+    around: Surroundings,
+    options: DoctorOptions,
+    answers: _Answers,
+    contexts: Iterable[FunctionContext],
+) -> Surroundings:
     info = answers.of("--gateway", options.gateway, "/system/info", options.auth)
     if not isinstance(info, dict):
         return around
@@ -116,13 +123,34 @@ def _from_gateway(around: Surroundings, options: DoctorOptions, answers: _Answer
     said = inner if isinstance(inner, dict) else info
     provider = f"{said.get('provider', '')} {said.get('orchestration', '')}".strip()
     listed = answers.of("--gateway", options.gateway, "/system/functions", options.auth)
-    names = {each.get("name", "") for each in listed if isinstance(each, dict)} if listed else set()
-    deployed = frozenset(names) if isinstance(listed, list) else None
+    functions = [each for each in listed if isinstance(each, dict)] if listed else []
+    names = frozenset(each.get("name", "") for each in functions)
+    deployed = names if isinstance(listed, list) else None
+    running = {each.get("name", "") for each in functions if each.get("availableReplicas")}
+    objectives = {each.function.name for each in contexts if each.objectives}
+    exceeding_s = {
+        name: seconds
+        for name in sorted(running & objectives)
+        if (seconds := _exceeding_s(options, name))
+    }
     is_community = behind or said.get("provider") in _COMMUNITY_PROVIDERS
     community = f"{options.gateway} is its gateway" if is_community else around.community
     scaler = str(said.get("scaler", "")) or around.scaler
     around = replace(around, **_of_machine(said.get("machine")))
-    return replace(around, provider=provider, scaler=scaler, deployed=deployed, community=community)
+    around = replace(around, exceeding_s=exceeding_s, deployed=deployed, community=community)
+    return replace(around, provider=provider, scaler=scaler)
+
+
+def _exceeding_s(options: DoctorOptions, function: str) -> float:
+    """Return a gauge of the function's sidecar. 0 if it cannot be read: other images lack it."""
+    url = f"{options.gateway.rstrip('/')}/function/{function}/metrics"
+    try:
+        with direct_session() as session:
+            answer = session.get(url, auth=options.auth, timeout=_TIMEOUT_S)
+    except requests.RequestException:
+        return 0.0
+    found = _EXCEEDING.search(answer.text) if answer.status_code == requests.codes.ok else None
+    return float(found[1]) if found else 0.0
 
 
 def _of_machine(machine: object) -> dict[str, Any]:

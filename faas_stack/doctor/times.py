@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from carpool import durations
 from carpool.errors import ConfigError, Problem
 from faas_stack.doctor.context import duration_s
+from sidecar.core.objective_check import slower_than
 from sidecar.core.request import Request
 from sidecar.policies.choice import build_policy
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from faas_stack.doctor.context import Case, FunctionContext
 
 __all__ = ["cut_off", "gateway_gives_up", "gateway_order", "late_by_waiting", "watchdog_hangs_up"]
-__all__ += ["unread_times"]
+__all__ += ["too_slow", "unread_times"]
 
 _TIMES = ("exec_timeout", "read_timeout", "write_timeout", "healthcheck_interval")
 _GATEWAY_S = 60.0  # its default for each time
@@ -56,6 +57,17 @@ def cut_off(function_context: FunctionContext) -> Iterator[Problem]:
                 f"set exec_timeout to {slo} or more: a batch that is still in time would be aborted"
             )
             yield Problem(function_context.env("exec_timeout"), limit, expected, fix)
+
+
+def too_slow(case: Case) -> Iterator[Problem]:
+    """No function behind ``--gateway`` takes longer for a request than its longest objective."""
+    for function_context in case.contexts:
+        single_s = case.around.exceeding_s.get(function_context.function.name, 0.0)
+        objectives = function_context.objectives
+        name = max(objectives, key=objectives.__getitem__, default="")
+        if name and single_s > objectives[name]:
+            setting = function_context.label(name.partition("[")[0])
+            yield slower_than(setting, objectives[name], single_s)
 
 
 def watchdog_hangs_up(function_context: FunctionContext) -> Iterator[Problem]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from carpool.settings import FunctionSettings
     from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
+    from sidecar.core.objective_check import ObjectiveCheck
     from sidecar.core.request import Request
 
 __all__ = ["UNFIT", "Metrics", "Observer"]
@@ -81,6 +82,9 @@ class Metrics:
         settings: settings of the function; None if it has no applications and objectives.
         observers: told how requests end.
         tracing: told how traced requests end.
+
+    Attributes:
+        objective_check: compares execution times with the objective; None if there is none.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class Metrics:
         self._outcomes = OutcomeCounters(settings)
         self._observers = observers
         self._tracing = tracing
+        self.objective_check: ObjectiveCheck | None = None
         self.wait = Histogram(_SECONDS)
         self.execution = Histogram(_SECONDS)
         self.size = Histogram(_SIZES)
@@ -184,6 +189,12 @@ class Metrics:
         """Count a batch by the reason why it closed."""
         self.closed[reason] = self.closed.get(reason, 0) + 1
 
+    def executed(self, batch: Batch) -> None:
+        """Count an executed batch, whose time its instance has already learned."""
+        self.execution.observe(batch.exec_s)
+        if self.objective_check:
+            self.objective_check.executed(batch.item_count, batch.upstream.exec_time)
+
     def restarted(self, reason: str) -> None:
         """Count an end of the function's process, before it is started again."""
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
@@ -220,6 +231,9 @@ class Metrics:
         yield counter("batch_restarts", "Restarts of the handler", self.restarts, "reason")
         text = "Batch policies replaced by fixed after a failure"
         yield counter("batch_policy_fallback", text, self.policy_failures)
+        text = "Execution time of a single request if it exceeds the longest objective, otherwise 0"
+        exceeding_s = self.objective_check.exceeding_s if self.objective_check else 0.0
+        yield gauge("batch_exceeding_objective_seconds", text, exceeding_s)
 
     def _request_families(self) -> Iterator[Metric]:
         yield counter("batch_requests", "Requests by terminal state", self.requests, "state")

@@ -196,7 +196,7 @@ class Sender:
 
     def _executed(self, batch: Batch, now: float) -> None:
         """Count the execution of a batch, for the metrics and the scaler."""
-        self._metrics.execution.observe(batch.exec_s)
+        self._metrics.executed(batch)
         if load := self._driver.load:
             load.executed(batch, now, idle=self._batcher.idle)
             load.answered(batch.requests, now)

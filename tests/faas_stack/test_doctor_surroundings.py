@@ -35,7 +35,7 @@ def answering(documents: dict[str, Any]) -> Iterator[str]:
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             known = documents.get(self.path)
-            body = json.dumps(known).encode()
+            body = known if isinstance(known, bytes) else json.dumps(known).encode()
             self.send_response(200 if known is not None else 404)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -256,6 +256,36 @@ def test_unreachable_address_is_only_finding_of_service(doctor: Doctor) -> None:
     found = doctor.says({}, "--gateway", server)
     assert ["reachable"] == checks(found)
     assert "Connection refused" in found[0]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting", "objective"),
+    [
+        ({"labels": {"com.carpool.slo": "100ms"}}, "labels.com.carpool.slo", "100ms"),
+        (
+            {"annotations": {"com.carpool.apps": '[{"name": "web", "slo": "200ms"}]'}},
+            "annotations.com.carpool.apps",
+            "200ms",
+        ),
+        ({"labels": {"com.carpool.slo": "1s"}}, "", ""),  # raised, but not yet deployed
+    ],
+)
+def test_running_function_slower_than_its_objective_is_a_finding(
+    doctor: Doctor, settings: dict[str, Any], setting: str, objective: str
+) -> None:
+    """The sidecar's own finding counts; functions without instances are not called."""
+    listed = [{"name": "fn", "availableReplicas": 1}, {"name": "idle", "availableReplicas": 0}]
+    metrics = b"# TYPE x gauge\nbatch_exceeding_objective_seconds 0.31234\nother 1.0\n"
+    documents: dict[str, Any] = {
+        "/system/info": {"provider": "carpool"},
+        "/system/functions": listed,
+    }
+    documents |= {f"/function/{name}/metrics": metrics for name in ("fn", "idle")}
+    with answering(documents) as provider:
+        found = doctor.says_of({"fn": settings, "idle": settings}, "--gateway", provider)
+    shown = [(each["where"], each["value"], each["expected"]) for each in found]
+    expected = "more than 312ms, the execution time of a single request"
+    assert ([(f"functions.fn.{setting}", objective, expected)] if setting else []) == shown
 
 
 def test_compose_file_of_repository_has_no_findings(doctor: Doctor) -> None:

@@ -231,3 +231,19 @@ def test_a_failing_policy_is_replaced_and_counted(sidecar: Start, tmp_path: Path
             assert 1 == await running.metric("batch_policy_fallback_total")
 
     asyncio.run(run())
+
+
+def test_function_slower_than_its_objective_is_logged_once_and_exported(
+    sidecar: Start, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The log names the objective; requests of class ``batch`` have no deadline to miss."""
+
+    async def run() -> None:
+        async with sidecar(carpool_slo="1us") as running:
+            for _ in range(12):
+                assert 200 == (await running.ask("x", ("x-carpool-class", "batch"))).status
+            assert 0 < await running.metric("batch_exceeding_objective_seconds")
+
+    asyncio.run(run())
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "expected more" in line]
+    assert "com.carpool.slo = '1us': expected more than" in line
