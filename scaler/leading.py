@@ -21,7 +21,7 @@ from scaler.live_planner import Planner
 from scaler.loop import Loop
 from scaler.metrics import Metrics
 from scaler.persistence import Persistence
-from scaler.prometheus_counts import PrometheusCounts
+from scaler.prometheus import PrometheusCounts
 from scaler.sync_api import SyncApi
 from scaler.web.documents import Documents
 from scaler.web.publisher import Publisher

@@ -5,6 +5,8 @@ One query for all functions. It blocks, so an event loop must run it in a thread
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +18,9 @@ from carpool.errors import CarpoolError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["QUERY", "Prometheus", "PrometheusError", "Reading"]
+    from scaler.control.functions import Functions
+
+__all__ = ["QUERY", "Prometheus", "PrometheusCounts", "PrometheusError", "Reading"]
 
 # The counter of OpenFaaS's gateway, or else that of Carpool's provider.
 _SOURCES = ("gateway_function_invocation_total", "provider_function_invocations_total")
@@ -28,6 +32,9 @@ QUERY = " or ".join(
     for name, what in (("count", _COUNTS), ("time", _TIMES))
 )
 _TIMEOUT_S = (2.0, 5.0)  # to connect, and between two pieces of the answer
+_EVERY_S = 5.0
+
+log = logging.getLogger(__name__)
 
 
 class PrometheusError(CarpoolError):
@@ -105,3 +112,36 @@ class Prometheus:
                 age_s = max(0.0, float(asked_s) - float(value))
                 ages_s[name] = max(age_s, ages_s.get(name, 0.0))
         return {name: Reading(total, ages_s[name]) for name, total in totals.items()}
+
+
+class PrometheusCounts:
+    """Periodically compares the counts of Prometheus with those of the sidecars.
+
+    If it cannot be queried, that is logged once and changes nothing: sidecars are the primary
+    source.
+
+    Args:
+        prometheus: The source of counts.
+        functions: Receive the counts.
+    """
+
+    def __init__(self, prometheus: Prometheus, functions: Functions) -> None:
+        self._prometheus = prometheus
+        self._functions = functions
+
+    async def run(self) -> None:
+        """Query until cancelled."""
+        while True:
+            try:
+                readings = await asyncio.to_thread(self._prometheus.readings)
+            except PrometheusError as error:
+                if "prometheus" not in self._functions.troubles:
+                    log.warning("%s; only sidecars count requests", error)
+                self._functions.troubles["prometheus"] = str(error)
+            else:
+                self._functions.troubles.pop("prometheus", None)
+                now_s = self._functions.now()
+                for controller in self._functions:
+                    total, age_s = readings.get(controller.name, (None, 0.0))
+                    controller.recounted("Prometheus", total, now_s, age_s)
+            await asyncio.sleep(_EVERY_S)

@@ -18,11 +18,11 @@ without.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from carpool.lazy_batching import join_decision, slack
 from carpool.lazy_batching.batch_table import BatchTable
-from carpool.lazy_batching.rates import Rate
 from carpool.lazy_batching.rules import Rules
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from carpool.lazy_batching.program import Program
 
 __all__ = ["Scheduler"]
+
+_REMEMBERED, _ENOUGH = 64, 8  # arrivals from which a rate is estimated
 
 
 class Scheduler:
@@ -49,7 +51,7 @@ class Scheduler:
         self.rules = rules or Rules()
         self.table = BatchTable()
         self._waiting: dict[tuple[Program, Hashable], list[Job]] = {}
-        self._rates: dict[Program, Rate] = {}
+        self._rates: dict[Program, _Rate] = {}
         self._unpaid: int | None = None  # the table's changes when it did not pay to join it
 
     @property
@@ -60,7 +62,7 @@ class Scheduler:
     def add(self, job: Job) -> None:
         """Add a request that has arrived."""
         self._unpaid = None
-        self._rates.setdefault(job.program, Rate()).arrived(job.arrived)
+        self._rates.setdefault(job.program, _Rate()).arrived(job.arrived)
         self._waiting.setdefault((job.program, job.key), []).append(job)
 
     def cancel(self, job: Job) -> bool:
@@ -151,3 +153,19 @@ def _fitting(waiting: list[Job], rows_max: int) -> list[Job]:
             break
         fitting.append(job)
     return fitting
+
+
+class _Rate:
+    """Estimates an arrival rate from the latest requests."""
+
+    def __init__(self) -> None:
+        self._seen: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def arrived(self, at: float) -> None:
+        """Record the arrival of a request."""
+        self._seen.append(at)
+
+    def rps(self, now: float) -> float:
+        """Return the requests per second up to ``now``; 0 while too few have arrived."""
+        span_s = now - self._seen[0] if self._seen else 0.0
+        return len(self._seen) / span_s if len(self._seen) >= _ENOUGH and span_s > 0 else 0.0

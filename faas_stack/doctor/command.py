@@ -13,16 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import requests
+
 from carpool.basic_auth import credentials, credentials_for
+from carpool.direct_session import direct_session
 from carpool.errors import MISSING, ConfigError, Problem
 from carpool.kubernetes_api import KubernetesApi, KubernetesApiError
 from faas_stack.doctor import compose_file
 from faas_stack.doctor.cluster_questions import ask
 from faas_stack.doctor.context import Case, FunctionContext, duration_s
 from faas_stack.doctor.rules import READING, Finding, examine, promises
-from faas_stack.doctor.running import complaints
 from faas_stack.doctor.surroundings import DoctorOptions, explore
 from faas_stack.stack import stack_file
+from scaler.stack_folder import TOKEN_FILE, URL_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from faas_stack.doctor.context import Surroundings
 
 __all__ = ["main"]
+
+_TIMEOUT_S = 3.0
 
 
 def main(argv: list[str]) -> int:
@@ -47,7 +52,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError(problems)
     contexts = tuple(FunctionContext.of(function) for function in stack.functions)
     around = explore(options, _compose(args.compose, stack.folder), contexts)
-    around = replace(around, complaints=complaints(stack.folder))
+    around = replace(around, complaints=_complaints(stack.folder))
     if args.kubernetes:
         around = _with_cluster(around, contexts, args.kubernetes)
     findings = [Finding(READING, problem) for problem in problems]
@@ -143,3 +148,27 @@ def _as_text(path: Path, findings: Sequence[Finding], functions: int) -> str:
 
 def _counted(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def _complaints(folder: Path) -> tuple[tuple[str, str], ...]:
+    """Return what the scaler of `carpool up` in this folder reports; nothing if none answers.
+
+    Returns:
+        Pairs of a function and a problem; the function is empty if it concerns all.
+    """
+    try:
+        url = (folder / URL_FILE).read_text().strip()
+        token = (folder / TOKEN_FILE).read_text().strip()
+        with direct_session() as session:
+            headers = {"authorization": f"Bearer {token}"}
+            answer = session.get(f"{url}/v1/functions", headers=headers, timeout=_TIMEOUT_S)
+        document = answer.json() if answer.status_code == requests.codes.ok else {}
+        said = [
+            (str(line["name"]), str(note))
+            for line in document.get("functions", ())
+            for note in line["notes"]
+        ]
+        trouble = document.get("trouble")
+    except (OSError, requests.RequestException, ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return (*said, *([("", str(trouble))] if trouble else []))

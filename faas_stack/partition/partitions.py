@@ -14,18 +14,18 @@ import contextlib
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.own_cgroup import own_place
-from faas_stack.partition import affinity, amounts, enter
+from faas_stack.partition import amounts, enter
 from faas_stack.partition.allocation import Allocation, max_instances
 from faas_stack.partition.cgroup_limits import CgroupLimits, Unusable
 from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.provider_groups import open_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
 
     from carpool.own_cgroup import Place
     from faas_stack.partition.allocation import Assignment
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from faas_stack.partition.provider_groups import Tree
     from faas_stack.partition.resources import Resources
 
-__all__ = ["Partition", "Partitions"]
+__all__ = ["Partition", "Partitions", "confine"]
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ class Partition:
             with contextlib.suppress(OSError):  # its group is being created, or has been removed
                 self._owner.tree.set_cores(self.name, cores)
         else:
-            affinity.confine(self._pids(), cores)
+            confine(self._pids(), cores)
 
     @property
     def killed_for_memory(self) -> int:
@@ -220,3 +220,16 @@ class Partition:
         if each.gpus:
             words.append(f"{each.gpu_percent:g} % of {self._gpus}")
         return "; ".join(words) + (f" ({owner.tree.version})" if owner.tree else " (no cgroups)")
+
+
+def confine(pids: Iterable[int], cores: Sequence[int]) -> None:
+    """Confine every thread of these processes to ``cores``, ignoring processes that have ended.
+
+    Weaker than a control group: a process may widen its affinity again, and a process that starts
+    during the change may be missed. Processes that start later inherit the cores.
+    """
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(int(thread.name), cores)

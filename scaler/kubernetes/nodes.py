@@ -12,15 +12,15 @@ and these are the GPU's slots.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from scaler.kubernetes.quantities import quantity
 from scaler.planning.placement import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["GPU", "NO_SERVER", "nodes_of", "servers_of", "taken_by", "unusable"]
+__all__ = ["GPU", "NO_SERVER", "nodes_of", "quantity", "servers_of", "taken_by", "unusable"]
 
 GPU = "nvidia.com/gpu"
 _REPLICAS = "nvidia.com/gpu.replicas"
@@ -30,6 +30,12 @@ _BYTES_PER_MB = 1e6
 _LEAST_CPU = 1e-6  # the smallest number of cores that planning knows
 # An empty list would mean unknown servers, and so unlimited capacity.
 NO_SERVER = Node("none", _LEAST_CPU)
+
+_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_FACTORS = {
+    **{suffix: 10.0**exponent for suffix, exponent in _EXPONENTS.items()},
+    **{f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)},
+}
 
 
 def nodes_of(
@@ -159,3 +165,19 @@ def _slots(node: Mapping[str, Any]) -> int:
 
 def _name(node: Mapping[str, Any]) -> str:
     return str((node.get("metadata") or {}).get("name", ""))
+
+
+def quantity(text: object) -> float:
+    """Return the value of a quantity: ``100m`` cores, ``2Gi`` of memory, ``1e3``.
+
+    Raises:
+        ValueError: The text is not a quantity.
+    """
+    said = str(text).strip()
+    digits = said.rstrip("numkKMGTPEi")
+    factor = _FACTORS.get(said[len(digits) :])
+    number = float(digits) if factor else math.nan
+    if factor is None or not math.isfinite(number):
+        message = f"{said!r}: expected a quantity such as 500m or 2Gi"
+        raise ValueError(message)
+    return number * factor

@@ -15,10 +15,10 @@ import uvloop
 
 from carpool.own_cgroup import Place, own_place
 from carpool.process import leftovers
-from faas_stack.partition import affinity, threads
+from faas_stack.partition import threads
 from faas_stack.partition.allocation import NoCapacity
 from faas_stack.partition.machine import Capacity
-from faas_stack.partition.partitions import Partition, Partitions
+from faas_stack.partition.partitions import Partition, Partitions, confine
 from faas_stack.partition.resources import Resources
 from tests.docs.snippets import take_one
 from tests.faas_stack.partition.test_cgroups import SLEEPER, needs_v1
@@ -236,7 +236,7 @@ def test_every_thread_is_confined() -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
-    affinity.confine([process.pid, 2**22 + 1], CORES[-1:])
+    confine([process.pid, 2**22 + 1], CORES[-1:])
     threads_of = [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208
     assert 2 == len(threads_of)
     assert {CORES[-1:]} == {tuple(os.sched_getaffinity(thread)) for thread in threads_of}

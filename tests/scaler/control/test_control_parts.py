@@ -15,7 +15,7 @@ from carpool.plan import InstanceClass, Plan, Route
 from carpool.scaling import Instances
 from carpool.settings import FunctionSettings
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport, InstanceReport
-from scaler.control.calibration.measured_model import MeasuredModel
+from scaler.control.calibration.latency_source import MeasuredModel
 from scaler.control.class_function import (
     MADE_FROM_LABEL,
     Status,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.control.count_check import CountCheck
+from scaler.control.disagreements import CountCheck
 
 
 def minutes(theirs: float, ours: float, until_s: int = 120) -> CountCheck:

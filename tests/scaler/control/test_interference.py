@@ -6,7 +6,7 @@ from carpool.plan import InstanceClass, OnOffer, Plan, Route
 from carpool.sync import FrontReport, InstanceReport
 from carpool.variants.variant import Variant
 from carpool.variants.variant_set import VariantSet
-from scaler.control.demanded_applications import demanded
+from scaler.control.application_loads import demanded
 from scaler.control.interference import Baseline, InterferenceMonitor
 from scaler.control.transition import interim
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from carpool.latency import Resources
-from scaler.kubernetes.nodes import nodes_of, unusable
-from scaler.kubernetes.quantities import quantity
+from scaler.kubernetes.nodes import nodes_of, quantity, unusable
 from scaler.planning.placement import Cluster, Node
 
 GIB_MB = 1024**3 / 1e6

@@ -12,7 +12,7 @@ import pytest
 
 from carpool.errors import ConfigError
 from simulator.matrix import command
-from simulator.matrix.heat import COST, MISSED, maps
+from simulator.matrix.report import COST, MISSED, maps
 from simulator.matrix.rows import Row
 from tests.chromium import page
 from tests.waiting import wait_until
