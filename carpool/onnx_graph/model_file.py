@@ -24,7 +24,6 @@ __all__ = [
     "BATCH",
     "LARGEST_FILE_BYTES",
     "check_onnx",
-    "fixed_inputs",
     "read_onnx",
     "refuse_control_flow",
 ]
@@ -73,20 +72,24 @@ def check_onnx(path: Path) -> None:
     _parsed(path)
 
 
-def fixed_inputs(path: Path) -> dict[str, list[Dim]]:
-    """Return the shapes of inputs whose first axis is fixed, by name; constants are no inputs.
+def without_batch_axis(path: Path) -> list[tuple[str, tuple[Dim, ...]]]:
+    """Return inputs and outputs whose first axis is fixed, or that are scalars, with their shapes.
+
+    They are named like ``input x``. Constants are no inputs; unknown shapes are left out.
 
     Raises:
         ConfigError: the file is missing or not a model.
     """
     graph = _parsed(path).graph
     constants = {tensor.name for tensor in graph.initializer}
-    shapes = {value.name: dims(value) for value in graph.input if value.name not in constants}
-    return {
-        name: list(shape)
-        for name, shape in shapes.items()
-        if shape and isinstance(shape[0], int) and shape[0] > 0
-    }
+    values = [("input", value) for value in graph.input if value.name not in constants]
+    values += [("output", value) for value in graph.output]
+    shapes = [(f"{kind} {value.name}", dims(value)) for kind, value in values]
+    return [
+        (name, shape)
+        for name, shape in shapes
+        if shape is not None and (not shape or (isinstance(shape[0], int) and shape[0] > 0))
+    ]
 
 
 def refuse_control_flow(path: Path, graph: GraphProto) -> None:

@@ -216,15 +216,19 @@ def _told(path: Path, folder: Path, args: argparse.Namespace) -> str:
 def _warnings(model: Path | None) -> Iterator[str]:
     """Yield what keeps requests to a model from being batched."""
     try:
-        from carpool.onnx_graph.model_file import fixed_inputs  # noqa: PLC0415  it needs onnx
+        from carpool.onnx_graph import model_file  # noqa: PLC0415  it needs onnx
 
-        fixed = fixed_inputs(model) if model else {}
+        found = model_file.without_batch_axis(model) if model else []
     except (ImportError, ConfigError):
         return  # no package, or no model: the function's start reports it
-    for name, shape in fixed.items():
+    for name, shape in found:
         sizes = ", ".join("?" if size is None else str(size) for size in shape)
         yield (
-            f"warning: the input {name} of {model} has the shape [{sizes}], whose first axis is "
+            f"warning: the {name} of {model} has the shape [{sizes}], whose first axis is "
             "fixed, so requests cannot be batched; export the model with a dynamic first axis, or "
             "declare batch_axis in handler.py if the batch is another axis"
+            if shape
+            else f"warning: the {name} of {model} is a scalar, which all requests of a batch would "
+            "share, so requests cannot be batched; export the model with one value for each "
+            "request (a dynamic first axis), or without it"
         )

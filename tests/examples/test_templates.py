@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.watchdog_plugin import models
 from tests.watchdog_plugin.test_batch_first import AXES, recurrent
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
@@ -64,3 +65,12 @@ def test_declared_batch_axis_is_tested(tmp_path: Path, declared: str) -> None:
     result = skeleton_test(folder)
     assert 0 == result.returncode, result.stderr
     assert "skipped" not in result.stderr
+
+
+def test_output_without_row_for_each_item_is_reported(tmp_path: Path) -> None:
+    """The message names an output that does not have the batch as an axis."""
+    folder = shutil.copytree(TEMPLATES / "python3-onnx-batch" / "function", tmp_path / "fresh")
+    models.row_sum(folder / "model.onnx", axis=0)
+    result = skeleton_test(folder)
+    assert 0 != result.returncode
+    assert "requests cannot be batched: sum has " in result.stderr

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from carpool.errors import ConfigError
 from faas_stack.stack import new, stack_file
+from tests.watchdog_plugin import models
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,6 +67,33 @@ def test_fixed_first_axis_is_warned_of(
     assert 0 == new.main(["classify", "--model", "mine.onnx"])
     expected = "warning: the input x of mine.onnx has the shape [1, ?], whose first axis is fixed"
     assert warned == (expected in capsys.readouterr().out)
+
+
+def test_scalar_input_and_fixed_output_are_warned_of(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scalar input and an output with a fixed or no first axis keep requests from batches."""
+    rows, mean, rate = ["n", 2], [1, 2], list[int]()
+    nodes = [
+        helper.make_node("Mul", ["x", "rate"], ["y"]),
+        helper.make_node("ReduceMean", ["y"], ["mean"], axes=[0]),
+        helper.make_node("ReduceMax", ["y"], ["top"], keepdims=0),
+    ]
+    models.save(
+        folder / "mine.onnx",
+        nodes,
+        {"x": (TensorProto.FLOAT, rows), "rate": (TensorProto.FLOAT, rate)},
+        {"y": (TensorProto.FLOAT, rows), "mean": (TensorProto.FLOAT, mean)}
+        | {"top": (TensorProto.FLOAT, [])},
+    )
+    assert 0 == new.main(["classify", "--model", "mine.onnx"])
+    lines = capsys.readouterr().out.splitlines()
+    warned = [line.partition(", ")[0] for line in lines if line.startswith("warning: ")]
+    assert [
+        "warning: the input rate of mine.onnx is a scalar",
+        "warning: the output mean of mine.onnx has the shape [1",
+        "warning: the output top of mine.onnx is a scalar",
+    ] == warned
 
 
 @pytest.mark.parametrize("text", [b"import onnx\n", b"", b"version https://git-lfs.github.com/"])

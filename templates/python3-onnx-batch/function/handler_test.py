@@ -72,7 +72,8 @@ class ModelTest(unittest.TestCase):
             [],
             self.fixed(),
             "requests cannot be batched because of these inputs: export the model with a dynamic "
-            "first axis, or declare batch_axis in handler.py if the batch is another axis",
+            "first axis, or declare batch_axis in handler.py if the batch is another axis; "
+            "a batch would share a scalar",
         )
 
     def test_a_batch_gets_the_answers_its_items_get_alone(self) -> None:
@@ -81,7 +82,11 @@ class ModelTest(unittest.TestCase):
             self.skipTest("requests run one by one")
         inputs = self.inputs(3)
         together = self.model.run(None, inputs)
-        axes = [AXES.get(output.name, 0) for output in self.model.get_outputs()]
+        outputs = [output.name for output in self.model.get_outputs()]
+        axes = [AXES.get(name, 0) for name in outputs]
+        for name, batch, axis in zip(outputs, together, axes, strict=True):
+            rows = batch.shape[axis] if axis < batch.ndim else "no"
+            self.assertEqual(3, rows, f"requests cannot be batched: {name} has {rows} rows for 3")
         for i in range(3):
             one = {name: np.take(a, [i], AXES.get(name, 0)) for name, a in inputs.items()}
             alone = self.model.run(None, one)
