@@ -73,19 +73,16 @@ def test_scalar_input_and_fixed_output_are_warned_of(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A scalar input and an output with a fixed or no first axis keep requests from batches."""
-    rows, mean, rate = ["n", 2], [1, 2], list[int]()
+    rows: models.Dims = ["n", 2]
     nodes = [
         helper.make_node("Mul", ["x", "rate"], ["y"]),
         helper.make_node("ReduceMean", ["y"], ["mean"], axes=[0]),
         helper.make_node("ReduceMax", ["y"], ["top"], keepdims=0),
     ]
-    models.save(
-        folder / "mine.onnx",
-        nodes,
-        {"x": (TensorProto.FLOAT, rows), "rate": (TensorProto.FLOAT, rate)},
-        {"y": (TensorProto.FLOAT, rows), "mean": (TensorProto.FLOAT, mean)}
-        | {"top": (TensorProto.FLOAT, [])},
-    )
+    real = TensorProto.FLOAT
+    outputs: dict[str, tuple[int, models.Dims]]
+    outputs = {"y": (real, rows), "mean": (real, [1, 2]), "top": (real, [])}
+    models.save(folder / "mine.onnx", nodes, {"x": (real, rows), "rate": (real, [])}, outputs)
     assert 0 == new.main(["classify", "--model", "mine.onnx"])
     lines = capsys.readouterr().out.splitlines()
     warned = [line.partition(", ")[0] for line in lines if line.startswith("warning: ")]
