@@ -122,7 +122,7 @@ def _by_deadline(requests: list[PendingArrival]) -> None:
 
 
 def _loops(program: Program) -> bool:
-    return any(block.kind is NodeType.DECODER for block in program.blocks)
+    return any(block.node_type is NodeType.DECODER for block in program.blocks)
 
 
 def _latencies(

@@ -73,7 +73,7 @@ def lazily(requests: Sequence[PendingArrival], rules: Rules) -> None:
         program, node = entry.program, entry.node
         block = program.block(node)
         done = []
-        if block.kind is NodeType.DECODER and node + 1 == block.end:
+        if block.node_type is NodeType.DECODER and node + 1 == block.end:
             for job in entry.jobs:
                 job.payload.steps += 1
                 if job.payload.steps >= job.payload.left.decoder:

@@ -127,7 +127,7 @@ class BatchTable:
         block = entry.program.block(entry.node)
         ended: list[Job] = []
         groups = [(going, entry.node + 1), (staying, block.start)]
-        if block.kind is NodeType.DECODER:
+        if block.node_type is NodeType.DECODER:
             groups.reverse()
         for jobs, node in groups:
             if node == len(entry.program):
@@ -165,13 +165,13 @@ def _entry(jobs: list[Job], node: int, overtaken: int = 0) -> Entry:
 def _part(entry: Entry, done: Collection[Job]) -> tuple[list[Job], list[Job]]:
     """Return the requests that repeat the loop, and those that move on; within a loop, all do."""
     block = entry.program.block(entry.node)
-    if block.kind is NodeType.STATIC or entry.node + 1 < block.end:
+    if block.node_type is NodeType.STATIC or entry.node + 1 < block.end:
         return [], entry.jobs
     staying: list[Job] = []
     going: list[Job] = []
     for job in entry.jobs:
         left = job.left
-        if block.kind is NodeType.ENCODER:
+        if block.node_type is NodeType.ENCODER:
             job.left = RemainingRuns(left.encoder - 1, left.decoder)
             (staying if left.encoder > 1 else going).append(job)
         else:

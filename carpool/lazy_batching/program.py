@@ -1,8 +1,8 @@
 """A model as the scheduler sees it: a sequence of nodes, some of them in loops, with their times.
 
 A node is static and runs once, or belongs to an encoder and runs once for each element of the
-input, or to a decoder and runs until the sequence is done (the three kinds of Algorithm 1).
-Consecutive nodes of one kind are the body of one loop.
+input, or to a decoder and runs until the sequence is done (the three types of Algorithm 1).
+Consecutive nodes of one type are the body of one loop.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Node:
 
     Attributes:
         seconds: Seconds by batch size, from 1 to the largest.
-        kind: How often it runs.
+        node_type: How often it runs.
     """
 
     seconds: Sequence[float]
-    kind: NodeType = NodeType.STATIC
+    node_type: NodeType = NodeType.STATIC
 
 
 class RemainingRuns(NamedTuple):
@@ -57,11 +57,11 @@ class RemainingRuns(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Nodes ``start`` to ``end`` of one kind."""
+    """Nodes ``start`` to ``end`` of one type."""
 
     start: int
     end: int
-    kind: NodeType
+    node_type: NodeType
 
 
 class Program:
@@ -82,11 +82,11 @@ class Program:
             msg = f"{name}: expected the seconds of as many batch sizes for every node"
             raise ValueError(msg)
         self._nodes = len(nodes)
-        kinds = [node.kind for node in nodes]
+        node_types = [node.node_type for node in nodes]
         self.blocks: list[Block] = []
-        for kind, members in groupby(range(len(nodes)), lambda number: kinds[number]):
+        for node_type, members in groupby(range(len(nodes)), lambda number: node_types[number]):
             numbers = list(members)
-            self.blocks.append(Block(numbers[0], numbers[-1] + 1, kind))
+            self.blocks.append(Block(numbers[0], numbers[-1] + 1, node_type))
         self._block_of = [block for block in self.blocks for _ in range(block.start, block.end)]
         # _before[size - 1][node]: seconds of all nodes before it, each run once.
         self._before = [
@@ -121,9 +121,9 @@ class Program:
         if known is None:
             before = self._before[size - 1]
             spent = dict.fromkeys(NodeType, 0.0)
-            for start, end, kind in self.blocks:
+            for start, end, node_type in self.blocks:
                 if end > node:
-                    spent[kind] += before[end] - before[start]
+                    spent[node_type] += before[end] - before[start]
             block = self._block_of[node]
             spent[NodeType.STATIC] -= before[node] - before[block.start]
             known = spent[NodeType.STATIC], spent[NodeType.ENCODER], spent[NodeType.DECODER]
@@ -137,7 +137,7 @@ class Program:
         if block == aim:
             if goal >= node:
                 return before[goal] - before[node]
-            if _times(block.kind, left) <= 1:
+            if _times(block.node_type, left) <= 1:
                 return None
             round_s = before[block.end] - before[block.start]
             return round_s - (before[node] - before[goal])

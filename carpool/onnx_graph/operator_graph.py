@@ -1,4 +1,4 @@
-"""Operators of a model as predictors see them: kind, attributes, shapes that depend on the batch.
+"""Operators of a model as predictors see them: type, attributes, shapes that depend on the batch.
 
 A graph is what the runtime executes after optimization. How it is read from a file, and how long an
 operator takes, is decided elsewhere.
@@ -82,13 +82,13 @@ class Case:
     """An operator at one batch size, the key of a profile database.
 
     Attributes:
-        kind: Kind, such as ``nchwc.Conv``; operators of ONNX itself have no prefix.
+        op_type: Type, such as ``nchwc.Conv``; operators of ONNX itself have no prefix.
         attributes: Attributes as sorted JSON.
         inputs: Inputs in order; an omitted input has no datatype.
         outputs: Outputs in order.
     """
 
-    kind: str
+    op_type: str
     attributes: str
     inputs: tuple[TensorShape, ...]
     outputs: tuple[TensorShape, ...]
@@ -96,7 +96,7 @@ class Case:
 
     def __post_init__(self) -> None:
         """Compute the hash once, because tables of times are keyed by cases."""
-        own = hash((self.kind, self.attributes, self.inputs, self.outputs))
+        own = hash((self.op_type, self.attributes, self.inputs, self.outputs))
         object.__setattr__(self, "_hash", own)
 
     def __hash__(self) -> int:
@@ -105,7 +105,7 @@ class Case:
 
     def __reduce__(self) -> tuple[type[Case], tuple[object, ...]]:
         """Pickle the fields without the hash, which differs between processes."""
-        return Case, (self.kind, self.attributes, self.inputs, self.outputs)
+        return Case, (self.op_type, self.attributes, self.inputs, self.outputs)
 
     @property
     def given(self) -> Mapping[str, Any]:
@@ -118,14 +118,14 @@ class Case:
         return _joined(self.inputs) + ">" + _joined(self.outputs)
 
     @classmethod
-    def parse(cls, kind: str, attributes: str, shapes: str) -> Case:
+    def parse(cls, op_type: str, attributes: str, shapes: str) -> Case:
         """Return a case from the strings that a database stores.
 
         Raises:
             ValueError: the shapes are ill-formed.
         """
         before, _, after = shapes.partition(">")
-        return cls(kind, attributes, _parsed(before), _parsed(after))
+        return cls(op_type, attributes, _parsed(before), _parsed(after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Operator:
 
     Attributes:
         name: Name in the model.
-        kind: As in `Case`.
+        op_type: As in `Case`.
         attributes: As in `Case`.
         inputs: Datatype, sizes, and whether it is constant, of each input.
         outputs: The same of each output.
@@ -143,7 +143,7 @@ class Operator:
     """
 
     name: str
-    kind: str
+    op_type: str
     attributes: str
     inputs: tuple[tuple[str, SymbolicShape, bool], ...]
     outputs: tuple[tuple[str, SymbolicShape, bool], ...]
@@ -154,7 +154,7 @@ class Operator:
     @property
     def key(self) -> tuple[Any, ...]:
         """Key of its times, independent of its place in the graph."""
-        return self.kind, self.attributes, self.inputs, self.outputs
+        return self.op_type, self.attributes, self.inputs, self.outputs
 
     @property
     def branches(self) -> tuple[Operator, ...]:
@@ -171,7 +171,7 @@ class Operator:
                 tuple([_at(shape, batch) for shape in shapes])
                 for shapes in (self.inputs, self.outputs)
             )
-            case = self._cases[batch] = Case(self.kind, self.attributes, inputs, outputs)
+            case = self._cases[batch] = Case(self.op_type, self.attributes, inputs, outputs)
         return case
 
 

@@ -67,7 +67,7 @@ class Calibration:
 class _Expected(NamedTuple):
     """A reference operator: its time predicted by the laws, by bound, and its measured time."""
 
-    kind: str
+    operator_class: str
     family: str
     parts_us: Mapping[str, float]
     measured_us: float
@@ -86,9 +86,11 @@ class _Factors(NamedTuple):
     families: Mapping[tuple[str, bool], float]
     level: float
 
-    def of(self, kind: str, family: str) -> Array:
+    def of(self, operator_class: str, family: str) -> Array:
         """Return one factor for each term of a class's law."""
-        work = self.classes.get(kind, self.families.get(_family(kind, family), self.level))
+        work = self.classes.get(
+            operator_class, self.families.get(_family(operator_class, family), self.level)
+        )
         return np.array([work if by == WORK else self.shared[by] for by in BOUNDS[family]])
 
 
@@ -112,7 +114,7 @@ def scaled(
     laws = dict(fit.laws)
     for unit in map(ThreadsAndGpu, calibration.overheads):
         stays = unit in own
-        if stays and all((kind, unit) in laws for kind in families):
+        if stays and all((operator_class, unit) in laws for operator_class in families):
             continue
         rows = [row for row in calibration.rows if row.setting.threads == unit.threads]
         factors = _factors(_expected(fit, unit, rows))
@@ -126,15 +128,15 @@ def _scaled(
 ) -> Laws:
     """Return laws of a unit times the machine's factors, without existing ones if they stay."""
     scaled = {}
-    for kind, family in classes.items():
+    for operator_class, family in classes.items():
         for how in ("", ALONE):
-            law = laws.get((kind + how, unit))
+            law = laws.get((operator_class + how, unit))
             if law is not None and stays:
                 continue
-            if law is None and kind in factors.classes:
+            if law is None and operator_class in factors.classes:
                 law = laws.get((f"any {family}{how}", unit))
             if law is not None:
-                scaled[kind + how, unit] = law * factors.of(kind, family)
+                scaled[operator_class + how, unit] = law * factors.of(operator_class, family)
     return scaled
 
 
@@ -146,12 +148,16 @@ def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Exp
         weights = sum(form.size_bytes for form in row.case.inputs if form.constant)
         moved = weights + sum(form.size_bytes for form in row.case.outputs)
         cold = np.array([cold_share(moved)])
-        parts = fit.operator_parts(size.kind, size.family, unit, np.array([size.sizes]), cold)
+        parts = fit.operator_parts(
+            size.operator_class, size.family, unit, np.array([size.sizes]), cold
+        )
         if parts is not None and parts.sum() > 0:
             by: defaultdict[str, float] = defaultdict(float)
             for bound, spent_us in zip(BOUNDS[size.family], parts[0].tolist(), strict=True):
                 by[bound] += spent_us
-            expected.append(_Expected(size.kind, size.family, by, row.seconds * _US_PER_S))
+            expected.append(
+                _Expected(size.operator_class, size.family, by, row.seconds * _US_PER_S)
+            )
     return expected
 
 
@@ -165,20 +171,22 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
     level = median(row.ratio for row in rows)
     alike: defaultdict[str, list[float]] = defaultdict(list)
     for row in rows:
-        alike[row.kind].append(row.ratio)
-    whole = {kind: median(ratios) for kind, ratios in alike.items()}
+        alike[row.operator_class].append(row.ratio)
+    whole = {name: median(ratios) for name, ratios in alike.items()}
     shared = [by for by in dict.fromkeys(b for bs in BOUNDS.values() for b in bs) if by != WORK]
     drawn_to = np.array([*whole.values(), *[level] * len(shared)])
     place = {name: at for at, name in enumerate([*whole, *shared])}
     matrix = np.zeros((len(rows), len(place)))
     for number, row in enumerate(rows):
         for by, spent_us in row.parts_us.items():
-            matrix[number, place[row.kind if by == WORK else by]] += spent_us / row.measured_us
+            matrix[number, place[row.operator_class if by == WORK else by]] += (
+                spent_us / row.measured_us
+            )
     pull = np.diag(_DRAWN / drawn_to)
     target = np.array([1.0] * len(rows) + [_DRAWN] * len(place))
     factors = non_negative(np.vstack([matrix, pull]), target)
     factors = np.clip(factors, drawn_to / _MOST, drawn_to * _MOST)
-    classes = {kind: float(factors[place[kind]]) for kind in whole}
+    classes = {name: float(factors[place[name]]) for name in whole}
     return _Factors(
         {by: float(factors[place[by]]) for by in shared},
         classes,
@@ -187,9 +195,9 @@ def _factors(rows: Sequence[_Expected]) -> _Factors | None:
     )
 
 
-def _family(kind: str, family: str) -> tuple[str, bool]:
+def _family(operator_class: str, family: str) -> tuple[str, bool]:
     """Return the family, in which integer products form one of their own."""
-    return family, kind.endswith(WHOLE)
+    return family, operator_class.endswith(WHOLE)
 
 
 def _of_families(
@@ -198,5 +206,7 @@ def _of_families(
     """Return factors for classes without a reference operator, by family."""
     logs: defaultdict[tuple[str, bool], dict[str, float]] = defaultdict(dict)
     for row in rows:
-        logs[_family(row.kind, row.family)][row.kind] = math.log(classes[row.kind])
+        logs[_family(row.operator_class, row.family)][row.operator_class] = math.log(
+            classes[row.operator_class]
+        )
     return {family: math.exp(fmean(of.values())) for family, of in logs.items()}

@@ -76,7 +76,7 @@ def to_dict(calibration: Calibration) -> dict[str, Any]:
         "overheads": {str(threads): list(each) for threads, each in calibration.overheads.items()},
         "operators": [
             [
-                *(row.case.kind, row.case.attributes, row.case.shapes),
+                *(row.case.op_type, row.case.attributes, row.case.shapes),
                 *(row.setting.batch, row.setting.threads, row.moved_mb, row.seconds),
             ]
             for row in calibration.rows
@@ -97,8 +97,10 @@ def from_dict(data: dict[str, Any]) -> Calibration:
     return Calibration(
         Origin(data["hardware"], data["runtime"], data["device"]),
         tuple(
-            Alone(Case.parse(kind, attributes, shapes), Setting(batch, threads), moved_mb, seconds)
-            for kind, attributes, shapes, batch, threads, moved_mb, seconds in data["operators"]
+            Alone(
+                Case.parse(op_type, attributes, shapes), Setting(batch, threads), moved_mb, seconds
+            )
+            for op_type, attributes, shapes, batch, threads, moved_mb, seconds in data["operators"]
         ),
         {int(threads): Overhead(*each) for threads, each in data["overheads"].items()},
     )

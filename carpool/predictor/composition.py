@@ -69,7 +69,7 @@ def _weights(case: Case) -> float:
 
     A Gather reads only as much as it outputs.
     """
-    if case.kind == "Gather":
+    if case.op_type == "Gather":
         return 0.0
     return sum(form.size_bytes for form in case.inputs if form.constant)
 

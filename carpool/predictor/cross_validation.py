@@ -42,7 +42,7 @@ class _Error(NamedTuple):
         return ThreadsAndGpu(*self.setting[1:])
 
     @property
-    def kind(self) -> tuple[ThreadsAndGpu, int]:
+    def unit_and_regime(self) -> tuple[ThreadsAndGpu, int]:
         return self.unit, self.regime
 
 
@@ -61,26 +61,26 @@ def measured_errors(
     plain = _plain(errors_left_out)
     pairs = _pairs(errors_left_out)
     return {
-        kind: Errors(
+        unit_and_regime: Errors(
             errors.plain,
-            _carried(kind, plain, pairs, same=True) or errors.settled,
-            _carried(kind, plain, pairs, same=False) or errors.other,
+            _carried(unit_and_regime, plain, pairs, same=True) or errors.settled,
+            _carried(unit_and_regime, plain, pairs, same=False) or errors.other,
         )
-        for kind, errors in plain.items()
+        for unit_and_regime, errors in plain.items()
     }
 
 
 def _plain(errors_left_out: Sequence[_Error]) -> dict[tuple[ThreadsAndGpu, int], Errors]:
-    """Return the errors by kind; those of all regimes of the unit where one has too few."""
+    """Return the errors by unit and regime, of all regimes of the unit where one has too few."""
     guess = Errors().plain
-    of_kind: defaultdict[tuple[ThreadsAndGpu, int], list[float]] = defaultdict(list)
+    of_regime: defaultdict[tuple[ThreadsAndGpu, int], list[float]] = defaultdict(list)
     of_unit: defaultdict[ThreadsAndGpu, list[float]] = defaultdict(list)
     for one in errors_left_out:
-        of_kind[one.kind].append(one.error)
+        of_regime[one.unit_and_regime].append(one.error)
         of_unit[one.unit].append(one.error)
     return {
         (unit, length): Errors(_middle(errors) or _middle(of_unit[unit]) or guess)
-        for (unit, length), errors in of_kind.items()
+        for (unit, length), errors in of_regime.items()
     }
 
 
@@ -104,24 +104,24 @@ def _pairs(errors: Sequence[_Error]) -> _Pairs:
 
 
 def _carried(
-    kind: tuple[ThreadsAndGpu, int],
+    unit_and_regime: tuple[ThreadsAndGpu, int],
     plain: Mapping[tuple[ThreadsAndGpu, int], Errors],
     pairs: _Pairs,
     *,
     same: bool,
 ) -> tuple[Carried, ...]:
-    """Return what another run says about runs of a kind, by doublings between their batch sizes.
+    """Return what another run says about runs of a regime, by doublings between their batch sizes.
 
     For a run itself, this is its whole error and the bounds at the smallest known distance.
     """
-    unit, length = kind
+    unit, length = unit_and_regime
     by_doublings: dict[int, Carried] = {}
     for doublings in range(int(same), _DOUBLINGS + 1):
         every = pairs[unit, same, doublings]
         alike = [pair for pair in every if pair[0].regime == length]
         enough = alike if len(alike) >= _LEAST else every
         if len(enough) >= _LEAST:
-            errors = [(one.error, two.error, plain[two.kind]) for one, two in enough]
+            errors = [(one.error, two.error, plain[two.unit_and_regime]) for one, two in enough]
             by_doublings[doublings] = _told(errors)
     if not by_doublings:
         return ()
@@ -176,13 +176,13 @@ def _spread(names: Sequence[str], most: int | None) -> Sequence[str]:
 def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:
     """Yield the errors of the runs of one profile."""
     predicted_s: defaultdict[Setting, float] = defaultdict(float)
-    for kind, table in samples.tables.items():
+    for operator_class, table in samples.tables.items():
         rows = table.where(table.profile == at)
         for number, unit in enumerate(samples.units):
             some = rows.where(rows.unit == number)
             if not len(some):
                 continue
-            seconds = fit.operator_seconds(kind, some.family, unit, some.sizes, some.cold)
+            seconds = fit.operator_seconds(operator_class, some.family, unit, some.sizes, some.cold)
             times = np.full(len(some), math.nan) if seconds is None else seconds * some.count
             for setting, time_s in zip(some.setting, times, strict=True):
                 predicted_s[samples.settings[setting]] += float(time_s)

@@ -21,6 +21,7 @@ __all__ = ["WHOLE", "Sized", "is_like_others", "sized"]
 WHOLE = " whole"  # suffix of classes of integer products
 
 _PIXEL_AXES = 4  # batch, channels, height, width
+_CONVOLVED_AXES = (_PIXEL_AXES - 1, _PIXEL_AXES)
 _BLOCK = 16  # channels that a blocked convolution takes at once
 _DENSE = frozenset({"Gemm", "com.microsoft.FusedGemm", "MatMul", "com.microsoft.FusedMatMul"})
 _CONVOLUTIONS = frozenset({"Conv", "com.microsoft.FusedConv", "nchwc.Conv"})
@@ -66,20 +67,20 @@ class Sized(NamedTuple):
 
     Attributes:
         family: The family whose terms apply.
-        kind: The class; operators of one class share coefficients.
+        operator_class: The class; operators of one class share coefficients.
         sizes: The sizes, in the family's order.
     """
 
     family: str
-    kind: str
+    operator_class: str
     sizes: tuple[float, ...]
 
 
 def sized(case: Case) -> Sized:
     """Return the class and sizes of an operator; every operator has them."""
-    if case.kind in _CONVOLUTIONS and len(case.inputs[0].shape) in (_PIXEL_AXES - 1, _PIXEL_AXES):
-        return _blocked(case) if case.kind.startswith("nchwc.") else _unblocked(case)
-    name = _name(case.kind)
+    if case.op_type in _CONVOLUTIONS and len(case.inputs[0].shape) in _CONVOLVED_AXES:
+        return _blocked(case) if case.op_type.startswith("nchwc.") else _unblocked(case)
+    name = _name(case.op_type)
     if name in _WHOLE_CONVOLUTIONS and len(case.inputs[0].shape) >= _PIXEL_AXES - 1:
         signed = " signed" * (case.inputs[0].datatype == "i8")
         return _products_of(case, case.inputs[_WHOLE_CONVOLUTIONS[name]], f"conv{signed}{WHOLE}")
@@ -87,8 +88,8 @@ def sized(case: Case) -> Sized:
         return _transposed(case)
     if name in _WHOLE_PRODUCTS:
         return _multiplied(case, case.inputs[_WHOLE_PRODUCTS[name]], f"dense{WHOLE}")
-    for kinds, size in _SIZED:
-        if case.kind in kinds:
+    for op_types, size in _SIZED:
+        if case.op_type in op_types:
             return size(case)
     return _elementwise(case)
 
@@ -96,12 +97,12 @@ def sized(case: Case) -> Sized:
 def is_like_others(case: Case) -> bool:
     """Return whether a law of its family predicts an operator that was never measured."""
     family = sized(case).family
-    return family != "elementwise" or _name(case.kind) in _ELEMENTWISE
+    return family != "elementwise" or _name(case.op_type) in _ELEMENTWISE
 
 
-def _name(kind: str) -> str:
+def _name(op_type: str) -> str:
     """Return an operator's name without the runtime's own domains."""
-    return kind.removeprefix(_NO_PREFIX[0]).removeprefix(_NO_PREFIX[1])
+    return op_type.removeprefix(_NO_PREFIX[0]).removeprefix(_NO_PREFIX[1])
 
 
 def _blocked(case: Case) -> Sized:
@@ -117,16 +118,16 @@ def _blocked(case: Case) -> Sized:
     stride = (case.given.get("strides") or [1, 1])[-1]
     edge = min(width, math.ceil(pads[1] / stride) + math.ceil(pads[-1] / stride))
     if groups > 1 and inside == 1:
-        kind = "depthwise"
+        family = "depthwise"
     elif image.shape[1] % _BLOCK:
-        kind = "first"
+        family = "first"
     else:
-        kind = "pointwise" if down == across == 1 else "direct"
+        family = "pointwise" if down == across == 1 else "direct"
     others = case.inputs[3:4]
     moved = result.size_bytes + sum(form.size_bytes for form in others)
     sizes = (count, groups, inside, out // groups, height, width, down * across, stride, edge)
     ends = (image.size_bytes, weights.size_bytes, moved)
-    return Sized(kind, f"conv {kind}", tuple(map(float, (*sizes, *ends))))
+    return Sized(family, f"conv {family}", tuple(map(float, (*sizes, *ends))))
 
 
 def _unblocked(case: Case) -> Sized:
@@ -145,17 +146,17 @@ def _unblocked(case: Case) -> Sized:
     calls, depth = result.shape[0] * groups, inside * taps
     unfolded = calls * depth * columns if taps > 1 else 0
     runs = unfolded / max(1, result.shape[-1])
-    kind = "unfolded" if taps > 1 else "product"
-    kind = "depthwise" if inside == 1 and groups > 1 else kind
+    operator_class = "unfolded" if taps > 1 else "product"
+    operator_class = "depthwise" if inside == 1 and groups > 1 else operator_class
     rows, form = out // groups, ""
-    if kind != "depthwise" and rows > columns:
+    if operator_class != "depthwise" and rows > columns:
         rows, columns, form = (1, rows, " vector") if columns == 1 else (rows, columns, " tall")
     ends = (image.size_bytes, weights.size_bytes, result.size_bytes)
     sizes = (calls, rows, columns, depth, unfolded, runs, *ends)
-    return Sized("unfolded", f"conv {kind} plain{form}", tuple(map(float, sizes)))
+    return Sized("unfolded", f"conv {operator_class} plain{form}", tuple(map(float, sizes)))
 
 
-def _products_of(case: Case, weights: TensorShape, kind: str) -> Sized:
+def _products_of(case: Case, weights: TensorShape, operator_class: str) -> Sized:
     """Return class and sizes of a convolution that is a product for any window, as `_unblocked`."""
     image, result, groups = case.inputs[0], case.outputs[0], case.given.get("group", 1)
     out, inside, *window = weights.shape
@@ -166,7 +167,7 @@ def _products_of(case: Case, weights: TensorShape, kind: str) -> Sized:
     runs = unfolded / max(1, result.shape[-1])
     ends = (image.size_bytes, weights.size_bytes, result.size_bytes)
     sizes = (calls, out // groups, columns, depth, unfolded, runs, *ends)
-    return Sized("unfolded", kind, tuple(map(float, sizes)))
+    return Sized("unfolded", operator_class, tuple(map(float, sizes)))
 
 
 def _transposed(case: Case) -> Sized:
@@ -194,7 +195,7 @@ def _dense(case: Case) -> Sized:
     return _multiplied(case, case.inputs[1], "")
 
 
-def _multiplied(case: Case, right: TensorShape, kind: str) -> Sized:
+def _multiplied(case: Case, right: TensorShape, operator_class: str) -> Sized:
     left, result = case.inputs[0], case.outputs[0]
     flipped = bool(case.given.get("transB"))
     columns = result.shape[-1] if result.shape else 1
@@ -204,18 +205,18 @@ def _multiplied(case: Case, right: TensorShape, kind: str) -> Sized:
     if not right.constant and len(right.shape) > 2:  # noqa: PLR2004  a stack of matrices
         calls = right.elements // max(1, columns * depth)
         rows //= max(1, calls)
-    kind = kind or ("dense" if right.constant else "product")
+    operator_class = operator_class or ("dense" if right.constant else "product")
     ends = (left.size_bytes, right.size_bytes, result.size_bytes)
-    return Sized("dense", kind, tuple(map(float, (calls, rows, columns, depth, *ends))))
+    return Sized("dense", operator_class, tuple(map(float, (calls, rows, columns, depth, *ends))))
 
 
 def _recurrent(case: Case) -> Sized:
     """Return class and sizes of a recurrent layer: (steps, rows, in, hidden, gates, directions)."""
     steps, rows, inside = case.inputs[0].shape
     directions, _, hidden = case.inputs[2].shape
-    gates = _RECURRENT[case.kind]
+    gates = _RECURRENT[case.op_type]
     sizes = (steps, rows, inside, hidden, gates, directions)
-    return Sized("recurrent", case.kind, tuple(map(float, sizes)))
+    return Sized("recurrent", case.op_type, tuple(map(float, sizes)))
 
 
 def _window(case: Case) -> Sized:
@@ -223,7 +224,7 @@ def _window(case: Case) -> Sized:
     taps = math.prod(case.given.get("kernel_shape") or [case.given.get("size", 1)])
     result = case.outputs[0]
     sizes = (result.elements, taps, case.inputs[0].size_bytes, result.size_bytes)
-    return Sized("window", case.kind, tuple(map(float, sizes)))
+    return Sized("window", case.op_type, tuple(map(float, sizes)))
 
 
 def _rows(case: Case) -> Sized:
@@ -232,7 +233,7 @@ def _rows(case: Case) -> Sized:
     last = first.shape[-1] if first.shape else 1
     reduced = result.elements < first.elements
     rows = result.elements if reduced else first.elements / max(1, last)
-    return Sized("rows", case.kind, (float(first.elements), float(rows), _moved_bytes(case)))
+    return Sized("rows", case.op_type, (float(first.elements), float(rows), _moved_bytes(case)))
 
 
 def _copy(case: Case) -> Sized:
@@ -240,12 +241,12 @@ def _copy(case: Case) -> Sized:
     result = case.outputs[0]
     run = _run_length(case, result.shape)
     return Sized(
-        "copy", case.kind, (float(result.elements), result.elements / run, _moved_bytes(case))
+        "copy", case.op_type, (float(result.elements), result.elements / run, _moved_bytes(case))
     )
 
 
 def _run_length(case: Case, shape: Shape) -> float:
-    if case.kind == "Transpose":
+    if case.op_type == "Transpose":
         order = case.given.get("perm") or list(range(len(shape)))[::-1]
         kept = 1
         for axis in range(len(order) - 1, -1, -1):
@@ -253,7 +254,7 @@ def _run_length(case: Case, shape: Shape) -> float:
                 break
             kept *= shape[axis]
         return float(max(1, kept))
-    if case.kind == "Concat":
+    if case.op_type == "Concat":
         axis = case.given.get("axis", 0) % max(1, len(shape))
         return max(1.0, math.prod(shape[axis:]) / max(1, len(case.inputs)))
     return float(max(1, shape[-1] if shape else 1))
@@ -261,7 +262,7 @@ def _run_length(case: Case, shape: Shape) -> float:
 
 def _view(case: Case) -> Sized:
     """Return class and sizes of an operator that copies nothing: ()."""
-    return Sized("view", case.kind, ())
+    return Sized("view", case.op_type, ())
 
 
 def _elementwise(case: Case) -> Sized:
@@ -276,7 +277,7 @@ def _elementwise(case: Case) -> Sized:
         if 1 < form.elements < result.elements:
             run = min(run, _broadcast_run(form.shape, result.shape))
     sizes = (float(result.elements), result.elements / run, _moved_bytes(case))
-    return Sized("elementwise", case.kind, sizes)
+    return Sized("elementwise", case.op_type, sizes)
 
 
 def _broadcast_run(shape: Shape, result: Shape) -> float:

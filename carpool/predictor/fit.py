@@ -133,8 +133,8 @@ class Fit:
                     self.per_run_s, key=lambda known: (known.gpu, abs(known.threads - threads))
                 )
                 laws |= {
-                    (kind, unit): law
-                    for (kind, known), law in self.laws.items()
+                    (operator_class, unit): law
+                    for (operator_class, known), law in self.laws.items()
                     if known == nearest
                 }
             per_run_s[unit], per_operator_s[unit] = overhead
@@ -150,34 +150,34 @@ class Fit:
         return replace(self, laws=lent | dict(self.laws))
 
     def operator_seconds(
-        self, kind: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array
+        self, operator_class: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array
     ) -> Array | None:
         """Return the seconds of operators of one class.
 
         None if neither the class nor its family was measured.
 
         Args:
-            kind: The class.
+            operator_class: The class.
             family: The family of the class.
             unit: The unit they run on.
             sizes: Array of operators by sizes.
             cold: As for `terms`.
         """
-        parts = self.operator_parts(kind, family, unit, sizes, cold)
+        parts = self.operator_parts(operator_class, family, unit, sizes, cold)
         if parts is None:
             return None
         seconds: Array = np.maximum(parts.sum(axis=1), 0.0) / _US_PER_S
         return seconds
 
     def operator_parts(
-        self, kind: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array
+        self, operator_class: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array
     ) -> Array | None:
         """Return the times of `operator_seconds` by term, in microseconds, one row per operator."""
-        law = self._law(kind, family, unit)
+        law = self._law(operator_class, family, unit)
         if law is None:
             return None
         matrix = terms(family, sizes, cold, unit.threads)
-        alone = self._law(kind, family, unit, ALONE)
+        alone = self._law(operator_class, family, unit, ALONE)
         if alone is None or unit.threads == 1:
             return matrix * law
         with_others = shared(family, sizes)[:, None]
@@ -193,8 +193,10 @@ class Fit:
         """Return the errors of a prediction of ``run_s`` seconds."""
         return self.errors.get((unit, regime(run_s)), Errors())
 
-    def _law(self, kind: str, family: str, unit: ThreadsAndGpu, how: str = "") -> Array | None:
-        law = self.laws.get((kind + how, unit))
+    def _law(
+        self, operator_class: str, family: str, unit: ThreadsAndGpu, how: str = ""
+    ) -> Array | None:
+        law = self.laws.get((operator_class + how, unit))
         return self.laws.get((f"any {family}{how}", unit)) if law is None else law
 
 

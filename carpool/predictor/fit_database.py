@@ -150,7 +150,7 @@ def _scaled(
     """Return the fit scaled to the calibrated machine; unchanged without a calibration."""
     if calibration is None:
         return fit
-    families = {group.kind: group.family for group in groups.all}
+    families = {group.operator_class: group.family for group in groups.all}
     return scaled(fit, calibration, families, own)
 
 
@@ -178,8 +178,8 @@ def _complete(fit: Fit, groups: Groups, path: Path) -> Fit:
     """Return the fit, with the package's laws for classes of the graph that it lacks."""
     default = default_database()
     units = fit.units
-    kinds = {(group.kind, unit) for group in groups.all for unit in units}
-    if kinds <= set(fit.laws) or path == default:
+    wanted_classes = {(group.operator_class, unit) for group in groups.all for unit in units}
+    if wanted_classes <= set(fit.laws) or path == default:
         return fit
     with opened(default) as connection:
         _, other = _best_fit(connection, default, "")

@@ -19,8 +19,8 @@ def to_json(fit: Fit) -> str:
     data = {
         "form": _FORM,
         "laws": [
-            [kind, *unit, [float(f"{c:.6g}") for c in law]]
-            for (kind, unit), law in sorted(fit.laws.items(), key=lambda item: item[0])
+            [operator_class, *unit, [float(f"{c:.6g}") for c in law]]
+            for (operator_class, unit), law in sorted(fit.laws.items(), key=lambda item: item[0])
         ],
         "besides": [
             [*unit, per_run_s, fit.per_operator_s[unit]]
@@ -49,8 +49,8 @@ def from_json(text: str) -> Fit:
         besides = {ThreadsAndGpu(*row[:2]): row[2:] for row in data["besides"]}
         return Fit(
             {
-                (kind, ThreadsAndGpu(threads, gpu)): np.array(coefficients, float)
-                for kind, threads, gpu, coefficients in data["laws"]
+                (operator_class, ThreadsAndGpu(threads, gpu)): np.array(coefficients, float)
+                for operator_class, threads, gpu, coefficients in data["laws"]
             },
             {unit: row[0] for unit, row in besides.items()},
             {unit: row[1] for unit, row in besides.items()},

@@ -56,8 +56,8 @@ def learn(profiles: Sequence[Profile], newest: Profile, earlier: Fit | None) -> 
     """
     if earlier is None or _is_new(newest, earlier) or _is_grown(len(profiles)):
         return fit_profiles(profiles, most=_LEFT_OUT)
-    kinds = {sized(row.case).kind for row in newest.operators}
-    fit = Samples.of(profiles).fit(range(len(profiles)), kinds)
+    wanted_classes = {sized(row.case).operator_class for row in newest.operators}
+    fit = Samples.of(profiles).fit(range(len(profiles)), wanted_classes)
     return replace(fit, laws={**earlier.laws, **fit.laws}, errors=earlier.errors)
 
 

@@ -65,7 +65,12 @@ def to_json(graph: Graph) -> str:
         return [types.setdefault(each, len(types)) for each in given]
 
     operators = [
-        [o.name, o.kind, o.attributes, numbers(o.inputs), numbers(o.outputs), o.after, o.otherwise]
+        [
+            *(o.name, o.op_type, o.attributes),
+            numbers(o.inputs),
+            numbers(o.outputs),
+            *(o.after, o.otherwise),
+        ]
         for o in graph.operators
     ]
     parts = [graph.model, graph.fixed_batch, graph.fingerprint, list(types), operators]
@@ -85,9 +90,9 @@ def from_json(text: str) -> Graph | None:
 
 
 def _operator(document: Sequence[Any], types: Sequence[TensorType]) -> Operator:
-    name, kind, attributes, inputs, outputs, after, otherwise = document
+    name, op_type, attributes, inputs, outputs, after, otherwise = document
     before, made = (tuple([types[number] for number in each]) for each in (inputs, outputs))
-    return Operator(name, kind, attributes, before, made, tuple(after), otherwise)
+    return Operator(name, op_type, attributes, before, made, tuple(after), otherwise)
 
 
 def _tensor_type(document: Sequence[Any]) -> TensorType:

@@ -63,14 +63,14 @@ class Source(NamedTuple):
     """Source of the time of equal operators of a graph.
 
     Attributes:
-        kind: Kind of the operators.
+        op_type: Type of the operators.
         shapes: Shapes of their inputs and outputs.
         number: Number of equal operators.
         seconds: Time of all of them together.
         source: ``measured`` if measured on the target machine, else ``predicted``.
     """
 
-    kind: str
+    op_type: str
     shapes: str
     number: int
     seconds: float
@@ -191,7 +191,7 @@ class OperatorLatencyModel:
                     yield Configuration(batch, float(unit.threads), unit.gpu)
 
     def guessed(self) -> list[str]:
-        """Return kinds of operators that were never measured but follow the law of their family."""
+        """Return types of operators that were never measured but follow the law of their family."""
         return self._lacking(self._groups.guessed)
 
     def operator_seconds(self, batch: int, cpu: float) -> list[float]:
@@ -201,7 +201,7 @@ class OperatorLatencyModel:
         return [float(seconds[number][at]) for number, at in places]
 
     def unknown_operators(self) -> list[str]:
-        """Return kinds of operators without any law or measurement."""
+        """Return types of operators without any law or measurement."""
         return self._lacking(self._groups.lacks_law)
 
     def sources(self, batch: int, cpu: float) -> list[Source]:
@@ -216,7 +216,7 @@ class OperatorLatencyModel:
                 source = "measured" if math.isfinite(apart[at]) else "predicted"
                 case = operator.at(batch)
                 sources.append(
-                    Source(case.kind, case.shapes, int(group.counts[at]), spent_s, source)
+                    Source(case.op_type, case.shapes, int(group.counts[at]), spent_s, source)
                 )
         return sorted(sources, key=lambda each: -each.seconds)
 
@@ -246,12 +246,12 @@ class OperatorLatencyModel:
         return place not in self.known and place not in self.refused
 
     def _lacking(self, how: Callable[[Fit, ThreadsAndGpu], list[bool]]) -> list[str]:
-        """Return kinds of groups for which ``how`` is true on every unit, unless measured there."""
+        """Return the classes for which ``how`` is true on every unit, unless measured there."""
         lacking: set[int] = set(range(len(self._groups.all)))
         for unit in self.fit.units:
             groups = zip(how(self.fit, unit), self._corrections.measured(unit), strict=True)
             lacking &= {at for at, (lacks, known) in enumerate(groups) if lacks and not known.all()}
-        return list(dict.fromkeys(self._groups.all[at].kind for at in sorted(lacking)))
+        return list(dict.fromkeys(self._groups.all[at].operator_class for at in sorted(lacking)))
 
     def _admits(self, batch: int) -> bool:
         most = _BEYOND * max(self.fit.batches, default=0)

@@ -54,9 +54,9 @@ def read_operators(
         calibration=read_calibration,
     )
     if unknown := model.unknown_operators():
-        kinds, fix = ", ".join(unknown), "carpool predict measures them, or carpool profile"
+        op_types, fix = ", ".join(unknown), "carpool predict measures them, or carpool profile"
         expected = "operators that a profile database knows"
-        raise ConfigError([Problem(str(path), kinds, expected, fix)])
+        raise ConfigError([Problem(str(path), op_types, expected, fix)])
     runs = {
         Setting(int(run["batch"]), int(run["cpu"])): run["latency_ms"] / _MS_PER_S
         for run in measured

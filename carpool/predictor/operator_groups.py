@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
     Attributes:
         family: Family of the class.
-        kind: The class.
+        operator_class: The class.
         operators: The distinct operators.
         counts: Number of occurrences of each in the graph.
         base: Their sizes at batch size 0.
@@ -37,7 +37,7 @@ class Group(NamedTuple):
     """
 
     family: str
-    kind: str
+    operator_class: str
     operators: tuple[Operator, ...]
     counts: Array
     base: Array
@@ -59,17 +59,17 @@ class Groups:
         sizes: list[list[tuple[float, ...]]] = []
         for position, (operator, _) in enumerate(graph.alike):
             probed = [sized(operator.at(batch)) for batch in probes]
-            together[probed[0].family, probed[0].kind].append(position)
+            together[probed[0].family, probed[0].operator_class].append(position)
             sizes.append([each.sizes for each in probed])
         self.all = [
             Group(
                 family,
-                kind,
+                operator_class,
                 tuple(graph.alike[position][0] for position in some),
                 np.array([graph.alike[position][1] for position in some], float),
                 *_line(np.array([sizes[position] for position in some], float), probes),
             )
-            for (family, kind), some in together.items()
+            for (family, operator_class), some in together.items()
         ]
         self._places = {
             position: (number, at)
@@ -87,7 +87,7 @@ class Groups:
         for group in self.all:
             sizes = group.base + group.each * batch
             share = np.full(len(sizes), cold)
-            seconds = fit.operator_seconds(group.kind, group.family, unit, sizes, share)
+            seconds = fit.operator_seconds(group.operator_class, group.family, unit, sizes, share)
             by_group.append(np.full(len(sizes), _UNKNOWN_S) if seconds is None else seconds)
         return by_group
 
@@ -102,12 +102,12 @@ class Groups:
 
     def guessed(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
         """Return which groups are of a class that was never measured on the unit."""
-        return [(group.kind, unit) not in fit.laws for group in self.all]
+        return [(group.operator_class, unit) not in fit.laws for group in self.all]
 
     def lacks_law(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
         """Return which groups have no law on the unit, of neither their class nor their family."""
         return [
-            (group.kind, unit) not in fit.laws
+            (group.operator_class, unit) not in fit.laws
             and (
                 (f"any {group.family}", unit) not in fit.laws
                 or not is_like_others(group.operators[0].at(self._some_batch))

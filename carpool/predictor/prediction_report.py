@@ -40,7 +40,7 @@ class Basis(NamedTuple):
 
     def source(self, each: Source) -> str:
         """Return ``measured`` if measured now, ``known`` if in the database, else ``predicted``."""
-        if each.source == "measured" and (each.kind, each.shapes) not in self.fresh:
+        if each.source == "measured" and (each.op_type, each.shapes) not in self.fresh:
             return "known"
         return each.source
 
@@ -78,7 +78,7 @@ def document(
         "measuring_s": round(basis.measuring_s, 3),
         "sources": [
             {
-                "kind": each.kind,
+                "kind": each.op_type,
                 "shapes": each.shapes,
                 "count": each.number,
                 "ms": round(each.seconds * _MS_PER_S, 5),

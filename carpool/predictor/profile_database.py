@@ -109,7 +109,7 @@ def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | Non
     row = connection.execute(
         "SELECT c.id FROM kinds k JOIN cases c ON c.kind = k.id"
         " WHERE (k.kind, attributes, shapes) = (?, ?, ?)",
-        (case.kind, case.attributes, _any_batch(case.shapes, batch)),
+        (case.op_type, case.attributes, _any_batch(case.shapes, batch)),
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -127,7 +127,7 @@ def case_ids(
     wanted: defaultdict[tuple[str, str, str], dict[int, Case]] = defaultdict(dict)
     for operator in operators:
         for batch, shapes in _stored_shapes(operator, batches):
-            wanted[operator.kind, operator.attributes, shapes][batch] = operator.at(batch)
+            wanted[operator.op_type, operator.attributes, shapes][batch] = operator.at(batch)
     cases = list(wanted.values())
     rows = connection.execute(query, (json.dumps(list(wanted)),))
     return {(number, batch): case for at, number in rows for batch, case in cases[at].items()}
@@ -176,7 +176,7 @@ def new_case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int:
     """Return the number of an operator as `case_id` does, and insert the operator if missing."""
     known = case_id(connection, case, batch)
     if known is None:
-        kind = (case.kind, case.attributes)
+        kind = (case.op_type, case.attributes)
         connection.execute("INSERT OR IGNORE INTO kinds (kind, attributes) VALUES (?, ?)", kind)
         (known,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM cases").fetchone()
         connection.execute(

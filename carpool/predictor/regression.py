@@ -70,12 +70,12 @@ class Samples:
                 kernels[number, row.setting] = (count + row.count, spent_s)
         return cls(profiles, *tabled(profiles), kernels)
 
-    def fit(self, kept: Iterable[int], kinds: Collection[str] | None = None) -> Fit:
+    def fit(self, kept: Iterable[int], wanted_classes: Collection[str] | None = None) -> Fit:
         """Return a fit of some of the profiles, without measuring its errors.
 
         Args:
             kept: Positions of the profiles.
-            kinds: Classes to learn laws of, together with their families; None for all.
+            wanted_classes: Classes to learn laws of, together with their families; None for all.
         """
         chosen = sorted(kept)
         runs = [
@@ -90,51 +90,52 @@ class Samples:
             per_run_s[unit], per_operator_s[unit] = _overhead(of_unit)
         batches = sorted({run.setting.batch for _, run in runs})
         tails = _tails([run for _, run in runs])
-        return Fit(self._laws(chosen, kinds), per_run_s, per_operator_s, tuple(batches), tails)
+        laws = self._laws(chosen, wanted_classes)
+        return Fit(laws, per_run_s, per_operator_s, tuple(batches), tails)
 
     def _laws(
-        self, chosen: Sequence[int], kinds: Collection[str] | None
+        self, chosen: Sequence[int], wanted_classes: Collection[str] | None
     ) -> dict[tuple[str, ThreadsAndGpu], Array]:
         classes: dict[str, Rows] = {}
         families: defaultdict[str, list[Rows]] = defaultdict(list)
-        for kind, table in self.tables.items():
+        for operator_class, table in self.tables.items():
             rows = table.where(np.isin(table.profile, chosen))
             if len(rows):
-                classes[kind] = rows
+                classes[operator_class] = rows
                 families[f"any {rows.family}"].append(rows)
-        if kinds is not None:
-            classes = {kind: rows for kind, rows in classes.items() if kind in kinds}
+        if wanted_classes is not None:
+            classes = {name: rows for name, rows in classes.items() if name in wanted_classes}
         wanted = {f"any {rows.family}" for rows in classes.values()}
-        classes |= {kind: together(tables) for kind, tables in families.items() if kind in wanted}
+        classes |= {name: together(tables) for name, tables in families.items() if name in wanted}
         laws: dict[tuple[str, ThreadsAndGpu], Array] = {}
-        for kind, rows in classes.items():
-            key = kind, np.unique(rows.profile).tobytes()
+        for operator_class, rows in classes.items():
+            key = operator_class, np.unique(rows.profile).tobytes()
             if key not in self._known:  # a model that is left out has a few classes, not all
-                self._known[key] = self._of_class(kind, rows)
+                self._known[key] = self._of_class(operator_class, rows)
             laws |= self._known[key]
         return laws
 
-    def _of_class(self, kind: str, rows: Rows) -> dict[tuple[str, ThreadsAndGpu], Array]:
+    def _of_class(self, operator_class: str, rows: Rows) -> dict[tuple[str, ThreadsAndGpu], Array]:
         laws: dict[tuple[str, ThreadsAndGpu], Array] = {}
         for number, unit in enumerate(self.units):  # those of one thread come first
             of_unit = rows.where(rows.unit == number)
             if len(of_unit) >= _LEAST_ROWS:
-                one = laws.get((kind, unit._replace(threads=1)))
-                laws |= _laws(kind, of_unit, unit, one)
+                one = laws.get((operator_class, unit._replace(threads=1)))
+                laws |= _laws(operator_class, of_unit, unit, one)
         return laws
 
 
 def _laws(
-    kind: str, rows: Rows, unit: ThreadsAndGpu, one: Array | None
+    operator_class: str, rows: Rows, unit: ThreadsAndGpu, one: Array | None
 ) -> dict[tuple[str, ThreadsAndGpu], Array]:
     """Return the laws of a class on a unit, given its law on one thread."""
     if unit.threads == 1 or one is None:
-        return {(kind, unit): _law(rows, unit.threads)}
+        return {(operator_class, unit): _law(rows, unit.threads)}
     with_others = shared(rows.family, rows.sizes)
     laws = {}
     for how, part in (("", with_others), (ALONE, ~with_others)):
         some = rows.where(part) if part.sum() >= _LEAST_ROWS else rows
-        laws[kind + how, unit] = _law(some, unit.threads, one)
+        laws[operator_class + how, unit] = _law(some, unit.threads, one)
     return laws
 
 

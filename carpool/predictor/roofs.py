@@ -62,7 +62,7 @@ def _arithmetic(rows: Iterable[Alone]) -> tuple[float, float]:
         size = sized(row.case)
         if size.family in _PRODUCTS:
             count = _OPERATIONS * math.prod(size.sizes[: _PRODUCTS[size.family]])
-            whole = size.kind.endswith(WHOLE)
+            whole = size.operator_class.endswith(WHOLE)
             most[whole] = max(most[whole], count / row.seconds / _GIGA)
     return most[False], most[True]
 
@@ -80,6 +80,6 @@ def _moving(rows: Iterable[Alone]) -> tuple[float, float]:
 
 
 def _bytes(case: Case) -> float:
-    if case.kind == "Gather":  # reads no more than it gives
+    if case.op_type == "Gather":  # reads no more than it gives
         return 0.0
     return sum(form.size_bytes for form in (*case.inputs, *case.outputs))

@@ -90,14 +90,14 @@ def tabled(
             traffic[row.setting] += row.count * _moved_bytes(row)
         for row in profile.operators:
             features = sized(row.case)
-            families[features.kind] = features.family
+            families[features.operator_class] = features.family
             unit = units.index(ThreadsAndGpu(*row.setting[1:]))
             times = (cold_share(traffic[row.setting]), row.median_s, row.spread_s)
-            lines[features.kind].append(
+            lines[features.operator_class].append(
                 (number, at[row.setting], unit, row.count, features.sizes, times)
             )
     return (
-        {kind: _rows(families[kind], its_lines) for kind, its_lines in lines.items()},
+        {name: _rows(families[name], its_lines) for name, its_lines in lines.items()},
         settings,
         units,
     )

@@ -175,7 +175,7 @@ def test_several_threads_are_hardly_slower_than_one(alone_s: float, expected: fl
 
 def test_operator_without_law_needs_a_measurement() -> None:
     """An operator without a law of its class or family is predicted only if it was measured."""
-    odd = replace(NET.operators[0], kind="com.microsoft.Odd")
+    odd = replace(NET.operators[0], op_type="com.microsoft.Odd")
     net = Graph("odd", [odd, *NET.operators[1:]])
     model = OperatorLatencyModel(net, learnt())
     assert None is model.predict(4, 1, 0)
@@ -197,7 +197,7 @@ def test_users_laws_do_not_hide_packaged_laws() -> None:
 
 def test_slower_of_two_branches_is_predicted(database: Path) -> None:
     """As a run may take either branch, the interval begins with that of the faster one."""
-    branch = replace(NET.operators[0], kind="If", attributes='"a"', otherwise='"b"')
+    branch = replace(NET.operators[0], op_type="If", attributes='"a"', otherwise='"b"')
     net = Graph("branching", [branch, *NET.operators[1:]])
     for slower in (0, 1):
         ways = [

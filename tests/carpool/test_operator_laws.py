@@ -43,11 +43,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kind", CASES)
-def test_every_operator_has_a_class_and_terms(kind: str) -> None:
+@pytest.mark.parametrize("operator_class", CASES)
+def test_every_operator_has_a_class_and_terms(operator_class: str) -> None:
     """Kernels that differ have different classes, and each has terms of at least 0."""
-    found = sized(Case.parse(*CASES[kind]))
-    assert kind == found.kind
+    found = sized(Case.parse(*CASES[operator_class]))
+    assert operator_class == found.operator_class
     sizes = np.array([found.sizes], float).reshape(1, -1)
     for threads in (1, 2, 3):
         values = terms(found.family, sizes, np.zeros(1), threads)
@@ -119,7 +119,7 @@ def test_case_round_trips_as_text() -> None:
         (TensorShape("f32", (2, 3)), TensorShape("", ()), TensorShape("i64", (), constant=True)),
         (TensorShape("f32", (2,)),),
     )
-    assert case == Case.parse(case.kind, case.attributes, case.shapes)
+    assert case == Case.parse(case.op_type, case.attributes, case.shapes)
 
 
 def test_an_ill_formed_shape_is_refused() -> None:

@@ -190,7 +190,7 @@ def test_text_that_is_not_a_fit_is_refused(text: str) -> None:
 
 def test_unknown_operators_are_named() -> None:
     """An unmeasured operator is estimated from a similar one, and listed as estimated."""
-    odd = dataclasses.replace(UNSEEN.operators[0], kind="Mish")
+    odd = dataclasses.replace(UNSEEN.operators[0], op_type="Mish")
     net = dataclasses.replace(UNSEEN, operators=[*UNSEEN.operators, odd])
     assert ["Mish"] == OperatorLatencyModel(net, learnt()).guessed()
 

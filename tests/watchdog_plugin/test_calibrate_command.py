@@ -72,7 +72,7 @@ def test_reference_operators_cover_every_family(tmp_path: Path) -> None:
     families = {size.family for size in found}
     expected = {"dense", "unfolded", "recurrent", "window", "rows", "copy", "elementwise"}
     assert expected <= families
-    assert {"dense whole", "conv whole", "LSTM", "GRU"} <= {size.kind for size in found}
+    assert {"dense whole", "conv whole", "LSTM", "GRU"} <= {size.operator_class for size in found}
 
 
 @pytest.mark.slow

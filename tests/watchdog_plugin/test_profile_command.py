@@ -77,7 +77,7 @@ def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured
     assert [(1, 0, 1), (1, 0, 4)] == [(r["cpu"], r["gpu"], r["batch"]) for r in measured["rows"]]
     assert all(0 < r["latency_ms"] <= r["p99_ms"] for r in measured["rows"])
     (found,) = [each for each in read_profiles(database) if each.model == "net"]
-    assert {"Gemm"} == {row.case.kind for row in found.operators}
+    assert {"Gemm"} == {row.case.op_type for row in found.operators}
     assert found.load_s > 0
 
 

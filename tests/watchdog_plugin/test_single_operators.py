@@ -88,7 +88,7 @@ def test_refused_text_operators_are_not_tried_again(
     """The runtime cannot bind strings, and the second prediction starts no measurement."""
     path, database = _textual(tmp_path / "text.onnx"), str(tmp_path / "p.sqlite")
     best = optimised(path, read_onnx(path))
-    assert ["Equal", "Cast"] == [operator.kind for operator in best.graph.operators]
+    assert ["Equal", "Cast"] == [operator.op_type for operator in best.graph.operators]
     rows = list(measure_alone(best, [Wanted(0, _SETTINGS)], 60.0, pytest.fail))
     assert [RefusedOperator(best.graph.operators[0].at(s.batch), s) for s in _SETTINGS] == rows
     argv = [str(path), "--batch", "4", "--database", database, "--json"]
@@ -418,7 +418,7 @@ def test_an_operator_is_measured_after_another_one(tmp_path: Path) -> None:
         ) as session:
             session.run_s(feeds(node, case, values))
             (run,) = session.operator_times()
-        assert ["MatMul", node.op_type] == [run[0].kind, run[-1].kind]
+        assert ["MatMul", node.op_type] == [run[0].op_type, run[-1].op_type]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -34,8 +34,8 @@ class Recorder:
     signature = Signature([], [])
     steps_max = 4
 
-    def __init__(self, kinds: list[NodeType]) -> None:
-        self.kinds = kinds
+    def __init__(self, node_types: list[NodeType]) -> None:
+        self.node_types = node_types
         self.ran: list[int] = []
 
     def run(self, stage: int, values: Arrays) -> Step:
@@ -85,7 +85,7 @@ def test_stages_without_a_gain_are_not_loaded(
 
     def as_told(name: str, model: StagedModel, *_: object) -> Program:
         del name
-        stages = len(model.kinds)
+        stages = len(model.node_types)
         return program(*[alone_s / stages] * stages, batch_max=4, per_item=per_item)
 
     monkeypatch.setattr(staged_loading, "measured", as_told)

@@ -50,9 +50,9 @@ def _few_of_each(operators: Sequence[Operator]) -> Iterator[int]:
     """Yield positions of a few operators of each class, as the runtime adds others to the model."""
     counts: Counter[str] = Counter()
     for at, operator in enumerate(operators):
-        kind = sized(operator.at(1)).kind
-        counts[kind] += 1
-        if counts[kind] <= _OF_EACH:
+        operator_class = sized(operator.at(1)).operator_class
+        counts[operator_class] += 1
+        if counts[operator_class] <= _OF_EACH:
             yield at
 
 

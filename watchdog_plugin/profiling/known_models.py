@@ -126,7 +126,7 @@ class _Reading:
         budget_s = self._request.budget_s
         self._say(f"measuring {len(wanted)} operators alone, for {budget_s:g} s at most")
         rows = self._kept(measure_alone(best, wanted, budget_s, self._say))
-        return {(row.case.kind, row.case.shapes) for row in rows}
+        return {(row.case.op_type, row.case.shapes) for row in rows}
 
     def _kept(self, measured: Iterable[Alone | RefusedOperator]) -> list[Alone | RefusedOperator]:
         """Return the measurements, storing them in chunks, and the rest even if interrupted."""

@@ -21,7 +21,7 @@ __all__ = ["matched"]
 def matched(graph: Graph, cases: Sequence[Case], run: OperatorTimes) -> list[float] | None:
     """Return the seconds of each operator of the graph, by its name or else by its shapes.
 
-    Operators of one kind and shape are interchangeable. None if an operator was not timed.
+    Operators of one type and shape are interchangeable. None if an operator was not timed.
     """
     wanted = [_likeness(case) for case in cases]
     of_name = {
@@ -30,10 +30,10 @@ def matched(graph: Graph, cases: Sequence[Case], run: OperatorTimes) -> list[flo
     named: dict[str, float] = {}
     others: defaultdict[object, list[float]] = defaultdict(list)
     for timed in run:
-        if of_name.get(timed.name) == (timed.kind, timed.shapes):
+        if of_name.get(timed.name) == (timed.op_type, timed.shapes):
             named[timed.name] = timed.seconds
         else:
-            others[timed.kind, timed.shapes].append(timed.seconds)
+            others[timed.op_type, timed.shapes].append(timed.seconds)
     times = []
     for operator, alike in zip(graph.operators, wanted, strict=True):
         if operator.name in named:
@@ -47,4 +47,4 @@ def matched(graph: Graph, cases: Sequence[Case], run: OperatorTimes) -> list[flo
 
 def _likeness(case: Case) -> tuple[str, tuple[tuple[int, ...], ...]]:
     shapes = tuple(form.shape for form in (*case.inputs[:1], *case.outputs))
-    return case.kind.rpartition(".")[2], shapes
+    return case.op_type.rpartition(".")[2], shapes

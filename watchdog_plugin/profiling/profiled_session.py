@@ -41,13 +41,13 @@ class OperatorTime(NamedTuple):
 
     Attributes:
         name: Name of its node; names given by the runtime's optimiser differ between loads.
-        kind: Operator type without its domain.
+        op_type: Operator type without its domain.
         shapes: Shapes of its first input and its outputs.
         seconds: Its duration in seconds.
     """
 
     name: str
-    kind: str
+    op_type: str
     shapes: tuple[tuple[int, ...], ...]
     seconds: float
 

@@ -31,7 +31,7 @@ class Reference(NamedTuple):
     """An operator to be timed.
 
     Attributes:
-        kind: ONNX operator type; the runtime may replace it by another one.
+        op_type: ONNX operator type; the runtime may replace it by another one.
         given: Its inputs, such as ``f32[b,64]``, where ``b`` is the batch; ``=`` marks constants,
             whose values may follow. Empty for an omitted input.
         attributes: ONNX attributes.
@@ -40,7 +40,7 @@ class Reference(NamedTuple):
         domain: Domain of the operator type.
     """
 
-    kind: str
+    op_type: str
     given: Sequence[str]
     attributes: Mapping[str, Any] = MappingProxyType({})
     outputs: int = 1
@@ -102,9 +102,9 @@ SMALL = (
     Reference("Softmax", ["f32[b,4,64,64]"], {"axis": -1}),
     Reference("LayerNormalization", [_ROWS, "f32[256]=", "f32[256]="]),
     Reference("ReduceMean", [_ROWS], {"axes": [-1]}),
-    *(Reference(kind, [_FLAT, _FLAT]) for kind in ("Add", "Mul", "Sub", "Div")),
-    *(Reference(kind, [_FLAT]) for kind in ("Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Sqrt")),
-    *(Reference(kind, [_FLAT]) for kind in ("HardSigmoid", "LeakyRelu", "Neg", "HardSwish")),
+    *(Reference(op_type, [_FLAT, _FLAT]) for op_type in ("Add", "Mul", "Sub", "Div")),
+    *(Reference(op_type, [_FLAT]) for op_type in ("Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Sqrt")),
+    *(Reference(op_type, [_FLAT]) for op_type in ("HardSigmoid", "LeakyRelu", "Neg", "HardSwish")),
     Reference("Gelu", [_FLAT], domain=_MICROSOFT),
     Reference("QuickGelu", [_FLAT], domain=_MICROSOFT),
     Reference("FastGelu", [_FLAT, "f32[512]="], domain=_MICROSOFT),
@@ -173,8 +173,8 @@ def _nodes(number: int, reference: Reference, names: Sequence[str]) -> Iterator[
     else:
         others = [first, *others]
     results = [f"r{number}_out{at}" for at in range(reference.outputs)]
-    kind, domain, given = reference.kind, reference.domain, reference.attributes
-    yield helper.make_node(kind, others, results, f"r{number}", domain=domain, **given)
+    op_type, domain, given = reference.op_type, reference.domain, reference.attributes
+    yield helper.make_node(op_type, others, results, f"r{number}", domain=domain, **given)
 
 
 def _shape(text: str) -> list[str]:

@@ -115,9 +115,9 @@ class OperatorTimes(Meter):
         made = optimised(path, read_onnx(path, _free_sizes(session, feeds)))
         model, _ = read_model(self._database, made.graph, processor(), runtime())
         if unknown := model.unknown_operators():
-            kinds, fix = ", ".join(unknown), f"carpool predict {path} measures them"
+            op_types, fix = ", ".join(unknown), f"carpool predict {path} measures them"
             expected = "operators that the profile database knows"
-            raise ConfigError([Problem(str(path), kinds, expected, fix)])
+            raise ConfigError([Problem(str(path), op_types, expected, fix)])
         return made, replace(model, runs={})
 
 

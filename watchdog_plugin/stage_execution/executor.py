@@ -226,7 +226,7 @@ def _together(jobs: list[Job], node: int) -> None:
         if array.shape[:1] != (rows,):
             msg = f"a stage returned {array.shape} for {rows} rows: expected a row for each"
             raise ValueError(msg)
-    decoding = jobs[0].program.block(node).kind is NodeType.DECODER
+    decoding = jobs[0].program.block(node).node_type is NodeType.DECODER
     done: list[bool] | None = None
     if step.done is not None:
         done = np.logical_and.reduce(step.done.reshape(rows, -1), axis=1).tolist()

@@ -61,7 +61,7 @@ class LazyModel:
         self.on_run: Callable[[int, int], object] = lambda _rows, _ns: None
         self._served = ServedModel(model, program)
         self._executor = executor
-        self._sequences = NodeType.DECODER in model.kinds
+        self._sequences = NodeType.DECODER in model.node_types
         self.provider = provider
         self.signature = model.signature
         self.concurrency = most_batches(program.batch_max) if lazy else 1

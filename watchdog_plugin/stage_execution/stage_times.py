@@ -58,7 +58,7 @@ def measured(
         Node(
             every_size({size: each[stage] for size, each in by_size.items()}, batch_max), node_type
         )
-        for stage, node_type in enumerate(model.kinds)
+        for stage, node_type in enumerate(model.node_types)
     ]
     return Program(name, nodes)
 
@@ -69,11 +69,11 @@ def _stage_seconds(model: StagedModel, values: Arrays) -> list[float]:
     So the caches are in the state in which requests find them: an encoder that runs after a decoder
     step takes 50 % longer than one that runs after itself. Decoder steps do run after each other.
     """
-    least = [math.inf] * len(model.kinds)
+    least = [math.inf] * len(model.node_types)
     began_s = time.perf_counter()
     for _ in range(_ROUNDS):
         given = following = values
-        for stage, node_type in enumerate(model.kinds):
+        for stage, node_type in enumerate(model.node_types):
             for _ in range(_STEPS if node_type is NodeType.DECODER else 1):
                 start_s = time.perf_counter()
                 following = model.run(stage, given).values

@@ -50,12 +50,12 @@ class StagedModel(Protocol):
 
     Attributes:
         signature: Its inputs and outputs.
-        kinds: Types of its stages, in order.
+        node_types: Types of its stages, in order.
         steps_max: Maximum number of decoder steps for one request.
     """
 
     signature: Signature
-    kinds: list[NodeType]
+    node_types: list[NodeType]
     steps_max: int
 
     def run(self, stage: int, values: Arrays) -> Step:
@@ -75,7 +75,7 @@ class ChainModel:
     def __init__(self, chain: Chain, signature: Signature) -> None:
         self._chain = chain
         self.signature = signature
-        self.kinds = [NodeType.STATIC] * len(chain)
+        self.node_types = [NodeType.STATIC] * len(chain)
 
     def run(self, stage: int, values: Arrays) -> Step:
         """Run one stage over a batch."""
@@ -104,7 +104,7 @@ class IterativeModel:
         self._encoder = encoder
         self._step = step
         self.signature = Signature(inputs, emits)
-        self.kinds = [*[NodeType.STATIC] * len(encoder), NodeType.DECODER]
+        self.node_types = [*[NodeType.STATIC] * len(encoder), NodeType.DECODER]
         self.steps_max = steps_max
 
     def run(self, stage: int, values: Arrays) -> Step:

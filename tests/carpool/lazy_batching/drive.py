@@ -72,7 +72,7 @@ class Drive:
 
     def _done(self, of: Program, node: int, members: Sequence[Job]) -> list[Job]:
         block = of.block(node)
-        if block.kind is not NodeType.DECODER or node + 1 < block.end:
+        if block.node_type is not NodeType.DECODER or node + 1 < block.end:
             return []
         for job in members:
             self.steps[job.id] = self.steps.get(job.id, 0) + 1

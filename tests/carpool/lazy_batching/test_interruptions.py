@@ -29,13 +29,13 @@ RULES = [Rules(), Rules(pays=False), Rules(estimate="serial"), PAPER]
 KINDS = [NodeType.STATIC, NodeType.ENCODER, NodeType.DECODER]
 
 
-@given(data=st.data(), rules=st.sampled_from(RULES), kinds=st.permutations(KINDS))
+@given(data=st.data(), rules=st.sampled_from(RULES), node_types=st.permutations(KINDS))
 @settings(max_examples=scaled(200))
 def test_every_request_ends_exactly_once(
-    data: st.DataObject, rules: Rules, kinds: list[NodeType]
+    data: st.DataObject, rules: Rules, node_types: list[NodeType]
 ) -> None:
     """Every request is answered, failed or cancelled exactly once, and nothing is left behind."""
-    models = [Program(name, [Node([1.0, 1.5, 1.7], kind) for kind in kinds]) for name in "ab"]
+    models = [Program(name, [Node([1.0, 1.5, 1.7], each) for each in node_types]) for name in "ab"]
     scheduler, now, number = Scheduler(rules), 0.0, 0
     waiting: set[Job] = set()
     some: st.SearchStrategy[set[Job]]
@@ -124,7 +124,7 @@ class Counting:
     signature = Signature(
         [TensorSpec("x", "FP32", ("batch",))], [TensorSpec("seen", "FP32", ("batch", None))]
     )
-    kinds = (NodeType.STATIC, NodeType.DECODER)
+    node_types = (NodeType.STATIC, NodeType.DECODER)
     steps_max = 12
 
     def run(self, stage: int, values: Arrays) -> Step:

@@ -25,9 +25,9 @@ RULES = [
 ]
 
 
-def _program(name: str, kinds: list[NodeType], batch_max: int) -> Program:
+def _program(name: str, node_types: list[NodeType], batch_max: int) -> Program:
     seconds = [1.0 + 0.3 * size for size in range(batch_max)]
-    return Program(name, [Node(seconds, kind) for kind in kinds])
+    return Program(name, [Node(seconds, each) for each in node_types])
 
 
 PROGRAMS = st.lists(
@@ -84,12 +84,12 @@ def test_each_request_runs_every_node_and_ends_once(
             NodeType.ENCODER: inputs[number],
             NodeType.DECODER: lengths[number],
         }
-        decoders = sum(block.kind is NodeType.DECODER for block in model.blocks)
-        if decoders > 1 or sum(block.kind is NodeType.ENCODER for block in model.blocks) > 1:
+        decoders = sum(block.node_type is NodeType.DECODER for block in model.blocks)
+        if decoders > 1 or sum(block.node_type is NodeType.ENCODER for block in model.blocks) > 1:
             continue  # one loop of each kind is what a request's lengths speak of
         expected = Counter(
             {
-                node: times[block.kind]
+                node: times[block.node_type]
                 for block in model.blocks
                 for node in range(block.start, block.end)
             }

@@ -74,7 +74,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str
 def times(name: str, model: StagedModel) -> Program:
     """Return a program with 1 ms per stage, and a tenth more for each further row."""
     rising = [1e-3 * (1 + 0.1 * more) for more in range(BATCH_MAX)]
-    return Program(name, [Node(rising, kind) for kind in model.kinds])
+    return Program(name, [Node(rising, each) for each in model.node_types])
 
 
 def request(lane: ServedModel, seed: int, rows: int) -> Arrays:

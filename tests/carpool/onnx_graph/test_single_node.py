@@ -28,13 +28,13 @@ def test_every_node_of_a_model_runs_alone(tmp_path: Path) -> None:
     path = _saved(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
     values = shape_values(best.model, best.graph.operators, _BATCH, _run)
-    kinds = []
+    op_types = []
     for node, operator in zip(best.model.graph.node, best.graph.operators, strict=True):
         case = operator.at(_BATCH)
         outputs = _run(single_node(best.model, node, case), feeds(node, case, values))
         assert [form.shape for form in case.outputs] == [array.shape for array in outputs.values()]
-        kinds.append(case.kind)
-    assert {"nchwc.Conv", "Shape", "Reshape", "MatMul"} <= set(kinds)
+        op_types.append(case.op_type)
+    assert {"nchwc.Conv", "Shape", "Reshape", "MatMul"} <= set(op_types)
 
 
 def test_values_derived_from_shapes_are_computed(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_random_weights_do_not_saturate_recurrent_gates(tmp_path: Path) -> None:
     path = _recurrent(tmp_path / "net.onnx")
     best = optimised(path, read_onnx(path))
     places = zip(best.model.graph.node, best.graph.operators, strict=True)
-    ((node, operator),) = [each for each in places if each[1].kind == "GRU"]
+    ((node, operator),) = [each for each in places if each[1].op_type == "GRU"]
     case = operator.at(_BATCH)
     values = shape_values(best.model, best.graph.operators, _BATCH, _run)
     outputs = _run(single_node(best.model, node, case), feeds(node, case, values))
