@@ -21,7 +21,7 @@ from carpool.validation import rules
 from carpool.validation.problems import Problems
 from scaler.prewarm.contract import Windows
 from scaler.prewarm.idle_bins import Bins
-from scaler.prewarm.idle_histogram import IdleHistogram
+from scaler.prewarm.idle_histogram import IdleHistogram, check_quantiles
 from scaler.prewarm.idle_series import IdleSeries
 
 if TYPE_CHECKING:
@@ -71,12 +71,7 @@ class HybridHistogram:
                 ConfigError: Some parameters are out of range.
             """
             problems = Problems()
-            if not 0 < self.bin_s <= self.range_s < math.inf:
-                problems.add("bin_s", self.bin_s, f"above 0, at most range_s ({self.range_s:g})")
-            if not 0 <= self.head <= self.tail <= 1:
-                problems.add(
-                    "head", self.head, f"from 0 to tail ({self.tail:g}), and tail at most 1"
-                )
+            check_quantiles(problems, self.bin_s, self.range_s, self.head, self.tail)
             for name in ("margin", "forecast_margin", "out_of_bounds_max"):
                 if not 0 <= getattr(self, name) <= 1:
                     problems.add(name, getattr(self, name), "a share from 0 to 1")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scaler.prewarm.idle_bins import Bins
 
-__all__ = ["IdleHistogram"]
+__all__ = ["IdleHistogram", "check_quantiles"]
 
 _SLICES = 24
 _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
@@ -37,6 +37,16 @@ _FORM = rules.record(
     },
     required=frozenset({"edges_s", "window_s", "slices"}),
 )
+
+
+def check_quantiles(
+    problems: Problems, bin_s: float, range_s: float, head: float, tail: float
+) -> None:
+    """Check parameters of a histogram of even bins, of which ``head`` and ``tail`` are read."""
+    if not 0 < bin_s <= range_s < math.inf:
+        problems.add("bin_s", bin_s, f"above 0, at most range_s ({range_s:g})")
+    if not 0 <= head <= tail <= 1:
+        problems.add("head", head, f"from 0 to tail ({tail:g}), and tail at most 1")
 
 
 class IdleHistogram:

@@ -20,7 +20,7 @@ from carpool.validation import rules
 from carpool.validation.problems import Problems
 from scaler.prewarm.contract import Windows
 from scaler.prewarm.idle_bins import Bins
-from scaler.prewarm.idle_histogram import IdleHistogram
+from scaler.prewarm.idle_histogram import IdleHistogram, check_quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,12 +68,7 @@ class LongShortHistogram:
                 ConfigError: Some parameters are out of range.
             """
             problems = Problems()
-            if not 0 < self.bin_s <= self.range_s < math.inf:
-                problems.add("bin_s", self.bin_s, f"above 0, at most range_s ({self.range_s:g})")
-            if not 0 <= self.head <= self.tail <= 1:
-                problems.add(
-                    "head", self.head, f"from 0 to tail ({self.tail:g}), and tail at most 1"
-                )
+            check_quantiles(problems, self.bin_s, self.range_s, self.head, self.tail)
             if not 0 < self.short_s <= self.long_s < math.inf:
                 problems.add("short_s", self.short_s, f"above 0, at most long_s ({self.long_s:g})")
             if self.short_least < 1:
