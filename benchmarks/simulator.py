@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _DAY_S = 86400.0
+_HOUR_DAYS = 1 / 24  # rates change every hour
 _INTERVAL_S = 10.0  # of the week: as `carpool simulate --rate-level` has it
 _CALM = 0.7  # of what the instances can take
 
@@ -134,12 +135,20 @@ def week(days: float, *, rate_level: bool) -> tuple[float, dict[str, float], int
     return seconds, metrics, outcome.simulated
 
 
+def _days(text: str) -> float:
+    days = float(text)
+    if not _HOUR_DAYS <= days < math.inf:
+        message = f"{text}: expected days, at least an hour ({_HOUR_DAYS:.2g})"
+        raise argparse.ArgumentTypeError(message)
+    return days
+
+
 def main(argv: list[str]) -> int:
     """Measure and print text, or JSON with ``--json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulator")
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts (3)")
-    parser.add_argument("--days", type=float, default=7.0, help="for the rate-level mode (7)")
-    parser.add_argument("--compare", type=float, default=0.5, help="days run in both modes (0.5)")
+    parser.add_argument("--days", type=_days, default=7.0, help="for the rate-level mode (7)")
+    parser.add_argument("--compare", type=_days, default=0.5, help="days run in both modes (0.5)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     flags = parser.parse_args(argv)
     speeds = {case.name: max(speed(case) for _ in range(flags.rounds)) for case in CASES}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks import simulator as benchmark
 from carpool.arrivals.processes import Poisson, Trace
 from scaler.planning.cost import Prices
 from simulator.metrics import measured
@@ -97,3 +98,11 @@ def test_every_request_is_simulated_at_low_rate() -> None:
         result.pop("planning_ms")
         result.pop("functions")
     assert whole == quick
+
+
+@pytest.mark.parametrize("flag", ["--compare", "--days"])
+def test_benchmark_refuses_less_than_an_hour(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The benchmark refuses less than an hour, as its rates are those of hours."""
+    with pytest.raises(SystemExit):
+        benchmark.main([flag, "0.01"])
+    assert "at least an hour" in capsys.readouterr().err
