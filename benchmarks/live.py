@@ -65,10 +65,12 @@ from simulator.settings import Settings
 from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scaler.scenarios.scenario import Scenario
     from simulator.results import ScenarioResult
 
-__all__ = ["Case", "exec_factor", "main", "simulated"]
+__all__ = ["Case", "exec_factor", "forget", "main", "simulated"]
 
 _RESULTS = Path(__file__).parent / "results" / "live.md"
 _CASES = ("stand-ins", "model")
@@ -114,11 +116,14 @@ def main(argv: list[str]) -> int:
     add = parser.add_argument
     add("--case", choices=_CASES, action="append", help="only this one; may be repeated")
     add("--policy", choices=_POLICIES, action="append", help="only this one; may be repeated")
-    add("--again", action="store_true", help="start again: delete what was measured and run before")
+    expected = "start again: delete what was measured and run before, of these cases and policies"
+    add("--again", action="store_true", help=expected)
     add("--simulate", action="store_true", help="only simulate again what was run before")
     add("--out", type=Path, default=_RESULTS, help="default: %(default)s, with .jsonl beside it")
     args = parser.parse_args(argv)
-    records = Records(args.out.with_suffix(".jsonl"), resume=not args.again)
+    records = Records(args.out.with_suffix(".jsonl"), resume=True)
+    if args.again:
+        forget(records, args.case or _CASES, args.policy or ())
     for name in args.case or _CASES:
         with tempfile.TemporaryDirectory(prefix="carpool-live-") as folder:
             case = _case(name, records, Path(folder))
@@ -132,6 +137,15 @@ def main(argv: list[str]) -> int:
                 args.out.write_text(_page(records))
     sys.stdout.write(_page(records))
     return 0
+
+
+def forget(records: Records, cases: Sequence[str], policies: Sequence[str]) -> None:
+    """Delete the runs of these policies in these cases; without policies, all of the cases."""
+    for case in cases:
+        for policy in policies:
+            records.forget(case=case, policy=policy)
+        if not policies:
+            records.forget(case=case)
 
 
 def _simulate(case: Case, policy: str, records: Records) -> None:

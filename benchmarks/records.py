@@ -37,6 +37,14 @@ class Records:
         with self._path.open("a") as file:
             file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
 
+    def forget(self, **fields: object) -> None:
+        """Remove all records with these fields."""
+        kept = [r for r in self._all if any(r.get(key) != value for key, value in fields.items())]
+        self._all = []
+        self._path.write_text("")
+        for record in kept:
+            self.add(**record)
+
     def find(self, kind: str, **fields: object) -> list[dict[str, Any]]:
         """Return the records of one kind with these fields, in order."""
         wanted = {"kind": kind, **fields}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.live import Case, exec_factor, simulated
+from benchmarks.live import Case, exec_factor, forget, simulated
 from benchmarks.live_measuring import Model
 from benchmarks.live_report import AT_SPEED, EXECUTION, compared, execution_ms, markdown
 from benchmarks.live_scenario import Size, written_scenario
@@ -54,3 +54,19 @@ def test_the_page_compares_a_run_with_both_simulations(case: Case, tmp_path: Pat
     assert "6 of 6 numbers agree with the times measured before" not in page
     (mean,) = (line for line in page.splitlines() if "| latency mean, ms |" in line)
     assert ["**no**", "yes"] == [mean.split(" | ")[6], mean.split(" | ")[9].rstrip(" |")]
+
+
+def test_starting_again_keeps_other_cases_and_policies(tmp_path: Path) -> None:
+    """Starting again deletes only what is to be measured and run again, also from the file."""
+    path = tmp_path / "live.jsonl"
+    records = Records(path, resume=False)
+    for name in ("stand-ins", "model"):
+        records.add("model", case=name)
+        for policy in ("fixed", "batch"):
+            records.add("live", case=name, policy=policy)
+    forget(records, ["stand-ins"], [])
+    forget(records, ["model"], ["batch"])
+    measured = {"kind": "model", "case": "model"}
+    run = {"kind": "live", "case": "model", "policy": "fixed"}
+    again = Records(path, resume=True)
+    assert [[measured], [run]] == [again.find("model"), again.find("live")]
