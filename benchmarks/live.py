@@ -25,8 +25,12 @@ twice: with the times measured before, and with executions that take as long as 
 its runs (``carpool simulate --exec-factor``), while policies plan with the times measured before,
 as live. Both are on the page.
 
-What is no longer wanted goes after ten seconds, not a minute, so that what the warming up has left
-behind is gone before the trace begins.
+To a policy, the first requests of the warming up are a jump, for which some start more instances
+than their rate needs. What is no longer wanted goes after ten seconds, not a minute, and the trace
+begins when no policy has that jump in mind any more. Still, what happened before can last: an
+instance that is never idle for long enough stays. So a live run records the instances that it
+began with, and its simulations begin with the same. The first rate is in the middle between rates
+at which a policy would begin with another number of instances.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ import statistics
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +59,7 @@ from benchmarks.live_report import (
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
 from benchmarks.records import Records
+from carpool.plan import Plan
 from faas_stack.compare.policy_run import PolicyRunner, Request
 from faas_stack.compare.stack_under_test import write_stand_ins
 from scaler.control.guard import Guard
@@ -65,7 +70,7 @@ from simulator.settings import Settings
 from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scaler.scenarios.scenario import Scenario
     from simulator.results import ScenarioResult
@@ -79,8 +84,9 @@ _POLICIES = ("fixed", "openfaas", "infless", "batch", "harmonybatch", "infaas")
 _VARYING = tuple(dict.fromkeys(("infaas", "batch", "harmonybatch", "openfaas", *_POLICIES)))
 _SIZE = Size(batch=2, cpu=0.25, slo_ms=300.0)
 _LAYERS = (32, 5000, 5000, 5000, 32)
-_STEPS, _STEP_S = (1.2, 1.6, 2.4, 1.6, 1.2), 20  # times what an instance takes one by one
+_STEPS, _STEP_S = (1.14, 1.6, 2.4, 1.6, 1.14), 20  # times what an instance takes one by one
 _HOLD_S = 10.0
+_STEADY_S = 50.0  # infaas averages over 10 s, and then waits for another 10 s and _HOLD_S
 _SEEDS = range(1, 41)
 _INTERVALS_S = (0.45, 0.5, 0.55, 0.62)  # from one planning round to the next
 _FACTORS = (0.995, 1.005)  # of an execution time
@@ -102,12 +108,14 @@ class Case:
         model: The measurements.
         scenario: The scenario to replay and simulate, with the measured times.
         stack: The stack file.
+        start: What a live run began with, for its simulations.
     """
 
     name: str
     model: Model
     scenario: Scenario
     stack: Path
+    start: Mapping[str, Plan] = field(default_factory=dict)
 
 
 def main(argv: list[str]) -> int:
@@ -154,12 +162,18 @@ def _simulate(case: Case, policy: str, records: Records) -> None:
     if not runs:
         return
     about = {"case": case.name, "policy": policy, "commit": commit()}
+    case = replace(case, start=_start(runs[-1]))
     records.add("simulated", **about, **_said(simulated(case, policy)))
     times_ms = [run[EXECUTION] for run in runs if EXECUTION in run]
     if times_ms:
         factor = exec_factor(case, policy, statistics.median(times_ms))
         at_speed = _said(simulated(case, policy, factor=factor))
         records.add(AT_SPEED, **about, factor=factor, **at_speed)
+
+
+def _start(run: Mapping[str, Any]) -> dict[str, Plan]:
+    """Return the plan with the instances that a live run began with; older runs have none."""
+    return {FUNCTION: Plan.from_dict(run["start"])} if "start" in run else {}
 
 
 def exec_factor(case: Case, policy: str, exec_ms: float) -> float:
@@ -276,8 +290,11 @@ def _replayed(case: Case, policy: str) -> dict[str, Any]:
     requests = {FUNCTION: Request("", BODY)}
     # A stand-in takes no core, and is held to none.
     confined = case.model.quota is not None
-    trial = PolicyRunner(case.scenario, case.stack, requests, options, confined=confined)
-    return _said(trial.run(policy))
+    trial = PolicyRunner(
+        case.scenario, case.stack, requests, options, confined=confined, steady_s=_STEADY_S
+    )
+    result = trial.run(policy)
+    return {**_said(result), "start": result.start[FUNCTION].to_dict()}
 
 
 def simulated(
@@ -292,5 +309,6 @@ def simulated(
         network_s=model.way_s,
         loading_slows=model.loading_slows,
         exec_factor=factor,
+        start=case.start,
     )
     return Simulation(scenario, guard, settings).run()

@@ -94,8 +94,9 @@ def markdown(
         "percentage points. Each policy is simulated twice: with the execution times measured "
         "before, and with these times multiplied by a factor, so that batches take as long on "
         "average as in the median of the policy's runs; policies plan with the times measured "
-        "before in both. Every number of every run is here; where there are several runs of a "
-        "policy, those that count are of the medians.\n"
+        "before in both. Simulations begin with the instances that the policy's latest live run "
+        "began with. Every number of every run is here; where there are several runs of a policy, "
+        "those that count are of the medians.\n"
     )
     parts = ["# Live and simulated\n", where]
     for case, model in models.items():

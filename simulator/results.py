@@ -14,6 +14,7 @@ from simulator.outcomes import Outcomes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.plan import Plan
     from scaler.scenarios.scenario import Function
     from simulator.reserved_cost import ReservedCost
 
@@ -76,6 +77,7 @@ class ScenarioResult:
             says so.
         simulated: Number of requests simulated one by one.
         priced: Whether costs are known.
+        start: Plans with the instances that there were when a live run began.
     """
 
     functions: Sequence[FunctionRecord]
@@ -85,3 +87,4 @@ class ScenarioResult:
     unplaced_reasons: dict[str, str] = field(default_factory=dict)
     simulated: int = 0
     priced: bool = True
+    start: dict[str, Plan] = field(default_factory=dict)

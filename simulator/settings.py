@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from carpool.plan import Plan
     from scaler.prewarm.contract import PrewarmPolicy
     from simulator.quota import Quota
 
@@ -33,6 +34,8 @@ class Settings:
             same server.
         exec_factor: Factor on all execution times, which policies and sidecars learn only by
             measuring; not 1 if the machine is not as fast as when the model was measured.
+        start: Plans that functions begin with, such as those that a live run began with; the others
+            begin with what the policy plans for the first rates.
         prewarm: Creates a prewarm policy per function; None to follow the plans alone.
     """
 
@@ -47,4 +50,5 @@ class Settings:
     network_s: float = 0.0
     loading_slows: float = 0.0
     exec_factor: float = 1.0
+    start: Mapping[str, Plan] = field(default_factory=dict)
     prewarm: Callable[[], PrewarmPolicy] | None = None

@@ -36,7 +36,8 @@ class SimulatedPlanning:
         processes_known: Whether policies are given the arrival processes.
 
     Attributes:
-        beginning: Whether nothing runs yet, so that planned instances start instantly.
+        beginning: Whether nothing runs yet, so that planned instances start instantly, and
+            functions that have a plan keep it.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class SimulatedPlanning:
         del controllers
         if now_s >= self._scenario.horizon_s:
             return {}
+        if self.beginning:
+            loads = {name: load for name, load in loads.items() if load.plan is None}
         reserved, result = self._capacity.reserved, self._result
         snapshot = Snapshot(
             now_s,

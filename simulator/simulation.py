@@ -225,6 +225,8 @@ class Simulation:
         executions.factor = settings.exec_factor
         controller = self._functions.find(function.name)
         assert controller is not None  # noqa: S101  it has just been declared
+        if start := settings.start.get(function.name):
+            controller.follow(start, 0.0)
         run = FunctionRun(
             function=function,
             reserved=ReservedCost(billing, scenario.horizon_s),

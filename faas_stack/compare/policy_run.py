@@ -13,14 +13,15 @@ import shlex
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carpool.plan import Plan
 from faas_stack.compare.compare_outcomes import CompareOutcomes
+from faas_stack.compare.initial_load import initial_load
 from faas_stack.compare.observer import Observer
 from faas_stack.interrupts import say
-from faas_stack.load.arrivals import arrivals, constant
 from faas_stack.load.generator import LoadGenerator, Target
 from faas_stack.stack.refusals import InstancesRefused, RefusalCounter
 from faas_stack.stack.stack_process import StackFailed, stack_process
@@ -31,7 +32,7 @@ from simulator.reserved_cost import ReservedCost
 from simulator.results import FunctionRecord, ScenarioResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from scaler.scenarios.scenario import App, Function, Scenario
 
@@ -39,7 +40,7 @@ __all__ = ["PolicyRunner", "Request"]
 
 _CONNECTIONS = 512
 _TIMEOUT_S = 60.0
-_STRETCH_S = 2.0  # of warm-up between two checks
+_CHECK_S = 2.0  # between two checks of the warm-up
 _STEADY_S = 12.0  # slightly longer than the window of the rates
 _PATIENCE_S = 120.0
 _LAST_WORD_S = 1.5  # until the fronts have sent their reports
@@ -74,6 +75,7 @@ class PolicyRunner:
         requests: The request to send to each function.
         options: Further options of ``carpool scaler run``.
         confined: Whether instances are limited to their sizes and to the capacity of this machine.
+        steady_s: Seconds for which the instances must have been ready before the trace begins.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class PolicyRunner:
         options: Sequence[str] = (),
         *,
         confined: bool = True,
+        steady_s: float = _STEADY_S,
     ) -> None:
         self._scenario = scenario
         self._stack = stack
         self._requests = requests
         self._options = options
         self._partition = "on" if confined else "off"
+        self._steady_s = steady_s
 
     def run(self, policy: str) -> ScenarioResult:
         """Return the result of the trace under ``policy``.
@@ -107,7 +111,7 @@ class PolicyRunner:
             flags = ("--partition", self._partition, "--scaler", shlex.join(options))
             with stack_process(self._stack, *flags) as stack:
                 run = _Run(self._scenario, self._requests, stack, self._token())
-                return asyncio.run(run.outcome(policy))
+                return asyncio.run(run.outcome(policy, self._steady_s))
 
     def _token(self) -> str:
         return (self._stack.parent / ".secrets" / SCALER_SECRET).read_text().strip()
@@ -129,11 +133,11 @@ class _Run:
         self._refusals = RefusalCounter()
         self._observer = Observer(endpoints["url"], endpoints["scaler"], token)
 
-    async def outcome(self, policy: str) -> ScenarioResult:
+    async def outcome(self, policy: str, steady_s: float) -> ScenarioResult:
         """Warm up, replay the trace, and return the result."""
         scenario, observer = self._scenario, self._observer
         say(f"{policy}: warming up")
-        await self._warm_up()
+        await self._warm_up(steady_s)
         billing = cost.billing(scenario.prices)
         records = {
             function.name: FunctionRecord(
@@ -156,19 +160,43 @@ class _Run:
             [planning_ms],
             unplaced=observer.unplaced,
             priced=scenario.prices.given,
+            start={name: _present(status) for name, status in before.items()},
         )
 
-    async def _warm_up(self) -> None:
+    async def _warm_up(self, steady_s: float) -> None:
         """Send the trace's initial load until the planned instances are ready and steady."""
-        began_s = steady_s = time.perf_counter()
-        while time.perf_counter() - steady_s < _STEADY_S:
-            await self._load_for(_STRETCH_S)
+        parts = [
+            (
+                app.arrivals.rate(0.0),
+                self._target(function, app),
+                CompareOutcomes(app.slo_s, app=app.name),
+            )
+            for function, app in self._apps()
+        ]
+        async with initial_load(parts) as load:
+            await self._steady(steady_s, load, [ledger for _, _, ledger in parts])
+
+    async def _steady(
+        self, steady_s: float, load: asyncio.Future[Any], ledgers: Sequence[CompareOutcomes]
+    ) -> None:
+        """Wait until the planned instances have been ready for ``steady_s``.
+
+        Raises:
+            StackFailed: If they are not in time, or requests are answered with errors.
+        """
+        began_s = since_s = time.perf_counter()
+        while time.perf_counter() - since_s < steady_s:
+            await asyncio.sleep(_CHECK_S)
+            if load.done():
+                load.result()  # raises its error, if any
+            _check(ledgers)
             now_s = time.perf_counter()
             wrong = await self._unsteady()
-            if any(wrong):
-                steady_s = now_s
+            if not any(wrong):
+                continue
+            since_s = now_s
             if now_s - began_s > _PATIENCE_S:
-                reasons = "; ".join(filter(None, wrong)) or "their number keeps changing"
+                reasons = "; ".join(filter(None, wrong))
                 message = f"the instances are not all ready after {_PATIENCE_S:g} s: {reasons}"
                 raise StackFailed(message)
 
@@ -189,20 +217,6 @@ class _Run:
             raise StackFailed(str(error)) from error
         return [_not_ready(name, one) for name, one in said.items()]
 
-    async def _load_for(self, duration_s: float) -> None:
-        """Send evenly spaced requests at the trace's initial rate; error responses end the run."""
-        runs, ledgers = [], []
-        for function, app in self._apps():
-            rate_rps = app.arrivals.rate(0.0)
-            times = arrivals(constant(rate_rps, duration_s), "uniform", 0)
-            ledgers.append(CompareOutcomes(app.slo_s, app=app.name))
-            runs.append(self._generator(function, app, times, ledgers[-1]).run())
-        await asyncio.gather(*runs, asyncio.sleep(duration_s))
-        errors = sum((ledger.errors for ledger in ledgers), Counter[str]())
-        if wrong := [each for each in errors if each not in ("429", "503", "504", "502")]:
-            message = f"requests are answered with {', '.join(wrong)}; check --data and --path"
-            raise StackFailed(message)
-
     async def _replay(
         self, policy: str, records: Mapping[str, FunctionRecord]
     ) -> dict[str, list[CompareOutcomes]]:
@@ -217,7 +231,8 @@ class _Run:
         for (function, app), times in zip(self._apps(), drawn, strict=True):
             ledger = CompareOutcomes(app.slo_s, app=app.name)
             ledgers[function.name].append(ledger)
-            runs.append(self._generator(function, app, iter(times.tolist()), ledger).run())
+            target = self._target(function, app)
+            runs.append(LoadGenerator(target, iter(times.tolist()), ledger).run())
         say(f"{policy}: {sum(map(len, drawn))} requests in {scenario.horizon_s:g} s")
         watching = asyncio.ensure_future(self._observer.follow(records, ledgers))
         progress = asyncio.ensure_future(_progress(policy, scenario.horizon_s))
@@ -240,15 +255,30 @@ class _Run:
     def _apps(self) -> list[tuple[Function, App]]:
         return [(function, app) for function in self._scenario.functions for app in function.apps]
 
-    def _generator(
-        self, function: Function, app: App, times: Iterator[float], ledger: CompareOutcomes
-    ) -> LoadGenerator:
+    def _target(self, function: Function, app: App) -> Target:
         host, _, port = self._address.rpartition(":")
         request = self._requests.get(function.name, Request())
         whole = request.to_bytes(self._address, function.name, app.name)
-        return LoadGenerator(
-            Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger
-        )
+        return Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S)
+
+
+def _check(ledgers: Sequence[CompareOutcomes]) -> None:
+    """Check that requests have not been answered with errors that more instances do not prevent.
+
+    Raises:
+        StackFailed: If one has.
+    """
+    errors = sum((ledger.errors for ledger in ledgers), Counter[str]())
+    if wrong := [each for each in errors if each not in ("429", "503", "504", "502")]:
+        message = f"requests are answered with {', '.join(wrong)}; check --data and --path"
+        raise StackFailed(message)
+
+
+def _present(status: Mapping[str, Any]) -> Plan:
+    """Return the plan of a function with this status, with the instances that are ready."""
+    plan, ready = Plan.from_dict(status["plan"]), status["instances"]
+    classes = (replace(each, replicas=len(ready.get(each.name, ()))) for each in plan.classes)
+    return replace(plan, classes=tuple(classes))
 
 
 def _not_ready(name: str, said: Mapping[str, Any]) -> str:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.errors import ConfigError
+from carpool.http.server import serve
+from faas_stack.compare.initial_load import initial_load
 from faas_stack.load import command, flags, generator
 from faas_stack.load.generator import LoadGenerator, Target
 from faas_stack.load.results import LoadResults
 from tests.faas_stack.load_target import delayed, running
-from tests.waiting import HANG_S, wait_until
+from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -401,3 +403,32 @@ def test_progress_bar_is_shown_only_on_terminal() -> None:
     assert b"in flight" in shown
     assert "[#" not in done.stdout
     assert "throughput" in done.stdout
+
+
+def test_initial_load_does_not_wait_for_responses() -> None:
+    """An initial load goes on while no request is answered, and ends with the last response."""
+    held: list[Exchange] = []
+    released = False
+
+    def app(exchange: Exchange) -> None:
+        if released:
+            exchange.reply(200, b"done")
+        else:
+            held.append(exchange)
+
+    async def main() -> None:
+        nonlocal released
+        server = await serve(app, listen="127.0.0.1:0")
+        host, _, port = server.address.rpartition(":")
+        request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+        target = Target(host, int(port), [request], 512, HANG_S)
+        async with initial_load([(100.0, target, results), (0.0, target, LoadResults())]):
+            await wait_until_async(lambda: len(held) > 210)  # after two seconds, it once waited
+            released = True
+            for exchange in held:
+                exchange.reply(200, b"done")
+        await server.stop()
+
+    results = LoadResults()
+    asyncio.run(main())
+    assert results.ok == len(results.lags_s)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.live import Case, exec_factor, forget, simulated
-from benchmarks.live_measuring import Model
-from benchmarks.live_report import AT_SPEED, EXECUTION, compared, execution_ms, markdown
+from benchmarks.live_measuring import FUNCTION, Model
+from benchmarks.live_report import (
+    AT_SPEED,
+    EXECUTION,
+    changes,
+    compared,
+    execution_ms,
+    markdown,
+)
 from benchmarks.live_scenario import Size, written_scenario
 from benchmarks.records import Records
+from carpool.plan import InstanceClass, Plan, Route
 from scaler.scenarios.scenario_file import read_scenario
 from simulator.quota import Quota
 
@@ -54,6 +63,17 @@ def test_the_page_compares_a_run_with_both_simulations(case: Case, tmp_path: Pat
     assert "6 of 6 numbers agree with the times measured before" not in page
     (mean,) = (line for line in page.splitlines() if "| latency mean, ms |" in line)
     assert ["**no**", "yes"] == [mean.split(" | ")[6], mean.split(" | ")[9].rstrip(" |")]
+
+
+def test_a_simulation_begins_with_the_instances_of_the_live_run(case: Case) -> None:
+    """A simulation begins with the live run's instances, and removes those that are not wanted."""
+    only = InstanceClass("b2-c0p25", 0.25, 2, 4, exec_s=0.072)
+    plan = Plan(FUNCTION, 9, POLICY, (only,), (Route("*", {only.name: 1.0}, 0.0),), term=10**12)
+    rows = changes(simulated(replace(case, start={FUNCTION: plan}), POLICY))
+    assert [2.0, 4, 0] == rows[0]
+    wanted = changes(simulated(case, POLICY))[-1][1:]
+    assert [4, 0] != wanted
+    assert wanted == rows[-1][1:]
 
 
 def test_starting_again_keeps_other_cases_and_policies(tmp_path: Path) -> None:
