@@ -112,12 +112,11 @@ class MarkovArrivals:
         """Squared coefficient of variation of the time between arrivals; 1 for Poisson."""
         return self._gap_moment(2) / self._gap_moment(1) ** 2 - 1
 
-    def gap_correlation(self, lag: int = 1) -> float:
-        """Return the autocorrelation of the times between arrivals; 0 for Poisson."""
+    def gap_correlation(self) -> float:
+        """Return the lag-1 autocorrelation of the times between arrivals; 0 for Poisson."""
         stay = np.linalg.inv(-self._d0())
-        step = np.linalg.matrix_power(stay @ self._d1(), lag)
         mean = self._gap_moment(1)
-        product = float((self.at_arrivals() @ stay @ step @ stay).sum())
+        product = float((self.at_arrivals() @ stay @ stay @ self._d1() @ stay).sum())
         return (product - mean**2) / (self._gap_moment(2) - mean**2)
 
     @property

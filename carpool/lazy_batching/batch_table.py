@@ -158,8 +158,8 @@ class BatchTable:
                 self._rows.pop(job.program, None)
 
 
-def _entry(jobs: list[Job], node: int, overtaken: int = 0) -> Entry:
-    return Entry(jobs, node, sum([job.rows for job in jobs]), overtaken)
+def _entry(jobs: list[Job], node: int) -> Entry:
+    return Entry(jobs, node, sum([job.rows for job in jobs]))
 
 
 def _part(entry: Entry, done: Collection[Job]) -> tuple[list[Job], list[Job]]:

@@ -21,19 +21,9 @@ if TYPE_CHECKING:
     from carpool.lazy_batching.job import Job
     from carpool.lazy_batching.rules import Rules
 
-__all__ = ["admissible", "slack_s"]
+__all__ = ["admissible"]
 
 _ROUNDING_S = 1e-9
-
-
-def slack_s(budget_s: float, singles_s: Sequence[float]) -> float:
-    """Return the slack of one request by Eq. 2, or by Eq. 1 if it is alone.
-
-    Args:
-        budget_s: SLA - T_wait, the time to its deadline.
-        singles_s: SingleExec of all requests that run together, including its own.
-    """
-    return budget_s - sum(singles_s)
 
 
 def admissible(stack: Sequence[Entry], waiting: Sequence[Job], rules: Rules, now: float) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["read_variants", "text_of", "variant_dict"]
+__all__ = ["read_variants", "text_of"]
 
 _MS_PER_S = 1000.0
 _AMOUNT = rules.number("a number of at least 0", lambda value: value >= 0)
@@ -82,23 +82,6 @@ def read_variants(path: Path) -> tuple[Variant, ...]:
         problems.extend(f"{path}: ", error)
         problems.raise_if_any()
     return tuple(_variant(item) for item in data["variants"])
-
-
-def variant_dict(variant: Variant) -> dict[str, Any]:
-    """Return the entry of a variant in such a file."""
-    return {
-        "name": variant.name,
-        **({"architecture": variant.architecture} if variant.architecture else {}),
-        "accuracy": variant.accuracy,
-        "cpu": variant.cpu,
-        "gpu": variant.gpu,
-        "memory_mb": variant.memory_mb,
-        "load_s": variant.load_s,
-        "latencies_ms": {
-            str(batch): round(seconds * _MS_PER_S, 6)
-            for batch, seconds in variant.latencies_s.items()
-        },
-    }
 
 
 def text_of(app: str, entries: list[dict[str, Any]]) -> str:

@@ -18,7 +18,7 @@ from carpool.validation.problems import Problems
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["KINDS", "Segment", "arrivals", "constant", "expected_requests", "read_trace", "span_s"]
+__all__ = ["KINDS", "Segment", "arrivals", "constant", "read_trace", "span_s"]
 
 KINDS = ("poisson", "uniform")
 
@@ -79,11 +79,6 @@ def read_trace(lines: Iterable[str], scale: float = 1.0) -> list[Segment]:
 def span_s(segments: list[Segment]) -> float:
     """Return the total duration of the segments."""
     return segments[-1].end_s
-
-
-def expected_requests(segments: list[Segment], until_s: float = math.inf) -> float:
-    """Return the expected number of requests of the segments up to ``until_s``."""
-    return sum(max(0.0, min(s.end_s, until_s) - s.start_s) * s.rate_rps for s in segments)
 
 
 def arrivals(segments: Iterable[Segment], process: str, seed: int) -> Iterator[float]:

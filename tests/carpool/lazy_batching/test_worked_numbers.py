@@ -10,7 +10,6 @@ from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.lengths import Lengths
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
-from carpool.lazy_batching.slack import slack_s
 from tests.carpool.lazy_batching.drive import Drive, program
 
 ORACLE = dataclasses.replace(PAPER, estimate="batched")
@@ -32,15 +31,6 @@ def test_figure_10_step_by_step() -> None:
     assert [(1,), (1,), (2,), (3,), (2, 3)] == [batches[at] for at in (2.0, 3.0, 4.0, 5.0, 6.0)]
     assert {1, 2, 3} == set(batches[7.0])
     assert {1: 13.0, 2: 13.0, 3: 13.0} == fig_10(30).ended
-
-
-def test_slack_of_figure_10() -> None:
-    """The slack is 20, 12 and 4 with one, two and three requests of 8, so that no fourth fits."""
-    waited = 2.0
-    slacks = [slack_s(30 - waited, [8.0] * count) for count in (1, 2, 3, 4)]
-
-    assert [20, 12, 4] == slacks[:3]
-    assert slacks[3] < 0
 
 
 @pytest.mark.parametrize(

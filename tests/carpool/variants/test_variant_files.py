@@ -10,7 +10,7 @@ import pytest
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.variants.variant import Variant
-from carpool.variants.variant_file import read_variants, text_of, variant_dict
+from carpool.variants.variant_file import read_variants, text_of
 from carpool.variants.variant_set import VariantSet, model_of
 
 if TYPE_CHECKING:
@@ -18,12 +18,23 @@ if TYPE_CHECKING:
 
 SMALL = Variant("small", 0.7, {1: 0.02, 8: 0.1}, "mobile", 2.0, 10.0, 300.0, 1.5)
 LARGE = Variant("large", 0.8, {1: 0.1})
+SMALL_ENTRY = {
+    "name": "small",
+    "architecture": "mobile",
+    "accuracy": 0.7,
+    "cpu": 2.0,
+    "gpu": 10.0,
+    "memory_mb": 300.0,
+    "load_s": 1.5,
+    "latencies_ms": {"1": 20.0, "8": 100.0},
+}
+LARGE_ENTRY = {"name": "large", "accuracy": 0.8, "latencies_ms": {"1": 100.0}}
 
 
 def test_variant_file_round_trips(tmp_path: Path) -> None:
     """All fields are read as written."""
     path = tmp_path / "v.json"
-    path.write_text(text_of("vision", [variant_dict(SMALL), variant_dict(LARGE)]), encoding="utf-8")
+    path.write_text(text_of("vision", [SMALL_ENTRY, LARGE_ENTRY]), encoding="utf-8")
     assert (SMALL, LARGE) == read_variants(path)
 
 
@@ -40,7 +51,7 @@ def test_variant_file_round_trips(tmp_path: Path) -> None:
 def test_error_names_file_and_path(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     """The error has the file and the path inside it."""
     path = tmp_path / "v.json"
-    path.write_text(json.dumps({"variants": [variant_dict(SMALL) | change]}), encoding="utf-8")
+    path.write_text(json.dumps({"variants": [SMALL_ENTRY | change]}), encoding="utf-8")
     with pytest.raises(ConfigError, match=said) as raised:
         read_variants(path)
     assert all(p.name.startswith(f"{path}: variants[0]") for p in raised.value.problems)
