@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from benchmarks import poison
 from benchmarks.launch import DidNotStart, Running, free_port
 from benchmarks.probe import Load, Probe, send
-from benchmarks.search import NARROW, WIDE, highest_rate
 from benchmarks.servers.recipe import Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from benchmarks.cases import Case
     from benchmarks.poison import Neighbours
@@ -34,6 +33,46 @@ _OVERLOAD = 2.0
 # Opening them floods a server's backlog, and what is dropped there comes back after a second.
 _CONNECTIONS = range(1024, 4000)
 _OPENING_S = 2.0
+
+# Factors between probes until the rate is bracketed: with no idea where it is, and with one.
+_WIDE, _NARROW = 1.6, 1.15
+_LOWEST_RPS = 0.5
+_HIGHEST_RPS = 200_000.0
+
+
+def _highest_rate(
+    sustained: Callable[[float], bool],
+    start_rps: float,
+    *,
+    step: float = _WIDE,
+    resolution: float = 0.05,
+) -> float:
+    """Return the highest rate found for which ``sustained`` is true, or 0 if there is none.
+
+    Geometric steps until the rate is bracketed, then bisection.
+
+    Args:
+        sustained: probes one rate.
+        start_rps: first guess.
+        step: factor between rates until one is sustained and one is not.
+        resolution: relative distance at which the search between the two stops.
+    """
+    good, bad = 0.0, math.inf
+    rate = start_rps
+    while not (good and bad < math.inf):
+        if sustained(rate):
+            good, rate = rate, rate * step
+        else:
+            bad, rate = rate, rate / step
+        if not _LOWEST_RPS <= rate <= _HIGHEST_RPS:
+            return good
+    while bad / good > 1 + resolution:
+        rate = math.sqrt(good * bad)
+        if sustained(rate):
+            good = rate
+        else:
+            bad = rate
+    return good
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +147,7 @@ class Contest:
         """Make a coarse search with ``wait_ms``."""
         self.wait_ms = wait_ms
         with self._running() as running:
-            return self._search(running, WIDE, _TUNING_RESOLUTION)
+            return self._search(running, _WIDE, _TUNING_RESOLUTION)
 
     def measure(self, *, closer: bool) -> Repeat:
         """Search for the highest rate and, if ``closer``, look closer.
@@ -117,7 +156,7 @@ class Contest:
             DidNotStart: the server did not start, or sustained no rate.
         """
         with self._running() as running:
-            capacity = self._search(running, NARROW if self.near_rps else WIDE, self.resolution)
+            capacity = self._search(running, _NARROW if self.near_rps else _WIDE, self.resolution)
             if not capacity.max_rps:
                 msg = f"it sustains no rate within {self.case.slo_s:g} s"
                 raise DidNotStart(msg)
@@ -165,7 +204,7 @@ class Contest:
             return False
 
         start_rps = self.near_rps or self.case.start_rps * self.server.start_share
-        rate_rps = highest_rate(sustained, start_rps, step=step, resolution=resolution)
+        rate_rps = _highest_rate(sustained, start_rps, step=step, resolution=resolution)
         return Found(round(rate_rps, 2), batches[-1] if batches else None, probes)
 
     def _attempts(self, running: Running, rate_rps: float) -> Iterator[tuple[Probe, float | None]]:

@@ -14,21 +14,23 @@ import os
 import statistics
 import sys
 import tempfile
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.cases import CASES
-from benchmarks.collector import collector
 from benchmarks.flood import Flood
 from benchmarks.launch import Running, free_port
 from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER
 from benchmarks.servers.recipe import Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from benchmarks.servers.recipe import Launch, Server
 
@@ -56,7 +58,7 @@ def main(argv: list[str]) -> int:
     trees = [_ROOT, *(path.resolve() for path in flags.against)]
     kinds = [(tree, share) for tree in trees for share in ("", *flags.traces)]
     costs: dict[tuple[Path, str], list[float]] = {kind: [] for kind in kinds}
-    with collector() as endpoint:
+    with _collector() as endpoint:
         for turn in range(flags.rounds):
             for tree, share in kinds[turn % len(kinds) :] + kinds[: turn % len(kinds)]:
                 traced = {"sidecar_traces": endpoint, "sidecar_trace_share": share}
@@ -105,3 +107,32 @@ def _turn(
 def _due(rate_rps: float, span_s: float) -> np.ndarray:
     rng = np.random.default_rng(1)
     return np.sort(rng.random(int(rate_rps * span_s))) * span_s
+
+
+class _Taken(BaseHTTPRequestHandler):
+    """Request handler that accepts everything."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def _collector() -> Iterator[str]:
+    """Accept and discard spans within the context, at the URL that it gives."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Taken)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1/traces"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -22,7 +22,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmarks import lazy_floor, lazy_points
-from benchmarks.lazy_lengths import LENGTHS, MEAN_LENGTH
+from benchmarks.lazy_floor import LENGTHS, MEAN_LENGTH
 from benchmarks.staged import PendingArrival, lazily, windowed
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules

@@ -14,7 +14,6 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.lazy_lengths import LENGTHS
 from benchmarks.staged import PendingArrival, lazily, windowed
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import Rules
@@ -22,8 +21,11 @@ from carpool.lazy_batching.rules import Rules
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["latencies_s", "main", "model", "ways"]
+__all__ = ["LENGTHS", "MEAN_LENGTH", "latencies_s", "main", "model", "ways"]
 
+# Sequence lengths in the benchmarks of LazyBatching, with the share of each.
+LENGTHS = {5: 0.2, 15: 0.45, 25: 0.25, 35: 0.1}  # of the authors' public prototype
+MEAN_LENGTH = sum(length * share for length, share in LENGTHS.items())
 BATCH_MAX = 16
 LOADS = (0.2, 0.5, 0.9)
 WINDOWS_MS = (0, 1, 2, 5, 10, 20)

@@ -31,7 +31,7 @@ import uvloop
 from benchmarks import operator_models
 from benchmarks.launch import free_port
 from benchmarks.layers import Layers
-from benchmarks.lazy_lengths import LENGTHS
+from benchmarks.lazy_floor import LENGTHS
 from carpool.errors import CarpoolError
 from carpool.process.child import end
 from examples import models, sequences

@@ -15,8 +15,7 @@ from functools import cache, partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.lazy_floor import capacity_rps, model
-from benchmarks.lazy_lengths import LENGTHS
+from benchmarks.lazy_floor import LENGTHS, capacity_rps, model
 from benchmarks.staged import PendingArrival, batched, lazily, windowed
 from carpool.lazy_batching.join_decision import could_pay
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns

@@ -8,6 +8,8 @@ be otherwise idle; without it they come from the package's database.
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import math
 import statistics
 import sys
@@ -20,29 +22,32 @@ from typing import TYPE_CHECKING
 from benchmarks.foreign_report import foreign_report
 from benchmarks.limited_kernels import KERNELS, run_limited
 from benchmarks.machine import commit, machine
-from benchmarks.operator_measuring import measure
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import Point, Speed, report
+from benchmarks.operator_sweep import SWEEP
 from benchmarks.operators_foreign import foreign_points, measure_foreign
 from benchmarks.operators_unseen import LISTS, measure_unseen, unseen_points
 from benchmarks.records import Records
 from benchmarks.unseen_report import unseen_report
-from carpool.onnx_graph.optimised import read_graph
+from carpool.onnx_graph.model_file import read_onnx
+from carpool.onnx_graph.optimised import graph_of, read_graph
 from carpool.predictor.cross_validation import measured_errors
 from carpool.predictor.fit import ThreadsAndGpu
-from carpool.predictor.fit_database import read_model
+from carpool.predictor.fit_database import read_model, write_fit
+from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.latency_model import OperatorLatencyModel
-from carpool.predictor.profile import Setting
-from carpool.predictor.profile_database import read_profiles
+from carpool.predictor.profile import Profile, Setting
+from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import default_database
 from carpool.predictor.regression import Samples
-from watchdog_plugin.profiling.profiler import origin
+from watchdog_plugin.profiling.profiler import Grid, origin, rows
+from watchdog_plugin.profiling.profiler import measure as runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.onnx_graph.operator_graph import Case
-    from carpool.predictor.profile import Profile
+    from watchdog_plugin.profiling.profiler import Measured
 
 __all__ = ["main"]
 
@@ -50,6 +55,9 @@ _RESULTS = Path(__file__).parent / "results" / "operators.md"
 _MODELS = Path(__file__).parent.parent / "build" / "operator-models"
 _CALIBRATION = Setting(4, 1)
 _REPEATS, _LOADS = 20, 9
+
+_BATCHES, _THREADS = (1, 2, 4, 8, 16), (1, 2)
+_BUDGET_S = 60.0  # of a model, at most
 
 
 def main(argv: list[str]) -> int:
@@ -79,7 +87,7 @@ def main(argv: list[str]) -> int:
         return _unseen(flags)
     if flags.measure:
         only = flags.only.split(",") if flags.only else None
-        measure(flags.database, flags.models, only, flags.rounds)
+        _measure(flags.database, flags.models, only, flags.rounds)
     profiles = read_profiles(flags.database)
     samples = Samples.of(profiles)
     points = [point for name in MODELS for point in _points(name, samples, flags.models)]
@@ -185,3 +193,44 @@ def _speed(name: str, database: Path, folder: Path) -> Speed:
             model.predict(batch, 1, 0)
             times.append(time.perf_counter() - began)
     return Speed(name, min(loads), statistics.median(loads), statistics.median(times), max(times))
+
+
+def _measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: int) -> None:
+    """Measure all or some models, then fit to everything in the database.
+
+    Every single run is kept beside the models, for questions that medians do not answer.
+    """
+    for name in only or [*SWEEP, *MODELS]:
+        path = _built(name, folder)
+        model = read_onnx(path)
+        graph = graph_of(path, model)
+        grid = Grid(_BATCHES, _THREADS, _BUDGET_S, rounds)
+        seen, load_s, memory_mb = runs_of(model, folder, grid, lambda _: None, operators=True)
+        _keep(folder / f"{name}.runs.json.gz", seen)
+        runs, operators = rows(seen, graph)
+        write_profile(
+            database,
+            Profile(name, origin(), runs, operators, load_s, memory_mb, graph.fingerprint),
+        )
+        first = f"{runs[0].median_s * 1000:.3g} ms"
+        sys.stderr.write(f"{name}: {first} at first, {len(operators)} operators\n")
+    profiles = [each for each in read_profiles(database) if each.origin == origin()]
+    write_fit(database, origin(), fit_profiles(profiles), len(profiles))
+
+
+def _keep(path: Path, seen: Sequence[Measured]) -> None:
+    data = [
+        {"setting": one.setting, "whole": one.whole_s, "operators": one.operators} for one in seen
+    ]
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        json.dump(data, file)
+
+
+def _built(name: str, folder: Path) -> Path:
+    if name in MODELS:
+        return build(name, folder)
+    path = folder / f"{name}.onnx"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(SWEEP[name]().SerializeToString())
+    return path

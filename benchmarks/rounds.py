@@ -5,15 +5,20 @@ What the records already contain is not measured again.
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import venvs
-from benchmarks.ceiling import ceiling
 from benchmarks.contest import Contest
 from benchmarks.launch import DidNotStart
+from benchmarks.servers.recipe import APPS, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +119,7 @@ class Course:
         have = {p["server"] for p in self.records.find("point", case=case.name, repeat=repeat)}
         missing = [name for name in names[first:] + names[:first] if name not in have]
         if missing and not self.records.find("ceiling", case=case.name, repeat=repeat):
-            rows_rps = ceiling(case, self.span_s)
+            rows_rps = _ceiling(case, self.span_s)
             self.records.add("ceiling", case=case.name, repeat=repeat, rows_rps=rows_rps)
             _say(f"{case.name} ceiling {rows_rps}")
         for name in missing:
@@ -155,3 +160,18 @@ def _in_words(repeat: Repeat) -> str:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def _ceiling(case: Case, span_s: float) -> dict[str, float]:
+    """Return the rows per second of ONNX Runtime alone on one thread, by batch size."""
+    sizes = sorted({1, case.batch_max, 32} if case.batch_max > 1 else {1})
+    with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
+        setup = Setup(case, 0, Path(sys.executable), Path(folder), 0.0)
+        done = subprocess.run(
+            [sys.executable, str(APPS / "ceiling.py"), *map(str, sizes)],
+            env={**os.environ, **setup.environment(), "BENCH_SPAN_S": f"{span_s:g}"},
+            check=True,
+            capture_output=True,
+            timeout=60 + 10 * span_s,
+        )
+    return {size: round(rate, 1) for size, rate in json.loads(done.stdout).items()}

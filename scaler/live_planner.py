@@ -20,23 +20,26 @@ from scaler.control.guard import Guard
 from scaler.control.planning_result import FunctionResult
 from scaler.control.policy_errors import raised
 from scaler.control.stabilization import StabilizationLimits
-from scaler.planning.gpu_slots import rounded_shares
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
 from scaler.policy_choice import chosen_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
     from scaler.control.controller import Controller
     from scaler.control.shadow_policy import Shadow
     from scaler.planning.cost import Prices
     from scaler.planning.placement import Node
 
-__all__ = ["Planner", "PlannerSettings"]
+__all__ = ["Planner", "PlannerSettings", "rounded_shares"]
 
 log = logging.getLogger(__name__)
+
+_WHOLE = 100.0
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +179,17 @@ def _by_hardware(controllers: Iterable[Controller]) -> dict[str, Counter[str]]:
                 hardware = "GPU" if classes[name].gpu else "core"
                 states.setdefault(hardware, Counter()).update(counts)
     return states
+
+
+def rounded_shares(plan: Plan | None, nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield a sentence for each class of a plan that takes more of a GPU than it asks for."""
+    slot_counts = sorted({node.gpu_slots for node in nodes if node.gpus and node.gpu_slots})
+    for each in plan.classes if plan else ():
+        for slots in slot_counts if each.gpu else ():
+            taken = math.ceil(each.gpu * slots / _WHOLE - _ROUNDING)
+            percent = taken * _WHOLE / slots
+            if percent > each.gpu + _ROUNDING:
+                yield (
+                    f"{each.name} takes {percent:.3g} % of a GPU for {each.gpu:.3g} %: "
+                    f"{taken} of {slots} slots"
+                )

@@ -16,12 +16,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from carpool.errors import CarpoolError, ConfigError
-from scaler.cluster_option import nodes_of
+from scaler.control.action import ProviderError
 from scaler.control.decisions import without_numbers
-from scaler.control.provider_error import ProviderError
 from scaler.control.round import Driver, Round
 from scaler.control.sync_pace import LEAST_PAUSE_S
-from scaler.openfaas_client import CALLS
+from scaler.openfaas_client import CALLS, nodes_of
 from scaler.variant_lists import VariantLists
 
 if TYPE_CHECKING:

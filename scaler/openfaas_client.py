@@ -6,21 +6,24 @@ loop makes them in threads. Credentials are those of the gateway's basic authent
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import requests
 from requests.adapters import HTTPAdapter
 
 from carpool.direct_session import direct_session
+from carpool.errors import ConfigError
+from scaler.control.action import ProviderError
 from scaler.control.class_function import Status
-from scaler.control.provider_error import ProviderError
+from scaler.planning.placement import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scaler.control.action import Action
 
-__all__ = ["CALLS", "CONNECT_S", "GatewayClient"]
+__all__ = ["CALLS", "CONNECT_S", "GatewayClient", "nodes_of"]
 
 CALLS = 16  # at a time: a plan for a hundred functions is carried out within a second
 CONNECT_S = 3.0  # else nothing is sent, so what the last leader sends does not come after the next
@@ -137,3 +140,26 @@ class GatewayClient:
         reason = " ".join(answer.text.split())[:_REASON_CHARACTERS] or "no reason given"
         message = f"{method} {path} was answered {answer.status_code}: {reason}"
         raise ProviderError(message, answered=True, lasting=answer.status_code in _LASTING)
+
+
+def nodes_of(info: Mapping[str, Any]) -> tuple[Node, ...]:
+    """Return the machine in a ``GET /system/info`` response; empty if it reports none.
+
+    Carpool's provider reports what its machine has. Others do not: plans then assume unlimited
+    capacity, and the provider refuses what exceeds its own. OpenFaaS's gateway wraps its provider's
+    response.
+    """
+    said = info.get("provider")
+    machine = (said if isinstance(said, dict) else info).get("machine")
+    if not isinstance(machine, dict):
+        return ()
+    try:
+        node = Node(
+            name="machine",
+            cpu=float(machine["cpus"]),
+            gpus=int(machine.get("gpus", 0)),
+            memory_mb=float(machine.get("memory_mb", math.inf)),
+        )
+    except (ConfigError, KeyError, TypeError, ValueError):
+        return ()
+    return (node,)

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from scaler.control.provider_error import ProviderError
+from scaler.control.action import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

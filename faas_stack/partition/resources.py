@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from carpool.settings import FunctionSettings
 
-__all__ = ["GPU_LIMIT", "Resources", "is_front_environment"]
+__all__ = ["GPU_LIMIT", "Resources", "is_front_environment", "thread_variables"]
 
 GPU_LIMIT = "nvidia.com/gpu"
 _PINNED = "cpu=pinned"
@@ -27,6 +27,8 @@ _CORES = "a number of cores such as 0.5 or 500m"
 _GPUS = "a whole number of GPUs"
 _BYTES_PER_MB = 10**6
 _WHOLE_GPU = 100.0
+
+_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class ResourceRequest(Protocol):
@@ -174,3 +176,14 @@ def _count(limits: Mapping[str, str], problems: Problems) -> int:
 
 def _bytes(size_mb: float | None) -> int | None:
     return None if size_mb is None else int(size_mb * _BYTES_PER_MB)
+
+
+def thread_variables(each: Resources) -> dict[str, str]:
+    """Return default environment variables of an instance, which a function's own override.
+
+    The handler sizes ONNX Runtime's threads by ``carpool_cpu``: it is set for ``limits.cpu``, too,
+    as for the label.
+    """
+    if each.threads is None:
+        return {}
+    return {**dict.fromkeys(_POOLS, str(each.threads)), "carpool_cpu": f"{each.cores:g}"}

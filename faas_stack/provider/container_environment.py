@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from faas_stack.partition.threads import environment as threads
+from faas_stack.partition.resources import thread_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ def of(deployment: Deployment, resources: Resources, defaults: Mapping[str, str]
         resources: Resources that it may use, to which its threads are sized.
         defaults: Further variables, which the deployment's settings and its own override.
     """
-    env = {**threads(resources), **defaults}
+    env = {**thread_variables(resources), **defaults}
     env.update(deployment.without_canary().settings.to_env())
     env.update(deployment.env_vars)
     if deployment.env_process:

@@ -9,7 +9,7 @@ from carpool import function_name
 from carpool.errors import BadRequest
 from carpool.validation.problems import Problems
 from faas_stack.provider.deployment import text_map
-from faas_stack.provider.function_namespace import FunctionNamespace
+from faas_stack.provider.orchestrator import FunctionNamespace
 
 if TYPE_CHECKING:
     from faas_stack.provider.orchestrator import NamespaceStore

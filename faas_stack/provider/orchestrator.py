@@ -7,7 +7,9 @@ provider (routes, credentials, calls, metrics) is above this port.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+from carpool.errors import ClientFault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,13 +18,33 @@ if TYPE_CHECKING:
 
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.function import Function
-    from faas_stack.provider.function_namespace import FunctionNamespace
     from faas_stack.provider.logs import LogLine, LogQuery
     from faas_stack.provider.replica import Replica
 
-__all__ = ["NamespaceStore", "Orchestrator", "Reloaded", "Secrets"]
+__all__ = [
+    "FunctionNamespace",
+    "NamespaceStore",
+    "Orchestrator",
+    "Reloaded",
+    "Secrets",
+    "Unsupported",
+]
 
 F = TypeVar("F", bound="Function")
+
+
+class FunctionNamespace(NamedTuple):
+    """A namespace of functions."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class Unsupported(ClientFault):
+    """Raised for operations on namespaces that this kind of provider does not support."""
+
+    status: ClassVar[int] = 501
 
 
 class Reloaded(NamedTuple):

@@ -1,4 +1,7 @@
-"""State of one function that the reconciler observes, and calls of the OpenFaaS API it requests."""
+"""State of one function that the reconciler observes, and calls of the OpenFaaS API it requests.
+
+`ProviderError` is how such a call fails.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,30 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from carpool.errors import CarpoolError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scaler.control.class_function import Status
 
-__all__ = ["Action", "ObservedState"]
+__all__ = ["Action", "ObservedState", "ProviderError"]
+
+
+class ProviderError(CarpoolError):
+    """Raised when the provider cannot be reached, or has refused a call.
+
+    Attributes:
+        answered: Whether it has refused the call.
+        lasting: Whether it would refuse the same call again, whatever else changes.
+    """
+
+    status = 502
+
+    def __init__(self, message: str, *, answered: bool = False, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.answered = answered
+        self.lasting = lasting
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,10 +36,9 @@ if TYPE_CHECKING:
 
     from carpool.prewarm_windows import Windows
     from carpool.sync import FrontReport
-    from scaler.control.action import Action
+    from scaler.control.action import Action, ProviderError
     from scaler.control.class_function import Status
     from scaler.control.dependencies import Dependencies
-    from scaler.control.provider_error import ProviderError
 
 __all__ = ["Controller"]
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from scaler.control.action import Action
-from scaler.control.provider_error import ProviderError
+from scaler.control.action import Action, ProviderError
 from scaler.openfaas_client import CALLS, GatewayClient
 from tests.cluster.chart import Installed
 from tests.cluster.provider_process import provider_process

@@ -10,9 +10,8 @@ import pytest
 from carpool.basic_auth import credentials
 from carpool.plan import InstanceClass
 from faas_stack.provider.basic_auth_check import BasicAuth
-from scaler.control.action import Action
+from scaler.control.action import Action, ProviderError
 from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
-from scaler.control.provider_error import ProviderError
 from scaler.kubernetes.lease import Timing
 from scaler.openfaas_client import CONNECT_S, GatewayClient
 from tests.faas_stack.rig import IMAGE, ProcessStage, story

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.lazy_floor import capacity_rps, latencies_s, model, ways
-from benchmarks.lazy_lengths import LENGTHS
+from benchmarks.lazy_floor import LENGTHS, capacity_rps, latencies_s, model, ways
 from benchmarks.staged import PendingArrival, windowed
 from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 

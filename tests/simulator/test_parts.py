@@ -14,7 +14,7 @@ from carpool.latency.coefficients import Coefficients, GpuCoefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.control.transition import interim
+from scaler.control.sidecar_config import interim
 from scaler.planning.cost import PayPerUse, Prices
 from simulator.arrivals import GeneratedArrivals, merged
 from simulator.event_queue import EventQueue

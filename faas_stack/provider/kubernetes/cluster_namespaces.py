@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from carpool.errors import CarpoolError, Conflict, NotFound
-from faas_stack.provider.function_namespace import FunctionNamespace
 from faas_stack.provider.kubernetes.api_errors import Forbidden
 from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR
+from faas_stack.provider.orchestrator import FunctionNamespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

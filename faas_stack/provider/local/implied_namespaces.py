@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.errors import NotFound
-from faas_stack.provider.function_namespace import FunctionNamespace, Unsupported
+from faas_stack.provider.orchestrator import FunctionNamespace, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

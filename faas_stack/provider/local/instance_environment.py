@@ -8,8 +8,7 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faas_stack.partition.resources import Resources
-from faas_stack.partition.threads import environment as threads
+from faas_stack.partition.resources import Resources, thread_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +44,7 @@ def of(
     env["PYTHONUNBUFFERED"] = "1"
     if _CHECKOUT:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), _CHECKOUT)))
-    env.update(threads(Resources.of(deployment, pin_whole=True)))
+    env.update(thread_variables(Resources.of(deployment, pin_whole=True)))
     env.update(deployment.without_canary().settings.to_env())
     env.update(deployment.env_vars)
     env.update(more)

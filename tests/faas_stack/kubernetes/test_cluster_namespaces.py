@@ -9,9 +9,9 @@ import pytest
 import uvloop
 
 from carpool.errors import Conflict, NotFound
-from faas_stack.provider.function_namespace import FunctionNamespace
 from faas_stack.provider.kubernetes.cluster_namespaces import ClusterNamespaces
 from faas_stack.provider.kubernetes.namespaces import Namespaces
+from faas_stack.provider.orchestrator import FunctionNamespace
 from tests.faas_stack.kubernetes.scripted_cluster import ScriptedCluster, connected, refuse
 
 if TYPE_CHECKING:

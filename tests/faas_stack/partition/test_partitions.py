@@ -15,11 +15,10 @@ import uvloop
 
 from carpool.own_cgroup import Place, own_place
 from carpool.process import leftovers
-from faas_stack.partition import threads
 from faas_stack.partition.allocation import NoCapacity
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.partitions import Partition, Partitions, confine
-from faas_stack.partition.resources import Resources
+from faas_stack.partition.resources import Resources, thread_variables
 from tests.docs.snippets import take_one
 from tests.faas_stack.partition.test_cgroups import SLEEPER, needs_v1
 from tests.waiting import wait_until
@@ -224,7 +223,7 @@ def test_threads_match_the_cores(each: Resources, expected: tuple[str, str] | No
     """Thread pools have as many threads as whole cores, and at least one."""
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     env = {**dict.fromkeys(pools, expected[0]), "carpool_cpu": expected[1]} if expected else {}
-    assert env == threads.environment(each)
+    assert env == thread_variables(each)
 
 
 def test_every_thread_is_confined() -> None:

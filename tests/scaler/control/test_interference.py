@@ -8,7 +8,7 @@ from carpool.variants.variant import Variant
 from carpool.variants.variant_set import VariantSet
 from scaler.control.application_loads import demanded
 from scaler.control.interference import Baseline, InterferenceMonitor
-from scaler.control.transition import interim
+from scaler.control.sidecar_config import interim
 
 SMALL = Variant("small", 0.70, {1: 0.020, 8: 0.100})
 LARGE = Variant("large", 0.80, {1: 0.050})

@@ -9,11 +9,11 @@ import pytest
 
 from carpool.latency.linear import Linear
 from carpool.sync import Announcement, FrontReport
+from scaler.control.action import ProviderError
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
 from scaler.control.functions import Functions
 from scaler.control.planning_result import FunctionResult
-from scaler.control.provider_error import ProviderError
 from scaler.control.round import Driver, Round, at_once
 from scaler.live_planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carpool.plan import InstanceClass, Plan
-from scaler.planning.gpu_slots import rounded_shares
+from scaler.live_planner import rounded_shares
 from scaler.planning.placement import Node
 
 

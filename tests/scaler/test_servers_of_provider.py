@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scaler.cluster_option import nodes_of
+from scaler.openfaas_client import nodes_of
 from scaler.planning.placement import Node
 
 MACHINE = {"cpus": 3.5, "memory_mb": 1024, "gpus": 1}
