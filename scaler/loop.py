@@ -56,7 +56,7 @@ class Loop(Driver):
 
     Attributes:
         lists: Registered variants of functions.
-        unkept: Why the store cannot be written; empty if it can.
+        store_error: Why the store cannot be written; empty if it can.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Loop(Driver):
         self._due = asyncio.Event()
         self._told: set[str] = set()
         self._rounds = Round(functions, gateway, self._plan, self)
-        self.unkept = ""
+        self.store_error = ""
         self.lists = VariantLists({})
         functions.wake = self._due.set
 
@@ -127,29 +127,29 @@ class Loop(Driver):
         """As `Driver.pause`: lets the event loop answer sidecars."""
         await asyncio.sleep(0)
 
-    async def reached(self) -> None:
-        """As `Driver.reached`: asks the provider for its servers if none are configured."""
+    async def on_reachable(self) -> None:
+        """As `Driver.on_reachable`: asks the provider for its servers if none are configured."""
         if self._planner.nodes_configured:
             return
         with suppress(ProviderError):  # one that has no such page, which is none of its duties
             self._planner.nodes = nodes_of(await self.call(self._gateway.info))
 
-    def came(self, controller: Controller) -> None:
-        """As `Driver.came`: restores the controller's stored state."""
+    def on_new_function(self, controller: Controller) -> None:
+        """As `Driver.on_new_function`: restores the controller's stored state."""
         self._persistence.absorb(controller)
 
-    def ended(self, action: Action, error: ProviderError | None) -> None:
-        """As `Driver.ended`: logs and counts the action."""
+    def on_action_end(self, action: Action, error: ProviderError | None) -> None:
+        """As `Driver.on_action_end`: logs and counts the action."""
         self._metrics.actions[action.verb, "failed" if error else "done"] += 1
         if error:
-            self.say(f"{action} failed: {error}", once=True)
+            self.report(f"{action} failed: {error}", once=True)
         else:
             log.info("%s", action)
 
-    def troubled(self, function: str, error: Exception) -> None:
-        """As `Driver.troubled`: logs the error, with a traceback if unexpected, and continues."""
+    def on_error(self, function: str, error: Exception) -> None:
+        """As `Driver.on_error`: logs the error, with a traceback if unexpected, and continues."""
         if isinstance(error, CarpoolError):
-            self.say(f"{function}: {error}", once=True)
+            self.report(f"{function}: {error}", once=True)
         else:
             log.error(
                 "%s: planning or carrying out its plan failed in this round",
@@ -157,8 +157,8 @@ class Loop(Driver):
                 exc_info=error,
             )
 
-    def say(self, text: str, *, once: bool = False) -> None:
-        """As `Driver.say`: writes to the log."""
+    def report(self, text: str, *, once: bool = False) -> None:
+        """As `Driver.report`: writes to the log."""
         if once and text in self._told:
             return
         if once:
@@ -168,7 +168,7 @@ class Loop(Driver):
     async def _round(self) -> None:
         self._metrics.measure(self._functions.pace, self._functions.count())
         for name, variants in (await self.call(self.lists.news)).items():
-            self._functions.learned(name, variants)
+            self._functions.set_variants(name, variants)
         if await self._rounds.run():
             await self._persistence.collect()
             await self._keep()
@@ -180,9 +180,9 @@ class Loop(Driver):
             await self.call(self._persistence.keep)
         except ConfigError as error:
             why = f"state is not saved for a restart: {error}"
-        if without_numbers(why) != without_numbers(self.unkept):
+        if without_numbers(why) != without_numbers(self.store_error):
             log.warning("%s", why or "the store can be written again")
-        self.unkept = why
+        self.store_error = why
 
     def _plan(
         self, by_name: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float

@@ -112,7 +112,7 @@ class Functions:
         self.ownerless = classes
         return new
 
-    def learned(self, name: str, variants: VariantSet) -> None:
+    def set_variants(self, name: str, variants: VariantSet) -> None:
         """Replace the variants in the model of a function."""
         self._dependencies = replace(
             self._dependencies, models={**(self._dependencies.models or {}), name: variants}

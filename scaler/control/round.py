@@ -77,16 +77,16 @@ class Driver:
     async def pause(self) -> None:
         """Let other tasks run; called between two functions."""
 
-    async def reached(self) -> None:
+    async def on_reachable(self) -> None:
         """Called when the provider answers for the first time, or again."""
 
-    def came(self, controller: Controller) -> None:
+    def on_new_function(self, controller: Controller) -> None:
         """Called when a function is new to this scaler."""
 
-    def ended(self, action: Action, error: ProviderError | None) -> None:
+    def on_action_end(self, action: Action, error: ProviderError | None) -> None:
         """Called when the provider has accepted an action, or failed to."""
 
-    def troubled(self, function: str, error: Exception) -> None:
+    def on_error(self, function: str, error: Exception) -> None:
         """Called when a function could not be processed.
 
         Raises:
@@ -95,7 +95,7 @@ class Driver:
         del function
         raise error
 
-    def say(self, text: str, *, once: bool = False) -> None:
+    def report(self, text: str, *, once: bool = False) -> None:
         """Report a change to the operator; with ``once``, do not repeat it."""
 
 
@@ -158,7 +158,7 @@ class Round:
         try:
             return await self._act(controller)
         except Exception as error:  # noqa: BLE001  calls of other functions are under way
-            self._driver.troubled(controller.name, error)
+            self._driver.on_error(controller.name, error)
             return False
 
     async def _act(self, controller: Controller) -> bool:
@@ -175,17 +175,17 @@ class Round:
             listed = await self._driver.call(self._provider.functions)
         except ProviderError as error:
             if not self.unreachable:
-                self._driver.say(f"{error}; nothing is changed until it can be reached")
+                self._driver.report(f"{error}; nothing is changed until it can be reached")
             self.unreachable = str(error)
             return
         if self.unreachable:
-            self._driver.say("the gateway can be reached again")
+            self._driver.report("the gateway can be reached again")
         if self.unreachable or not self._reached:
             self._reached = True
-            await self._driver.reached()
+            await self._driver.on_reachable()
         self.unreachable = ""
         for controller in self._functions.observe(listed):
-            self._driver.came(controller)
+            self._driver.on_new_function(controller)
 
     def _settled(self) -> bool:
         """Return whether instances have had time to report since this scaler started.
@@ -209,10 +209,10 @@ class Round:
             try:
                 load = controller.to_plan(now_s, wall_s)
             except CarpoolError as error:  # the others are still planned for
-                self._driver.troubled(name, error)
+                self._driver.on_error(name, error)
                 continue
             if controller.prewarm_failure:
-                self._driver.troubled(name, PolicyFailed(controller.prewarm_failure))
+                self._driver.on_error(name, PolicyFailed(controller.prewarm_failure))
             if load is not None:
                 loads[name] = load
         outcomes = await self._driver.call(partial(self._planned, by_name, loads, now_s))
@@ -220,7 +220,7 @@ class Round:
             controller = by_name[name]
             if without_numbers(outcome.failure) != without_numbers(controller.failure):
                 news = f"{outcome.failure}; it keeps its plan" if outcome.failure else "is planned"
-                self._driver.say(f"{name}: {news}")
+                self._driver.report(f"{name}: {news}")
             controller.failure, controller.remarks = outcome.failure, outcome.notes
             controller.unplaced_rps = outcome.unplaced_rps
             if outcome.plan is not None:
@@ -228,17 +228,17 @@ class Round:
 
     async def _carry_out(self, controller: Controller | None, action: Action) -> None:
         if self._provider.dry:
-            self._driver.say(f"would {action}", once=True)
+            self._driver.report(f"would {action}", once=True)
             return
         now_s = self._functions.now()
         try:
             await self._driver.call(partial(self._provider.carry_out, action))
         except ProviderError as error:
-            self._driver.ended(action, error)
+            self._driver.on_action_end(action, error)
             if controller:
                 controller.failed(action, error, now_s)
             return
-        self._driver.ended(action, None)
+        self._driver.on_action_end(action, None)
         if controller:
             controller.done(action, now_s, self._functions.wall())
 

@@ -40,7 +40,7 @@ class Documents:
         """Return the summaries of all functions, with the scaler's problems and advice."""
         loop, others = self._loop, self._functions.troubles.values()
         unseen = loop.unreachable or self._functions.unlisted
-        trouble = "; ".join(filter(None, [unseen, loop.unkept, *others]))
+        trouble = "; ".join(filter(None, [unseen, loop.store_error, *others]))
         return {"functions": lines, "trouble": trouble, "advice": self._planner.advice}
 
     def whole(self, controller: Controller, line: dict[str, Any]) -> dict[str, Any]:

@@ -283,12 +283,12 @@ async def test_full_store_is_reported_and_written_when_room_returns(rig: Rig) ->
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
         try:
             running.load(7)
-            await wait_until_async(lambda: running.loop.unkept, what="told")
+            await wait_until_async(lambda: running.loop.store_error, what="told")
             rounds = running.metrics.rounds
             await wait_until_async(lambda: running.metrics.rounds > rounds + 3)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        await wait_until_async(lambda: not running.loop.unkept, what="room again")
+        await wait_until_async(lambda: not running.loop.store_error, what="room again")
         assert 1 == sum("is not saved for a restart" in line for line in running.told)
         assert "a round failed" not in running.told
         assert "the store can be written again" in running.told

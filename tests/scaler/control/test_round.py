@@ -78,24 +78,24 @@ class Notes(Driver):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    async def reached(self) -> None:
-        """See `Driver.reached`."""
+    async def on_reachable(self) -> None:
+        """See `Driver.on_reachable`."""
         self.said.append("reached")
 
-    def came(self, controller: Controller) -> None:
-        """See `Driver.came`."""
+    def on_new_function(self, controller: Controller) -> None:
+        """See `Driver.on_new_function`."""
         self.said.append(f"{controller.name} came")
 
-    def ended(self, action: Action, error: ProviderError | None) -> None:
-        """See `Driver.ended`."""
+    def on_action_end(self, action: Action, error: ProviderError | None) -> None:
+        """See `Driver.on_action_end`."""
         self.said.append(f"{action}: {error or 'done'}")
 
-    def troubled(self, function: str, error: Exception) -> None:
-        """See `Driver.troubled`."""
+    def on_error(self, function: str, error: Exception) -> None:
+        """See `Driver.on_error`."""
         self.said.append(f"{function}: {error}")
 
-    def say(self, text: str, *, once: bool = False) -> None:
-        """See `Driver.say`."""
+    def report(self, text: str, *, once: bool = False) -> None:
+        """See `Driver.report`."""
         del once
         self.said.append(text)
 
