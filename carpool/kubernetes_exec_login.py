@@ -132,8 +132,8 @@ class ExecLogin(httpx.Auth):
 
     def _checked(self, status: int | None, output: bytes, errors: bytes) -> bytes:
         if status:
-            said = errors.decode("utf-8", "replace").strip()
-            message = f"the login program {self._command[0]} returned {status}: {said}"
+            error_text = errors.decode("utf-8", "replace").strip()
+            message = f"the login program {self._command[0]} returned {status}: {error_text}"
             raise ConfigError(message)
         return output
 

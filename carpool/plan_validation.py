@@ -94,7 +94,7 @@ def check(data: object) -> dict[str, Any]:
     if isinstance(data, dict):
         _cross_check(data, problems)
     problems.raise_if_any()
-    assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
+    assert isinstance(data, dict)  # noqa: S101  the schema has checked it; this tells mypy
     return data
 
 

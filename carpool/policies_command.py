@@ -101,13 +101,13 @@ def _check(kind: plugins.Kind, policy: str, params: dict[str, Any], *, as_json: 
     try:
         report = _SUITES[kind](policy, params)
     except BrokenPromise as broken:
-        said, exit_code = str(broken), 1
+        text, exit_code = str(broken), 1
         outcome = {name: getattr(broken, name) for name in ("promise", "detail", "seed")}
         outcome |= {"policy": broken.policy, "ok": False, "scenario": broken.scenario}
     else:
-        said, exit_code = str(report), 0
+        text, exit_code = str(report), 0
         outcome = {**dataclasses.asdict(report), "ok": True}
-    sys.stdout.write(_as_json(outcome) if as_json else said + "\n")
+    sys.stdout.write(_as_json(outcome) if as_json else text + "\n")
     return exit_code
 
 

@@ -176,8 +176,8 @@ def read_variables(
     """
     known = {row.env: row for row in rows(settings)}
     unknown = {n: text for n, text in env.items() if n.startswith(prefix) and n not in known}
-    said = {name: text for name in known if (text := env.get(name, "").strip())}
-    return read(known, {**unknown, **said}, problems)
+    given = {name: text for name in known if (text := env.get(name, "").strip())}
+    return read(known, {**unknown, **given}, problems)
 
 
 def read_value(value_type: SettingType, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above

@@ -149,8 +149,8 @@ def nodes_of(info: Mapping[str, Any]) -> tuple[Node, ...]:
     capacity, and the provider refuses what exceeds its own. OpenFaaS's gateway wraps its provider's
     response.
     """
-    said = info.get("provider")
-    machine = (said if isinstance(said, dict) else info).get("machine")
+    provider = info.get("provider")
+    machine = (provider if isinstance(provider, dict) else info).get("machine")
     if not isinstance(machine, dict):
         return ()
     try:

@@ -41,7 +41,7 @@ _MIGRATIONS = (
     ) WITHOUT ROWID;
     """,
 )
-_FORM = rules.record(
+_SCHEMA = rules.record(
     {
         "version": rules.number("the version of an export", lambda v: v == len(_MIGRATIONS)),
         "documents": rules.mapping(rules.mapping(rules.mapping(rules.anything))),
@@ -110,9 +110,9 @@ class Store:
             raise ConfigError([problem]) from error
         self._claim = claim
 
-    def put(self, kind: str, forms_by_name: Mapping[str, Mapping[str, Any]]) -> None:
+    def put(self, kind: str, documents: Mapping[str, Mapping[str, Any]]) -> None:
         """Store documents, replacing those with the same names."""
-        rows = [(kind, name, json.dumps(data)) for name, data in forms_by_name.items()]
+        rows = [(kind, name, json.dumps(data)) for name, data in documents.items()]
         self._database.executemany("INSERT OR REPLACE INTO document VALUES (?, ?, ?)", rows)
 
     def get(self, kind: str) -> dict[str, Any]:
@@ -176,9 +176,9 @@ class Store:
             ConfigError: The data is malformed; nothing has been changed.
         """
         problems = Problems()
-        _FORM(data, "", problems)
+        _SCHEMA(data, "", problems)
         problems.raise_if_any()
-        assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
+        assert isinstance(data, dict)  # noqa: S101  the schema has checked it; this tells mypy
         for kind in data["documents"].keys() - set(KINDS):
             problems.unknown(kind, KINDS, within="documents.")
         problems.raise_if_any()

@@ -227,8 +227,8 @@ def _attributes(text: str) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=4096)  # what one operator writes, others read
-def _at(form: tuple[str, SymbolicShape, bool], batch: int) -> TensorShape:
-    datatype, shape, constant = form
+def _at(tensor: tuple[str, SymbolicShape, bool], batch: int) -> TensorShape:
+    datatype, shape, constant = tensor
     return TensorShape(datatype, tuple([fixed + each * batch for fixed, each in shape]), constant)
 
 

@@ -114,8 +114,8 @@ def results(node: NodeProto, case: Case) -> Arrays:
     """Return arrays for the outputs of a node."""
     names = [name for name in node.output if name]
     return {
-        name: np.zeros(form.shape, _dtype(form))
-        for name, form in zip(names, case.outputs, strict=True)
+        name: np.zeros(tensor.shape, _dtype(tensor))
+        for name, tensor in zip(names, case.outputs, strict=True)
     }
 
 
@@ -176,5 +176,5 @@ def _filled(tensor: TensorProto) -> TensorProto:
     return numpy_helper.from_array(values, tensor.name)
 
 
-def _dtype(form: TensorShape) -> np.dtype[Any]:
-    return np.dtype(_DTYPES.get(form.datatype, "object"))
+def _dtype(tensor: TensorShape) -> np.dtype[Any]:
+    return np.dtype(_DTYPES.get(tensor.datatype, "object"))

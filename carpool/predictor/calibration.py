@@ -145,8 +145,8 @@ def _expected(fit: Fit, unit: ThreadsAndGpu, rows: Iterable[Alone]) -> list[_Exp
     expected = []
     for row in rows:
         size = sized(row.case)
-        weights = sum(form.size_bytes for form in row.case.inputs if form.constant)
-        moved = weights + sum(form.size_bytes for form in row.case.outputs)
+        weights = sum(tensor.size_bytes for tensor in row.case.inputs if tensor.constant)
+        moved = weights + sum(tensor.size_bytes for tensor in row.case.outputs)
         cold = np.array([cold_share(moved)])
         parts = fit.operator_parts(
             size.operator_class, size.family, unit, np.array([size.sizes]), cold

@@ -71,12 +71,12 @@ def _weights(case: Case) -> float:
     """
     if case.op_type == "Gather":
         return 0.0
-    return sum(form.size_bytes for form in case.inputs if form.constant)
+    return sum(tensor.size_bytes for tensor in case.inputs if tensor.constant)
 
 
 def _results(case: Case) -> float:
-    given = [form for form in case.inputs if not form.constant]
-    return sum(form.size_bytes for form in (*given, *case.outputs))
+    given = [tensor for tensor in case.inputs if not tensor.constant]
+    return sum(tensor.size_bytes for tensor in (*given, *case.outputs))
 
 
 def composed(graph: Graph, rows: Iterable[Alone], overheads: Mapping[int, Overhead]) -> Times:

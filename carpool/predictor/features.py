@@ -124,7 +124,7 @@ def _blocked(case: Case) -> Sized:
     else:
         family = "pointwise" if down == across == 1 else "direct"
     others = case.inputs[3:4]
-    moved = result.size_bytes + sum(form.size_bytes for form in others)
+    moved = result.size_bytes + sum(tensor.size_bytes for tensor in others)
     sizes = (count, groups, inside, out // groups, height, width, down * across, stride, edge)
     ends = (image.size_bytes, weights.size_bytes, moved)
     return Sized(family, f"conv {family}", tuple(map(float, (*sizes, *ends))))
@@ -271,11 +271,11 @@ def _elementwise(case: Case) -> Sized:
     Sizes: (elements, runs without a change of operand, bytes).
     """
     result = case.outputs[0] if case.outputs else _NOTHING
-    given = [form for form in case.inputs if form.datatype]
+    given = [tensor for tensor in case.inputs if tensor.datatype]
     run = float(max(1, result.elements))
-    for form in given:
-        if 1 < form.elements < result.elements:
-            run = min(run, _broadcast_run(form.shape, result.shape))
+    for tensor in given:
+        if 1 < tensor.elements < result.elements:
+            run = min(run, _broadcast_run(tensor.shape, result.shape))
     sizes = (float(result.elements), result.elements / run, _moved_bytes(case))
     return Sized("elementwise", case.op_type, sizes)
 
@@ -297,7 +297,7 @@ def _broadcast_run(shape: Shape, result: Shape) -> float:
 
 
 def _moved_bytes(case: Case) -> float:
-    return float(sum(form.size_bytes for form in (*case.inputs, *case.outputs)))
+    return float(sum(tensor.size_bytes for tensor in (*case.inputs, *case.outputs)))
 
 
 _COPIES = frozenset(

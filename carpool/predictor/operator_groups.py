@@ -124,8 +124,8 @@ class Groups:
         moved = 0.0
         for operator, count in self.graph.alike:
             case = operator.at(batch)
-            weights = sum(form.size_bytes for form in case.inputs if form.constant)
-            moved += count * (weights + sum(form.size_bytes for form in case.outputs))
+            weights = sum(tensor.size_bytes for tensor in case.inputs if tensor.constant)
+            moved += count * (weights + sum(tensor.size_bytes for tensor in case.outputs))
         return moved
 
 

@@ -144,9 +144,9 @@ def _stored_shapes(operator: Operator, batches: Sequence[int]) -> Iterator[tuple
         yield batch, once if is_same else _any_batch(operator.at(batch).shapes, batch)
 
 
-def _is_multiple(form: tuple[str, SymbolicShape, bool]) -> bool:
+def _is_multiple(tensor: tuple[str, SymbolicShape, bool]) -> bool:
     """Return whether a tensor's first size is a multiple of the batch, and the others are fixed."""
-    _, shape, is_constant = form
+    _, shape, is_constant = tensor
     if not shape or is_constant:
         return not any(each for _, each in shape)
     (fixed, each), *others = shape

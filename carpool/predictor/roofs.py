@@ -82,4 +82,4 @@ def _moving(rows: Iterable[Alone]) -> tuple[float, float]:
 def _bytes(case: Case) -> float:
     if case.op_type == "Gather":  # reads no more than it gives
         return 0.0
-    return sum(form.size_bytes for form in (*case.inputs, *case.outputs))
+    return sum(tensor.size_bytes for tensor in (*case.inputs, *case.outputs))

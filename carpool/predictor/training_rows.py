@@ -120,5 +120,5 @@ def _rows(family: str, lines: Sequence[tuple[Any, ...]]) -> Rows:
 
 
 def _moved_bytes(row: OperatorRow) -> float:
-    weights = sum(form.size_bytes for form in row.case.inputs if form.constant)
-    return weights + sum(form.size_bytes for form in row.case.outputs)
+    weights = sum(tensor.size_bytes for tensor in row.case.inputs if tensor.constant)
+    return weights + sum(tensor.size_bytes for tensor in row.case.outputs)

@@ -206,16 +206,20 @@ class _Run:
         Raises:
             StackFailed: If a function is refused its instances, so that waiting does not help.
         """
-        said = {
+        statuses = {
             each.name: await self._observer.function(each.name) for each in self._scenario.functions
         }
         try:
             self._refusals.take(
-                {name: " ".join(one["refused"]) for name, one in said.items() if one.get("refused")}
+                {
+                    name: " ".join(one["refused"])
+                    for name, one in statuses.items()
+                    if one.get("refused")
+                }
             )
         except InstancesRefused as error:
             raise StackFailed(str(error)) from error
-        return [_not_ready(name, one) for name, one in said.items()]
+        return [_not_ready(name, one) for name, one in statuses.items()]
 
     async def _replay(
         self, policy: str, records: Mapping[str, FunctionRecord]
@@ -281,15 +285,15 @@ def _present(status: Mapping[str, Any]) -> Plan:
     return replace(plan, classes=tuple(classes))
 
 
-def _not_ready(name: str, said: Mapping[str, Any]) -> str:
+def _not_ready(name: str, status: Mapping[str, Any]) -> str:
     """Return why a function with this status is not ready yet. Empty if it is."""
-    if said.get("refused"):
-        return f"the instances of {name} are refused: {' '.join(said['refused'])}"
-    if (said.get("plan") or {}).get("policy", "first") in ("first", "deployed"):
+    if status.get("refused"):
+        return f"the instances of {name} are refused: {' '.join(status['refused'])}"
+    if (status.get("plan") or {}).get("policy", "first") in ("first", "deployed"):
         return f"{name} has no plan of a policy"
-    if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:
-        notes = "".join(f"; {note}" for note in said["notes"])
-        return f"{name} has {said['ready']} of {said['planned']} instances{notes}"
+    if status["ready"] < status["planned"] or status["loading"] or not status["fronts"]:
+        notes = "".join(f"; {note}" for note in status["notes"])
+        return f"{name} has {status['ready']} of {status['planned']} instances{notes}"
     return ""
 
 

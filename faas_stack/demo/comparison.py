@@ -126,8 +126,8 @@ def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
     Near the SLO, a ratio of requests answered in time would be misleading: a queue that overflows
     answers most requests slightly too late, so a few would be compared with many.
     """
-    said = [f"{_in_time(each.load):.0f} {described(each.policy)}" for each in results]
-    return f"of {rate_rps:.0f} requests a second, {' and '.join(said)} were answered within {slo}"
+    rates = [f"{_in_time(each.load):.0f} {described(each.policy)}" for each in results]
+    return f"of {rate_rps:.0f} requests a second, {' and '.join(rates)} were answered within {slo}"
 
 
 async def _busy_rate(contest: Contest, function: str, seconds: float) -> float:

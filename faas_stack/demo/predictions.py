@@ -57,11 +57,11 @@ async def filetypes(address: str) -> list[Prediction]:
     oracle = Magika()
     predictions = []
     for (name, content), answer in zip(files.items(), answers, strict=True):
-        said = json.loads(answer.body)
+        output = json.loads(answer.body)
         expected = oracle.identify_bytes(content)
-        right = said["label"] == str(expected.output.label)
-        right = right and abs(said["score"] - expected.score) <= _TOLERANCE
-        answered = f"{said['label']} ({said['score']:.2f})"
+        right = output["label"] == str(expected.output.label)
+        right = right and abs(output["score"] - expected.score) <= _TOLERANCE
+        answered = f"{output['label']} ({output['score']:.2f})"
         predictions.append(Prediction(name, answered, right, _batch(answer)))
     return predictions
 
@@ -73,11 +73,11 @@ async def image(address: str, examples: Path) -> Prediction:
     waves = np.sin(np.linspace(0, 12, 224, dtype=np.float32))
     picture = np.stack([np.outer(waves, np.roll(waves, 75 * c)) for c in range(3)])[None]
     (answer,) = await _ask(address, "resnet50", [_tensor("image", picture)])
-    said = np.asarray(_output(answer), np.float32).ravel()
+    scores = np.asarray(_output(answer), np.float32).ravel()
     expected = _run(examples / "resnet50", picture).ravel()
-    best = said.argsort()[::-1][:3]
-    answered = ", ".join(f"class {c} ({said[c]:.3f})" for c in best)
-    right = bool(np.allclose(said, expected, rtol=_TOLERANCE, atol=1e-8))
+    best = scores.argsort()[::-1][:3]
+    answered = ", ".join(f"class {c} ({scores[c]:.3f})" for c in best)
+    right = bool(np.allclose(scores, expected, rtol=_TOLERANCE, atol=1e-8))
     return Prediction("a generated image, 224 x 224", answered, right, _batch(answer))
 
 
@@ -127,8 +127,8 @@ async def _ask_one(pool: Pool, function: str, content_type: str, body: bytes) ->
             break
         answer = await pool.request("POST", target, headers, body, timeout_s=_TIMEOUT_S)
     if answer.status != 200:  # noqa: PLR2004
-        said = answer.body[:300].decode(errors="replace")
-        msg = f"{function} answered {answer.status}: {said}"
+        text = answer.body[:300].decode(errors="replace")
+        msg = f"{function} answered {answer.status}: {text}"
         raise DemoFailed(msg)
     return answer
 

@@ -163,7 +163,7 @@ def _complaints(folder: Path) -> tuple[tuple[str, str], ...]:
             headers = {"authorization": f"Bearer {token}"}
             answer = session.get(f"{url}/v1/functions", headers=headers, timeout=_TIMEOUT_S)
         document = answer.json() if answer.status_code == requests.codes.ok else {}
-        said = [
+        notes = [
             (str(line["name"]), str(note))
             for line in document.get("functions", ())
             for note in line["notes"]
@@ -171,4 +171,4 @@ def _complaints(folder: Path) -> tuple[tuple[str, str], ...]:
         trouble = document.get("trouble")
     except (OSError, requests.RequestException, ValueError, KeyError, TypeError, AttributeError):
         return ()
-    return (*said, *([("", str(trouble))] if trouble else []))
+    return (*notes, *([("", str(trouble))] if trouble else []))

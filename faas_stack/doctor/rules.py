@@ -94,5 +94,10 @@ def examine(case: Case) -> Iterator[Finding]:
 def promises() -> dict[str, str]:
     """Return what holds if a check finds nothing, by the check's name."""
     checks = {**FUNCTION, **CASE}
-    said = {name: (inspect.getdoc(check) or "").split("\n\n")[0] for name, check in checks.items()}
-    return {READING: _READING_PROMISE, **{name: " ".join(t.split()) for name, t in said.items()}}
+    docstrings = {
+        name: (inspect.getdoc(check) or "").split("\n\n")[0] for name, check in checks.items()
+    }
+    return {
+        READING: _READING_PROMISE,
+        **{name: " ".join(t.split()) for name, t in docstrings.items()},
+    }

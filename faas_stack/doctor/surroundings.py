@@ -120,8 +120,8 @@ def _from_gateway(
         return around
     inner = info.get("provider")
     behind = isinstance(inner, dict)  # OpenFaaS's gateway wraps its provider's document
-    said = inner if isinstance(inner, dict) else info
-    provider = f"{said.get('provider', '')} {said.get('orchestration', '')}".strip()
+    facts = inner if isinstance(inner, dict) else info
+    provider = f"{facts.get('provider', '')} {facts.get('orchestration', '')}".strip()
     listed = answers.of("--gateway", options.gateway, "/system/functions", options.auth)
     functions = [each for each in listed if isinstance(each, dict)] if listed else []
     names = frozenset(each.get("name", "") for each in functions)
@@ -133,10 +133,10 @@ def _from_gateway(
         for name in sorted(running & objectives)
         if (seconds := _exceeding_s(options, name))
     }
-    is_community = behind or said.get("provider") in _COMMUNITY_PROVIDERS
+    is_community = behind or facts.get("provider") in _COMMUNITY_PROVIDERS
     community = f"{options.gateway} is its gateway" if is_community else around.community
-    scaler = str(said.get("scaler", "")) or around.scaler
-    around = replace(around, **_of_machine(said.get("machine")))
+    scaler = str(facts.get("scaler", "")) or around.scaler
+    around = replace(around, **_of_machine(facts.get("machine")))
     around = replace(around, exceeding_s=exceeding_s, deployed=deployed, community=community)
     return replace(around, provider=provider, scaler=scaler)
 

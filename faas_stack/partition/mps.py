@@ -103,7 +103,7 @@ class Mps:
     def _ask(self, command: str) -> str:
         return self._run([CONTROL], f"{command}\n")
 
-    def _run(self, argv: list[str], said: str) -> str:
+    def _run(self, argv: list[str], typed: str) -> str:
         env = {
             **os.environ,
             "TMPDIR": str(
@@ -116,7 +116,7 @@ class Mps:
         try:
             done = subprocess.run(  # noqa: S603 - NVIDIA's program, by its name
                 argv,
-                input=said,
+                input=typed,
                 env=env,
                 capture_output=True,
                 text=True,

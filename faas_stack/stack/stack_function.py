@@ -102,9 +102,9 @@ class FunctionReader:
         lang = templates.DOCKERFILE if lang.lower() == templates.DOCKERFILE else lang
         template = self._template(lang, skip_build=skip_build)
         labels, annotations = self._text_map("labels"), self._text_map("annotations")
-        said = {row.env for row in rows() if row.label in labels or row.label in annotations}
+        labelled = {row.env for row in rows() if row.label in labels or row.label in annotations}
         given = template.environment.items() if template else ()
-        defaults = {name: value for name, value in given if name not in said}
+        defaults = {name: value for name, value in given if name not in labelled}
         environment = {**defaults, **self._text_map("environment"), **self._environment_files()}
         self._check_settings(labels, annotations, environment)
         for key in ("build_args", "build_secrets"):

@@ -79,8 +79,8 @@ class Status:
     @property
     def annotations(self) -> Mapping[str, str]:
         """Annotations as they were deployed."""
-        said = self.document.get("annotations") or {}
-        return {name: text for name, text in said.items() if name != REASON}
+        annotations = self.document.get("annotations") or {}
+        return {name: text for name, text in annotations.items() if name != REASON}
 
     @property
     def limits(self) -> Mapping[str, str]:

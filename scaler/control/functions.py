@@ -123,10 +123,10 @@ class Functions:
             listed = ", ".join(variant.name for variant in variants.variants)
             controller.decisions.add(f"its variants are {listed} from now on", self.wall())
 
-    def announced(self, controller: Controller, said: Announcement) -> None:
+    def announced(self, controller: Controller, announcement: Announcement) -> None:
         """Process the announcement of an instance."""
-        news = controller.reports.announced(said, self.now())
-        if news and said.state != "loading":
+        news = controller.reports.announced(announcement, self.now())
+        if news and announcement.state != "loading":
             self.wake()
 
     def reported(self, controller: Controller, report: FrontReport) -> None:

@@ -202,8 +202,8 @@ def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None
     """Return the requests per second that the proposal leaves unserved."""
     plan = wanted or (load.plan if proposal is None else None)
     lacking = load.rate_rps - (_taken(plan) if plan else 0.0)
-    said = proposal.unserved_rps if proposal else 0.0
-    unserved = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, said)
+    reported_rps = proposal.unserved_rps if proposal else 0.0
+    unserved = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, reported_rps)
     return min(unserved, load.rate_rps)
 
 

@@ -95,13 +95,13 @@ class InterferenceMonitor:
         period_s = now_s - since_s if since_s is not None else every_s
         there = {a: name for name, where in baseline.ready.items() for a in where}
         self._states = {a: s for a, s in self._states.items() if there.get(a) == s[0]}
-        said = []
+        notes = []
         for address, name in there.items():
             if name in baseline.classes:
                 previous = seen.get(address, _Seen())
-                said += self._judge(address, baseline, baseline.classes[name], previous, period_s)
+                notes += self._judge(address, baseline, baseline.classes[name], previous, period_s)
         self._mitigate(now_s)
-        return said
+        return notes
 
     @property
     def conditions(self) -> dict[str, str]:

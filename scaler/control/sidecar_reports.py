@@ -93,19 +93,34 @@ class SidecarReports:
         for line in report.classes:
             self._executed(line)
 
-    def announced(self, said: Announcement, now_s: float) -> bool:
+    def announced(self, announcement: Announcement, now_s: float) -> bool:
         """Process the announcement of an instance, and return whether it is news.
 
         A new instance at a known address replaces the old one.
         """
         self._ready = (-math.inf, {})
-        before = self._instances.get(said.address)
-        same = before is not None and before.sender == said.sender and before.state == said.state
+        before = self._instances.get(announcement.address)
+        same = (
+            before is not None
+            and before.sender == announcement.sender
+            and before.state == announcement.state
+        )
         since_s = before.since_s if before is not None and same else now_s
-        known = before is not None and before.sender in ("", said.sender)  # "": kept from before
-        self.starts += said.state == "ready" and not (known and before and before.state == "ready")
-        self._instances[said.address] = _Instance(
-            said.name, said.sender, said.state, now_s, since_s, said.load_s, said.reason
+        known = before is not None and before.sender in (
+            "",
+            announcement.sender,
+        )  # "": kept from before
+        self.starts += announcement.state == "ready" and not (
+            known and before and before.state == "ready"
+        )
+        self._instances[announcement.address] = _Instance(
+            announcement.name,
+            announcement.sender,
+            announcement.state,
+            now_s,
+            since_s,
+            announcement.load_s,
+            announcement.reason,
         )
         return not same
 

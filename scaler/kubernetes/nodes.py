@@ -159,8 +159,8 @@ def _server(
 
 def _slots(node: Mapping[str, Any]) -> int:
     """Return the number of shares per GPU by the node's label; 1 without the label."""
-    said = ((node.get("metadata") or {}).get("labels") or {}).get(_REPLICAS, "")
-    return max(1, int(said)) if said.isascii() and said.isdecimal() else 1
+    label = ((node.get("metadata") or {}).get("labels") or {}).get(_REPLICAS, "")
+    return max(1, int(label)) if label.isascii() and label.isdecimal() else 1
 
 
 def _name(node: Mapping[str, Any]) -> str:
@@ -173,11 +173,11 @@ def quantity(text: object) -> float:
     Raises:
         ValueError: The text is not a quantity.
     """
-    said = str(text).strip()
-    digits = said.rstrip("numkKMGTPEi")
-    factor = _FACTORS.get(said[len(digits) :])
+    quantity_text = str(text).strip()
+    digits = quantity_text.rstrip("numkKMGTPEi")
+    factor = _FACTORS.get(quantity_text[len(digits) :])
     number = float(digits) if factor else math.nan
     if factor is None or not math.isfinite(number):
-        message = f"{said!r}: expected a quantity such as 500m or 2Gi"
+        message = f"{quantity_text!r}: expected a quantity such as 500m or 2Gi"
         raise ValueError(message)
     return number * factor

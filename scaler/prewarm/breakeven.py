@@ -46,7 +46,7 @@ _RATIO = 1.1
 _LEAST_RANGE_S = 86400.0
 _RANGE_PRICES = 4.0  # even where the belief alone speaks, keeping longer never pays
 
-_FORM = rules.record({"histogram": rules.anything}, required=frozenset({"histogram"}))
+_SCHEMA = rules.record({"histogram": rules.anything}, required=frozenset({"histogram"}))
 
 
 class BreakEven:
@@ -101,7 +101,7 @@ class BreakEven:
     def absorb(self, data: Mapping[str, Any]) -> None:
         """See `PrewarmPolicy.absorb`."""
         problems = Problems()
-        _FORM(data, "", problems)
+        _SCHEMA(data, "", problems)
         problems.raise_if_any()
         self._histogram.merge(self._histogram.read(data["histogram"]))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FixedKeepAlive"]
 
-_FORM = rules.record({}, required=frozenset())
+_SCHEMA = rules.record({}, required=frozenset())
 
 
 class FixedKeepAlive:
@@ -60,5 +60,5 @@ class FixedKeepAlive:
     def absorb(self, data: Mapping[str, Any]) -> None:
         """Check the data, which must be empty; see `PrewarmPolicy.absorb`."""
         problems = Problems()
-        _FORM(data, "", problems)
+        _SCHEMA(data, "", problems)
         problems.raise_if_any()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HybridHistogram"]
 
-_FORM = rules.record(
+_SCHEMA = rules.record(
     {"histogram": rules.anything, "series": rules.anything},
     required=frozenset({"histogram", "series"}),
 )
@@ -112,7 +112,7 @@ class HybridHistogram:
     def absorb(self, data: Mapping[str, Any]) -> None:
         """See `PrewarmPolicy.absorb`."""
         problems = Problems()
-        _FORM(data, "", problems)
+        _SCHEMA(data, "", problems)
         problems.raise_if_any()
         histogram = self._histogram.read(data["histogram"])
         series = IdleSeries.from_dict(data["series"])

@@ -27,7 +27,7 @@ __all__ = ["IdleHistogram", "check_quantiles"]
 _SLICES = 24
 _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
 
-_FORM = rules.record(
+_SCHEMA = rules.record(
     {
         "edges_s": rules.each(rules.number("a number of seconds", lambda value: value >= 0)),
         "window_s": rules.maybe(rules.number("a number of seconds above 0", lambda v: v > 0)),
@@ -143,9 +143,9 @@ class IdleHistogram:
 
     def _checked(self, data: object) -> dict[int, dict[int, int]]:
         problems = Problems()
-        _FORM(data, "", problems)
+        _SCHEMA(data, "", problems)
         problems.raise_if_any()
-        assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
+        assert isinstance(data, dict)  # noqa: S101  the schema has checked it; this tells mypy
         if data["edges_s"] != list(self.bins.edges_s):
             expected = f"the edges of {len(self.bins)} bins to {self.bins.edges_s[-1]:g}"
             problems.add("edges_s", f"{len(data['edges_s'])} edges", expected)

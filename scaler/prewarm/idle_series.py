@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["IdleSeries"]
 
 _LATEST = 64
-_FORM = rules.each(rules.each(rules.number("a number of seconds", lambda _: True)))
+_SCHEMA = rules.each(rules.each(rules.number("a number of seconds", lambda _: True)))
 
 
 class IdleSeries:
@@ -73,9 +73,9 @@ class IdleSeries:
 
 def _pairs(data: object) -> Sequence[tuple[float, float]]:
     problems = Problems()
-    _FORM(data, "series", problems)
+    _SCHEMA(data, "series", problems)
     problems.raise_if_any()
-    assert isinstance(data, list)  # noqa: S101  the form has just said so; this tells mypy
+    assert isinstance(data, list)  # noqa: S101  the schema has checked it; this tells mypy
     for index, pair in enumerate(data):
         if len(pair) != 2 or pair[1] < 0:  # noqa: PLR2004  a pair
             problems.add(f"series[{index}]", pair, "when it ended, and seconds of at least 0")

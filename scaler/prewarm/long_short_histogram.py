@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LongShortHistogram"]
 
-_FORM = rules.record(
+_SCHEMA = rules.record(
     {"long": rules.anything, "short": rules.anything}, required=frozenset({"long", "short"})
 )
 
@@ -110,7 +110,7 @@ class LongShortHistogram:
     def absorb(self, data: Mapping[str, Any]) -> None:
         """See `PrewarmPolicy.absorb`."""
         problems = Problems()
-        _FORM(data, "", problems)
+        _SCHEMA(data, "", problems)
         problems.raise_if_any()
         long, short = self._long.read(data["long"]), self._short.read(data["short"])
         self._long.merge(long)

@@ -176,27 +176,29 @@ class Advice:
 
     def notes(self) -> list[str]:
         """Return what limits the advice and what failed, as sentences."""
-        said = list(self.question.notes)
+        sentences = list(self.question.notes)
         failed = [each for each in self.verdicts.values() if each.failure]
-        said += [f"{each.policy} failed: {each.failure}" for each in failed]
+        sentences += [f"{each.policy} failed: {each.failure}" for each in failed]
         verdicts = self.verdicts.values()
-        said += [f"{each.policy} {each.unplaced}" for each in verdicts if each.unplaced]
+        sentences += [f"{each.policy} {each.unplaced}" for each in verdicts if each.unplaced]
         if self.unfinished:
             names = ", ".join(self.unfinished)
-            said.append(
+            sentences.append(
                 f"Not finished within its share of {durations.format(self.budget_s)}: {names}."
             )
         if any(part.moved for part in self.parts):
-            said.append(
+            sentences.append(
                 "Parts without requests were exchanged for parts with requests, so in use an hour "
                 "costs less on average."
             )
         if self.chosen and self.chosen.parts == 1:
-            said.append("A single part gives no intervals; use more --parts or a longer --budget.")
+            sentences.append(
+                "A single part gives no intervals; use more --parts or a longer --budget."
+            )
         if self.chosen and self.name != self.policies[self.chosen.policy]["policy"]:
             entry = json.dumps({self.name: self.policies[self.chosen.policy]})
-            said.append(f"The scaler's scenario needs, under policies: {entry}")
-        return said
+            sentences.append(f"The scaler's scenario needs, under policies: {entry}")
+        return sentences
 
     def _asked(self) -> str:
         question, function, trace = self.question, self.question.function, self.question.trace
@@ -214,13 +216,13 @@ class Advice:
             return "Every policy failed."
         count, length_s = len(self.parts), self.parts[0].length_s
         share = min(1.0, count * length_s / self.question.trace.end_s)
-        said = [self._use(chosen), self._misses(chosen), *self._next(chosen)]
+        sentences = [self._use(chosen), self._misses(chosen), *self._next(chosen)]
         parts = "part" if count == 1 else "parts"
-        said.append(
+        sentences.append(
             f"Simulations cover {count} {parts} of {_length(length_s)}, {share:.0%} of the trace"
             + ("; intervals have a confidence of 95 %." if count > 1 else ".")
         )
-        return " ".join(said)
+        return " ".join(sentences)
 
     def _use(self, chosen: Verdict) -> str:
         given = params(self.policies[chosen.policy])

@@ -81,11 +81,11 @@ class Question:
         longest_s = max(steps, default=0.0)
         if longest_s < _COARSE_S:
             return []
-        said = (
+        sentence = (
             f"Rows of the trace are up to {durations.format(round(longest_s))} long; jumps within "
             "a row are lost, so in use more requests may miss their objective."
         )
-        return [said]
+        return [sentence]
 
     def scenario(self, part: Part, policies: Mapping[str, Mapping[str, Any]]) -> Scenario:
         """Return the scenario of one part of the trace, the same for every policy."""

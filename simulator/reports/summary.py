@@ -45,11 +45,11 @@ def summary(
         for name, problem in impossible.items()
         if not any(_meets(each, {name: allowed[name]}) for each in metrics.values())
     }
-    said = [
+    sentences = [
         f"No policy can meet the objective of {name}, {problem.value}: expected {problem.expected}."
         for name, problem in unmet.items()
     ]
-    text = " ".join([_text(metrics, meets, best), *said])
+    text = " ".join([_text(metrics, meets, best), *sentences])
     return {**answer, "impossible": list(unmet), "text": text}
 
 
@@ -66,19 +66,19 @@ def _least(costs: Mapping[str, float | None]) -> str | None:
 def _text(metrics: Mapping[str, Mapping[str, Any]], meets: list[str], best: str | None) -> str:
     if not any(each["requests"] for each in metrics.values()):
         return "There were no requests."
-    said = []
+    sentences = []
     if best and len(metrics) > 1:
-        said.append(f"{best} is the cheapest policy that meets all objectives.")
+        sentences.append(f"{best} is the cheapest policy that meets all objectives.")
     elif not meets and len(metrics) > 1:
-        said.append("No policy meets all objectives.")
+        sentences.append("No policy meets all objectives.")
     own = metrics[best]["cost_per_1k"] if best else None
     for name in sorted(metrics, key=lambda name: name != best):
         each = metrics[name]
         missed = f"{100 * (each['slo_miss_ratio'] or 0.0):.2f} % miss their objective"
         kept = "" if name in meets else ", more than allowed"
         paid = _paid(each["cost_per_1k"], None if name == best else own, best)
-        said.append(f"With {name}, {paid}{missed}{kept}.")
-    return " ".join(said)
+        sentences.append(f"With {name}, {paid}{missed}{kept}.")
+    return " ".join(sentences)
 
 
 def _paid(cost: float | None, other: float | None, best: str | None) -> str:

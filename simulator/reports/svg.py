@@ -212,9 +212,9 @@ def _path(line: Line, across: _Axis, up: _Axis, *, steps: bool) -> str:
     parts = [f"M{x:.1f} {y:.1f}"]
     parts += [f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}" for x, y in points[1:]]
     dash = ' stroke-dasharray="5 3"' if line.dashed else ""
-    said = f'data-name="{escape(line.name, quote=True)}"'
+    data_name = f'data-name="{escape(line.name, quote=True)}"'
     style = f'class="series {_color(line.color)}"{dash}'
-    return f'<path {said} d="{"".join(parts)}" {style}/>'
+    return f'<path {data_name} d="{"".join(parts)}" {style}/>'
 
 
 def _mark(x: float) -> str:

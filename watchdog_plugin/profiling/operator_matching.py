@@ -46,5 +46,5 @@ def matched(graph: Graph, cases: Sequence[Case], run: OperatorTimes) -> list[flo
 
 
 def _likeness(case: Case) -> tuple[str, tuple[tuple[int, ...], ...]]:
-    shapes = tuple(form.shape for form in (*case.inputs[:1], *case.outputs))
+    shapes = tuple(tensor.shape for tensor in (*case.inputs[:1], *case.outputs))
     return case.op_type.rpartition(".")[2], shapes

@@ -54,17 +54,17 @@ _CONFLICTS: Mapping[str, type[Conflict]] = {"AlreadyExists": AlreadyExists, "Con
 
 def refusal(status: int, body: bytes) -> CarpoolError:
     """Return the error for a response with this status."""
-    said = _member(body, "message") or _start(body) or f"status {status}"
+    message = _member(body, "message") or _start(body) or f"status {status}"
     if status == _GONE:
-        return Expired(said)
+        return Expired(message)
     if status == _UNAUTHORIZED:
-        return Overloaded(f"the API server does not accept the provider's credentials: {said}")
+        return Overloaded(f"the API server does not accept the provider's credentials: {message}")
     if status == _TOO_MANY or status >= _SERVER_ERRORS:
-        return Overloaded(f"the API server says {status}: {said}", 1.0)
+        return Overloaded(f"the API server says {status}: {message}", 1.0)
     error_class = _BY_STATUS.get(status, BadRequest)
     if status == _CONFLICT:
         error_class = _CONFLICTS.get(_member(body, "reason"), error_class)
-    return error_class(f"the API server refused it: {said}")
+    return error_class(f"the API server refused it: {message}")
 
 
 def _member(body: bytes, name: str) -> str:

@@ -157,8 +157,8 @@ class Correction:
 
     def news(self) -> str:
         """Return a sentence on what has changed since the last call; empty if nothing has."""
-        said, self._news = self._news, ""
-        return said
+        news, self._news = self._news, ""
+        return news
 
     def alarm(self) -> str:
         """Return the alarm that batches take longer than the model predicts; empty if none."""
