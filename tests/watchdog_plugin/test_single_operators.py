@@ -8,6 +8,7 @@ import os
 import sqlite3
 import tempfile
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -434,3 +435,24 @@ def test_all_memory_is_moved_by_any_number_of_cores(count: int) -> None:
     assert np.array_equal(blocks[0, :moved], blocks[1, :moved])
     assert not blocks[0, moved:].any()
     assert [0, 1, 2, 3, 4, 5, 6] == values.tolist()
+
+
+def test_time_limit_holds_where_each_run_takes_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the operator that is being measured may finish its first run after the limit."""
+    now_s, run = [0.0], ProfiledSession.run_bound_s
+
+    def slow(session: ProfiledSession) -> float:
+        now_s[0] += 1.0
+        return run(session)
+
+    monkeypatch.setattr(ProfiledSession, "run_bound_s", slow)
+    monkeypatch.setattr(single_operators, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    path, said = _odd(tmp_path / "odd.onnx"), list[str]()
+    best = optimised(path, read_onnx(path))
+    settings = [Setting(batch, 1) for batch in (1, 2, 4, 8)]
+    rows = list(measure_alone(best, [Wanted(0, settings), Wanted(1, settings)], 5.0, said.append))
+    assert [Setting(1, 1)] == [row.setting for row in rows]
+    assert ["the time budget is spent: 1 operators remain"] == said
+    assert 5.0 < now_s[0] <= 10.0

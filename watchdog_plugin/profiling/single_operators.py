@@ -49,7 +49,7 @@ _BLOCK_S = 0.001  # interval of reading the kernel's accounts
 _CLOCK_US = 1.0  # operators are reported in whole microseconds
 _US_PER_S = 1e6
 _NOWHERE = Path()
-_CHAINS, _CHAIN_RUNS = (4, 132), 200
+_CHAINS, _CHAIN_RUNS, _CHAIN_S = (4, 132), 200, 1.0  # the longest time for all runs of a chain
 _CHAIN_INPUTS = {"t0": np.ones((1, 16), np.float32)}
 _PRODUCT = "carpool-preceding-product"
 _SHARE = 1 << 16  # multiplications that the runtime gives to each further thread
@@ -96,7 +96,7 @@ def measure_overhead(threads: int) -> Overhead:
 def _beyond_s(count: int, threads: int) -> float:
     data = _chain(count).SerializeToString()
     whole = ProfiledSession(data, _NOWHERE, threads, operators=False, optimise=False)
-    runs_s = [whole.run_s(_CHAIN_INPUTS) for _ in range(_CHAIN_RUNS)]
+    runs_s = [whole.run_s(_CHAIN_INPUTS) for _ in _chain_runs()]
     return _quicker_half_s(runs_s) - count * _each_s(count, threads)
 
 
@@ -115,9 +115,18 @@ def _second_s(threads: int) -> float:
 def _chain_times(model: ModelProto, threads: int) -> list[OperatorTimes]:
     data = model.SerializeToString()
     with ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False) as session:
-        for _ in range(_CHAIN_RUNS):
+        for _ in _chain_runs():
             session.run_s(_CHAIN_INPUTS)
         return session.operator_times()
+
+
+def _chain_runs() -> Iterator[int]:
+    """Yield the numbers of a chain's runs; only two if other programs prolong them too much."""
+    end_s = time.monotonic() + _CHAIN_S
+    for number in range(_CHAIN_RUNS):
+        if number > 1 and time.monotonic() > end_s:
+            return
+        yield number
 
 
 def _quicker_half_s(times: Sequence[float]) -> float:
@@ -236,7 +245,9 @@ class _Operator:
         if sized(self._case(self._settings[0])).family == "view":  # alone, it would be a copy
             yield from (self._row(s, self._here.view_s[s.threads]) for s in self._settings)
             return
-        for threads in sorted({setting.threads for setting in self._settings}):
+        for at, threads in enumerate(sorted({setting.threads for setting in self._settings})):
+            if at and time.monotonic() > end_s:
+                return
             some = [setting for setting in self._settings if setting.threads == threads]
             try:
                 yield from self._of_session(threads, some, end_s)
@@ -267,7 +278,7 @@ class _Operator:
             for setting in settings:
                 if visits and time.monotonic() > end_s:
                     break
-                visits.append((setting, self._visit(session, setting, mover)))
+                visits.append((setting, self._visit(session, setting, mover, end_s)))
             both = [(run[0].seconds, _sum_s(run[1:])) for run in session.operator_times()]
         times = [own_s for _, own_s in both]
         if threads == 1:  # waiting for a core is not part of an operator's time
@@ -278,7 +289,9 @@ class _Operator:
             second_s = _median_s([times[run] for run in runs])
             yield self._row(setting, max(second_s / 2, second_s - self._here.apart_s[threads]))
 
-    def _visit(self, session: ProfiledSession, setting: Setting, mover: _Mover) -> list[int]:
+    def _visit(
+        self, session: ProfiledSession, setting: Setting, mover: _Mover, end_s: float
+    ) -> list[int]:
         """Run it at one setting, and return the indices of the session's runs that count."""
         case, batch = self._case(setting), setting.batch
         with load_errors():
@@ -289,9 +302,9 @@ class _Operator:
         moved_mb = self._here.footprint.moved_mb(case, batch)
         if not moved_mb:
             runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
-            return _Calm(session, lambda: None).runs(runs)
+            return _Calm(session, lambda: None).runs(runs, end_s)
         arrays = [*inputs.values(), *outputs.values()]
-        return _Calm(session, lambda: mover.move(moved_mb, arrays)).runs(_MOVED_RUNS)
+        return _Calm(session, lambda: mover.move(moved_mb, arrays)).runs(_MOVED_RUNS, end_s)
 
     def _row(self, setting: Setting, seconds: float) -> Alone:
         case = self._case(setting)
@@ -350,14 +363,20 @@ class _Calm:
     def __init__(self, session: ProfiledSession, before: Callable[[], None]) -> None:
         self._session, self._before, self._other_programs = session, before, OtherPrograms()
 
-    def runs(self, count: int) -> list[int]:
-        """Return ``count`` undisturbed runs, or the least disturbed of twice as many."""
+    def runs(self, count: int, end_s: float) -> list[int]:
+        """Return ``count`` undisturbed runs, or the least disturbed of twice as many.
+
+        After the time limit no run begins, except the first: while other programs use all cores,
+        a run on several threads can take a second.
+        """
         candidates: list[tuple[float, int]] = []
         calm = 0
         while calm < count and len(candidates) < _TRIES * count:
             share, numbers = self._block(count - calm)
             candidates += [(share, number) for number in numbers]
             calm += len(numbers) if share <= _DISTURBED else 0
+            if time.monotonic() > end_s:
+                break
         return [number for _, number in sorted(candidates)[: max(calm, _LEAST_RUNS)]]
 
     def _block(self, most: int) -> tuple[float, range]:
