@@ -13,6 +13,7 @@ everything that waits is finished.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Simulation"]
 
+_OFTEN = 10_000  # arrivals or events after which progress is reported
 _STRETCH_S = 2.0  # shortest period for which arrivals are drawn at once
 _REPORTS = 20  # reports of an interval, with --rate-level
 _RUN_OUT_S = 600.0  # requests without an instance this long after the horizon are given up
@@ -102,12 +104,15 @@ class Simulation:
         self._begin()
         number, start = 0, 0.0
         while start < scenario.horizon_s:
-            self._progress(start / scenario.horizon_s)
             number += 1
             end = min(number * stretch_s, scenario.horizon_s)
             self._stretch(start, end, arrivals.take(end))
             start = end
-        while not all(run.sidecar.batcher.idle for run in self._runs):
+        for number in itertools.count():
+            if all(run.sidecar.batcher.idle for run in self._runs):
+                break
+            if number % _OFTEN == 0:
+                self._progress(1.0)
             self._events.run_next()
         for run in self._runs:
             run.settle()
@@ -144,18 +149,21 @@ class Simulation:
         if self._interval_cache:
             replayed = self._interval_cache.pick(self._runs, by_run, start, end)
         self._result.simulated += sum(map(len, replayed))
-        self._replay(replayed, end)
+        self._replay(replayed, start, end)
         for run, own in zip(self._runs, by_run, strict=True):
             outcomes = run.settle()
             if self._interval_cache:
                 self._interval_cache.learn(run, outcomes)
             run.note(start, end, own)
 
-    def _replay(self, times: Sequence[Times], end: float) -> None:
+    def _replay(self, times: Sequence[Times], start: float, end: float) -> None:
         """Process all events and arrivals until ``end``."""
         events = self._events
         entries, arrivals = events.entries, [caller.arrive for caller in self._callers]
-        for at, whose in zip(*merged(times), strict=True):
+        self._progress(start / self._scenario.horizon_s)
+        for number, (at, whose) in enumerate(zip(*merged(times), strict=True), 1):
+            if number % _OFTEN == 0:
+                self._progress(at / self._scenario.horizon_s)
             while entries and entries[0][0] <= at:
                 when, _, call, arguments = heapq.heappop(entries)
                 events.now_s = when

@@ -33,8 +33,9 @@ Seed: TypeAlias = "int | Sequence[int]"  # to numpy 1 and (1, 0) are the same
 
 _CHUNK = 65536
 _S_PER_MINUTE = 60.0
+_LATEST_S = 1e9  # three decades
 _TRACE_COLUMNS = {
-    "start_s": Column("a number of seconds of at least 0", lambda value: value >= 0),
+    "start_s": Column("a number of seconds from 0 to 1e9", lambda value: 0 <= value <= _LATEST_S),
     "requests_per_minute": Column("a rate of at least 0", lambda value: value >= 0),
 }
 

@@ -29,7 +29,7 @@ from simulator.advice.advice import Advice
 from simulator.advice.evidence import Gatherer
 from simulator.advice.question import Question
 from simulator.advice.settings import candidates, variations
-from simulator.advice.trace_parts import parts
+from simulator.advice.trace_parts import cut, parts
 from simulator.advice.verdict import beside, best, better, verdicts
 from simulator.arrivals import check_load
 from simulator.matrix.cells import BILLINGS
@@ -45,6 +45,7 @@ __all__ = ["advise", "main"]
 _S_PER_HOUR, _PERCENT, _MILLION = 3600.0, 100.0, 1e6
 _SETTINGS_SHARE = 0.3  # of the budget, for other settings of the best policy
 _INTERVAL_S = 0.5
+_LONGER = 4  # times a budget that was too short
 _TIME = setting_types.duration("a duration above 0 such as 200ms or 3m", lambda v: v > 0)
 _LOAD = setting_types.duration("a duration such as 2s", lambda v: v >= 0)
 _SHARE = setting_types.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1)
@@ -108,12 +109,16 @@ def advise(
         tell(f"{used_s:.0f} s of {budget_s:.0f} s of CPU time, {left}: {line}")
 
     until = began + (1 - _SETTINGS_SHARE) * budget_s
-    first = Gatherer(question, policies, trace_parts, now, told).gather(list(policies), until)
+    gatherer = Gatherer(question, policies, trace_parts, now, told)
+    first = gatherer.gather(list(policies), until)
     judged = verdicts(first.rows, question.allowed)
     if not judged:
+        length_s = trace_parts[0].length_s
+        requests = length_s * cut(question.trace, trace_parts[0]).mean_rate
+        times = max(_LONGER, math.ceil(2 / first.done)) if first.done else _LONGER
         message = (
-            f"no policy finished a part of {trace_parts[0].length_s:.0f} s "
-            f"in its share of the time; try --budget {durations.format(4 * budget_s)}"
+            f"no policy finished a part of {length_s:.0f} s with about {requests:.0f} requests "
+            f"in its share of the time; try --budget {durations.format(times * budget_s)}"
         )
         raise CarpoolError(message)
     chosen = best(judged)
@@ -121,7 +126,8 @@ def advise(
         return Advice(question, policies, judged, None, {}, first.unfinished, (), budget_s)
     other = variations(chosen.policy, policies)
     policies = policies | other
-    again = Gatherer(question, policies, trace_parts[: chosen.parts], now, told)
+    used = trace_parts[: chosen.parts]
+    again = Gatherer(question, policies, used, now, told, gatherer.bounds)
     second = again.gather(list(other), began + budget_s)
     judged |= verdicts(second.rows, question.allowed)
     rows = first.rows | second.rows
@@ -129,7 +135,6 @@ def advise(
         if better(chosen, judged[name], beside(rows[name], rows[chosen.policy])):
             chosen = judged[name]
     costs = {name: beside(rows[name], rows[chosen.policy]) for name in judged}
-    used = trace_parts[: chosen.parts]
     return Advice(question, policies, judged, chosen, costs, first.unfinished, used, budget_s)
 
 

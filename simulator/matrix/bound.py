@@ -36,16 +36,24 @@ from scaler.planning.cost import billing
 from simulator.model_sizes import exec_times, sizes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from carpool.arrivals.processes import Times
     from scaler.scenarios.scenario import App, Function, Scenario
 
 __all__ = ["division_cost", "lower_bound"]
 
 _ROUNDING_S = 1e-9
+_OFTEN = 10_000  # requests after which progress is reported
 
 
-def lower_bound(scenario: Scenario) -> float:
-    """Return the lowest cost of serving all requests of a scenario in time, in its currency."""
+def lower_bound(scenario: Scenario, progress: Callable[[float], None] = lambda _: None) -> float:
+    """Return the lowest cost of serving all requests of a scenario in time, in its currency.
+
+    Args:
+        scenario: The scenario.
+        progress: As for `division_cost`, for each application.
+    """
     total, number = 0.0, 0
     for function in scenario.functions:
         for app in function.apps:
@@ -53,18 +61,25 @@ def lower_bound(scenario: Scenario) -> float:
             times = timestamps(app.arrivals, scenario.horizon_s, seed)
             costs, least_s = _cheapest(scenario, function, app)
             window_s = app.slo_s - least_s[1] if len(least_s) > 1 else -math.inf
-            total += division_cost(times, costs, window_s)
+            total += division_cost(times, costs, window_s, progress)
             number += 1
     return total
 
 
-def division_cost(times: Times, costs: Times, window_s: float) -> float:
+def division_cost(
+    times: Times,
+    costs: Times,
+    window_s: float,
+    progress: Callable[[float], None] = lambda _: None,
+) -> float:
     """Return the cost of the cheapest division of requests into batches.
 
     Args:
         times: Arrival times, ascending, shape (requests,).
         costs: Cost of a batch of 1, 2 and so on, shape (largest batch,).
         window_s: Longest time between the first and the last request of a batch.
+        progress: Called occasionally with the fraction done, 0 to 1; an exception it raises stops
+            the computation.
     """
     earliest = np.searchsorted(times, times - window_s - _ROUNDING_S)
     number = np.arange(len(times))
@@ -72,6 +87,8 @@ def division_cost(times: Times, costs: Times, window_s: float) -> float:
     reverse = costs[::-1]
     least = np.zeros(len(times) + 1)
     for last, first in enumerate(earliest.tolist()):
+        if last % _OFTEN == 0:
+            progress(last / len(times))
         count = last + 1 - first
         if count == 1:
             least[last + 1] = least[last] + costs[0]

@@ -122,6 +122,18 @@ def test_written_scenario_matches_request_and_chosen_policy(
 
 
 @pytest.mark.usefixtures("usual")
+def test_trace_with_byte_order_mark_and_very_long_row_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A spreadsheet's byte order mark is ignored, and a row may last for decades."""
+    path = tmp_path / "long.csv"
+    path.write_text(f"\ufeff{HEAD}0,60\n1e9,60\n", encoding="utf-8")
+    document = advised(path, ["--policy", "infaas", "--parts", "1"], capsys)
+    assert 2e9 == document["trace"]["length_s"]
+    assert any("277777h46m40s" in note for note in document["notes"])
+
+
+@pytest.mark.usefixtures("usual")
 @pytest.mark.parametrize(
     ("model", "flags"),
     [
@@ -206,7 +218,8 @@ def test_too_short_budget_is_error(trace: Path) -> None:
     ("text", "said"),
     [
         ("time,calls\n0,1\n", "the header start_s,requests_per_minute"),
-        (f"{HEAD}-60,5\n0,5\n", "a number of seconds of at least 0"),
+        (f"{HEAD}-60,5\n0,5\n", "a number of seconds from 0 to 1e9"),
+        (f"{HEAD}0,5\n1e300,5\n", "a number of seconds from 0 to 1e9"),
         (f"{HEAD}0,5\n0,6\n", "a start after 0"),
         (f"{HEAD}0,many\n", "a rate of at least 0"),
         (f"{HEAD}0,0\n60,0\n", "a rate above 0"),

@@ -10,13 +10,18 @@ from carpool.arrivals.processes import Trace
 from carpool.latency.linear import Linear
 from scaler.planning.cost import Prices
 from scaler.scenarios.scenario import App, Function
-from simulator.advice.evidence import Evidence, Gatherer
+from simulator.advice import evidence
+from simulator.advice.evidence import BOUND, Evidence, Gatherer
 from simulator.advice.question import Question
 from simulator.advice.trace_parts import parts
 from tests.simulator.advice.poor_policies import now
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import pytest
+
+    from scaler.scenarios.scenario import Scenario
 
 TRACE = Trace((0.0,), (5.0,), 60.0)
 POLICIES = {"openfaas": {"policy": "openfaas"}, "fixed": {"policy": "fixed"}}
@@ -67,4 +72,20 @@ def test_nothing_is_simulated_without_time() -> None:
     """Without time nothing is simulated, and all policies are unfinished."""
     found, said = gathered(5.0)
     assert ({}, []) == (found.rows, said)
-    assert ["openfaas", "fixed"] == found.unfinished
+    assert [BOUND, "openfaas", "fixed"] == found.unfinished
+
+
+def test_bound_that_exceeds_its_time_share_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lower bound that takes too long is left out, and the policies keep their shares."""
+
+    def endless(scenario: Scenario, progress: Callable[[float], None]) -> float:
+        del scenario
+        while True:
+            progress(0.0)
+
+    monkeypatch.setattr(evidence, "lower_bound", endless)
+    found, _ = gathered(1000.0)
+    assert [BOUND] == found.unfinished
+    assert {"openfaas": 3, "fixed": 3} == {name: len(rows) for name, rows in found.rows.items()}
+    every = [row for rows in found.rows.values() for row in rows]
+    assert all(math.isnan(row.bound) and row.cost > 0 for row in every)

@@ -39,6 +39,20 @@ def test_bound_matches_manual_calculation(times: list[float], cost: float) -> No
     assert division_cost(np.array(times), COSTS, 1.0) == pytest.approx(cost)
 
 
+def test_bound_reports_its_progress() -> None:
+    """Progress is reported during long computations, and what it raises stops them."""
+    reported: list[float] = []
+
+    def stop(done: float) -> None:
+        reported.append(done)
+        if done >= 0.5:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        division_cost(np.arange(40_000.0), COSTS, 0.0, stop)
+    assert [0.0, 0.25, 0.5] == reported
+
+
 def test_requests_that_together_exceed_objective_are_served_alone() -> None:
     """If two requests take longer than the objective, each is served alone."""
     assert division_cost(np.array([0.0, 0.0, 1.0]), COSTS[:1], -math.inf) == 15.0
