@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.prewarm.idle_series import IdleSeries
+from scaler.prewarm.hybrid_histogram import IdleSeries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
