@@ -31,11 +31,11 @@ class Model(NamedTuple):
     """A model of the benchmark.
 
     Attributes:
-        kind: Description for the reader.
+        description: What it consists of, for the reader.
         make: Function that builds it.
     """
 
-    kind: str
+    description: str
     make: Callable[[], onnx.ModelProto]
 
 
@@ -124,8 +124,8 @@ def mobile() -> onnx.ModelProto:
 
 MODELS: dict[str, Model] = {
     **{
-        name: Model(kind, lambda name=name: light(name))  # type: ignore[misc]
-        for name, kind in {
+        name: Model(description, lambda name=name: light(name))  # type: ignore[misc]
+        for name, description in {
             "bvlc_alexnet": "convolutions, large dense layers",
             "zfnet512": "convolutions, large dense layers",
             "vgg19": "convolutions, large dense layers",
@@ -147,12 +147,12 @@ MODELS: dict[str, Model] = {
 }
 
 
-def build(name: str, folder: Path) -> Path:
-    """Build the model in ``folder`` unless it is there."""
+def build(name: str, folder: Path, make: Callable[[], onnx.ModelProto]) -> Path:
+    """Return the file of a model in ``folder``, made there if it is missing."""
     path = folder / f"{name}.onnx"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(MODELS[name].make().SerializeToString())
+        path.write_bytes(make().SerializeToString())
     return path
 
 

@@ -133,7 +133,8 @@ def _by_model(points: Sequence[Point]) -> list[str]:
         parts = [np.mean([abs(_off(p)) for p in found if p.setting.threads == n]) for n in (1, 2)]
         after = np.mean([abs(_off_after(p)) for p in found if p.calibrated_s])
         rows.append(
-            f"| {name} | {MODELS[name].kind} | {parts[0]:.1%} | {parts[1]:.1%} | {after:.1%} |"
+            f"| {name} | {MODELS[name].description} "
+            f"| {parts[0]:.1%} | {parts[1]:.1%} | {after:.1%} |"
         )
     return rows
 

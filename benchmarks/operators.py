@@ -142,7 +142,7 @@ def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
     if own is None:
         return
     others = [at for at, profile in enumerate(profiles) if profile is not own]
-    graph = read_graph(build(name, folder))
+    graph = read_graph(_built(name, folder))
     fit = replace(samples.fit(others), errors=measured_errors(samples, others, {}))
     known = _known([profiles[at] for at in others])
     plain = OperatorLatencyModel(graph, fit, known)
@@ -178,7 +178,7 @@ def _known(profiles: Sequence[Profile]) -> Mapping[tuple[Case, ThreadsAndGpu], f
 
 
 def _speed(name: str, database: Path, folder: Path) -> Speed:
-    path = build(name, folder)
+    path = _built(name, folder)
     graph = read_graph(path)
     loads, times = [], []
     for _ in range(_LOADS):
@@ -227,10 +227,4 @@ def _keep(path: Path, seen: Sequence[Measured]) -> None:
 
 
 def _built(name: str, folder: Path) -> Path:
-    if name in MODELS:
-        return build(name, folder)
-    path = folder / f"{name}.onnx"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(SWEEP[name]().SerializeToString())
-    return path
+    return build(name, folder, MODELS[name].make if name in MODELS else SWEEP[name])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.operator_models import MODELS
+from benchmarks.operator_models import MODELS, build
 from benchmarks.unseen_models import UNSEEN
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import graph_of, optimised
@@ -214,12 +214,8 @@ def _alone(database: Path, graph: Graph) -> OperatorLatencyModel:
 
 
 def built(name: str, folder: Path) -> Path:
-    """Return the file of a model of either list, building it if needed."""
-    path = folder / f"{name}.onnx"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_ALL[name].make().SerializeToString())
-    return path
+    """Return the file of a model of either list, made if it is missing."""
+    return build(name, folder, _ALL[name].make)
 
 
 def _say(message: str) -> None:
