@@ -92,23 +92,23 @@ def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> 
 
 
 def _undominated(priced: Priced) -> list[int]:
-    """Return the indices of configurations cheaper than all faster ones of their kind and batch.
+    """Return the indices of configurations cheaper than all faster ones of their device and batch.
 
-    The fastest of each kind and batch size is always included.
+    The fastest of each device, cores or GPU, and batch size is always included.
     """
     each = priced.least
-    kinds = np.where(priced.gpu > 0, _LARGEST + priced.batch, priced.batch)
-    order = np.lexsort((priced.allowance_s, each, kinds))
-    starts = np.flatnonzero(np.diff(kinds[order], prepend=0.0))
+    devices_and_batches = np.where(priced.gpu > 0, _LARGEST + priced.batch, priced.batch)
+    order = np.lexsort((priced.allowance_s, each, devices_and_batches))
+    starts = np.flatnonzero(np.diff(devices_and_batches[order], prepend=0.0))
     allowances = priced.allowance_s[order]
     least = np.minimum.reduceat(allowances, starts) if len(starts) else allowances
     lengths = np.diff(starts, append=len(order))
     kept: list[int] = []
-    rows = (order, kinds[order], allowances, np.repeat(least, lengths))
+    rows = (order, devices_and_batches[order], allowances, np.repeat(least, lengths))
     before, best_s = 0.0, math.inf
-    for place, kind, allowance_s, least_s in zip(*(row.tolist() for row in rows), strict=True):
-        if kind != before:
-            before, best_s = kind, math.inf
+    for place, own, allowance_s, least_s in zip(*(row.tolist() for row in rows), strict=True):
+        if own != before:
+            before, best_s = own, math.inf
         quickest = allowance_s == least_s < best_s
         if allowance_s < best_s * (1 - _QUICKER) or quickest:
             best_s = allowance_s

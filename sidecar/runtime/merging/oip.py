@@ -66,7 +66,7 @@ _TENSORS = msgspec.json.Decoder(list[_Tensor])
 _PARAMETERS = msgspec.json.Decoder(dict[str, Raw] | None)
 
 
-class _Kind(NamedTuple):
+class _Signature(NamedTuple):
     """Properties in which tensors must agree to be merged: all but their rows and values.
 
     Attributes:
@@ -85,7 +85,7 @@ class _Kind(NamedTuple):
 class _Column(NamedTuple):
     """The values of one tensor, without the outer brackets."""
 
-    kind: _Kind
+    signature: _Signature
     rows: int
     values: Buffer
 
@@ -101,7 +101,7 @@ class Inference(NamedTuple):
     """
 
     item_count: int
-    agreement: tuple[tuple[_Kind, ...], bytes]
+    agreement: tuple[tuple[_Signature, ...], bytes]
     id: bytes
     values: Sequence[Buffer]
 
@@ -117,18 +117,18 @@ def read(target: str, request: Message, _most: int) -> Inference | None:
     if len({column.rows for column in columns}) != 1:
         return None
     own_id = bytes(members.pop("id", b""))
-    agreement = tuple([column.kind for column in columns]), written(members)
+    agreement = tuple([column.signature for column in columns]), written(members)
     return Inference(columns[0].rows, agreement, own_id, [column.values for column in columns])
 
 
 def merged(requests: Sequence[Inference]) -> Message:
     """Return one request with all rows, in order, and the first ID if all requests have one."""
-    kinds, others = requests[0].agreement
+    signatures, others = requests[0].agreement
     if all(request.id for request in requests):
         others += b',"id":%b' % requests[0].id
     rows = sum([request.item_count for request in requests])
     values = zip(*[request.values for request in requests], strict=True)
-    return _message("inputs", rows, list(zip(kinds, values, strict=True)), others)
+    return _message("inputs", rows, list(zip(signatures, values, strict=True)), others)
 
 
 def divided(answer: Message, requests: Sequence[Inference]) -> list[Message]:
@@ -148,7 +148,7 @@ def divided(answer: Message, requests: Sequence[Inference]) -> list[Message]:
     answers = []
     for index, request in enumerate(requests):
         own = {**members, "id": Raw(request.id)} if request.id else members
-        values = [(c.kind, (part[index],)) for c, part in zip(columns, parts, strict=True)]
+        values = [(c.signature, (part[index],)) for c, part in zip(columns, parts, strict=True)]
         answers.append(_message("outputs", request.item_count, values, written(own)))
     return answers
 
@@ -243,8 +243,8 @@ def _as_bytes(
 def _column(tensor: _Tensor, parameters: Mapping[str, Raw], depth: int, values: Buffer) -> _Column:
     _check_scalars(parameters, f"{tensor.name[:80]!r} has the parameter")
     row_shape = tuple(tensor.shape[1:])
-    kind = _Kind(tensor.name, tensor.datatype, row_shape, depth, written(parameters))
-    return _Column(kind, tensor.shape[0], values)
+    signature = _Signature(tensor.name, tensor.datatype, row_shape, depth, written(parameters))
+    return _Column(signature, tensor.shape[0], values)
 
 
 def _check_common(members: Mapping[str, Raw]) -> None:
@@ -268,21 +268,21 @@ def _check_scalars(members: Mapping[str, Raw], what: str) -> None:
 
 def _parts(column: _Column, ends: Sequence[int]) -> list[Buffer]:
     """Return the values of the rows between each two of ``ends``."""
-    kind, values = column.kind, column.values
+    signature, values = column.signature, column.values
     if column.rows != ends[-1]:
-        msg = f"{kind.name[:80]!r} has {column.rows} rows"
+        msg = f"{signature.name[:80]!r} has {column.rows} rows"
         raise ValueError(msg)
-    row_values = math.prod(kind.row_shape)
-    if not kind.depth:
+    row_values = math.prod(signature.row_shape)
+    if not signature.depth:
         row_bytes = len(values) // column.rows
         return [values[a * row_bytes : b * row_bytes] for a, b in pairwise(ends)]
     text = bytes(values)
-    if kind.depth == 1 and b'"' not in text and b"{" not in text:
+    if signature.depth == 1 and b'"' not in text and b"{" not in text:
         return _parts_of_numbers(text, [end * row_values for end in ends])
     entries = ENTRIES.decode(b"[%b]" % text)
-    row_entries = row_values if kind.depth == 1 else 1
+    row_entries = row_values if signature.depth == 1 else 1
     if len(entries) != column.rows * row_entries:
-        msg = f"{kind.name[:80]!r} has {len(entries)} entries for {column.rows} rows"
+        msg = f"{signature.name[:80]!r} has {len(entries)} entries for {column.rows} rows"
         raise ValueError(msg)
     return [b",".join(entries[a * row_entries : b * row_entries]) for a, b in pairwise(ends)]
 
@@ -321,20 +321,21 @@ def _behind(text: bytes, at: int, commas: int, value_bytes: int) -> int:
 
 
 def _message(
-    name: str, rows: int, columns: Sequence[tuple[_Kind, Sequence[Buffer]]], others: bytes
+    name: str, rows: int, columns: Sequence[tuple[_Signature, Sequence[Buffer]]], others: bytes
 ) -> Message:
-    tensors = b",".join([_tensor(kind, rows, values) for kind, values in columns])
+    tensors = b",".join([_tensor(signature, rows, values) for signature, values in columns])
     text = b'{"%b":[%b]%b}' % (name.encode(), tensors, others)
-    tail = [chunk for kind, values in columns if not kind.depth for chunk in values]
+    tail = [chunk for signature, values in columns if not signature.depth for chunk in values]
     return Message(b"".join((text, *tail)), b"%d" % len(text)) if tail else Message(text)
 
 
-def _tensor(kind: _Kind, rows: int, values: Sequence[Buffer]) -> bytes:
-    head = {"name": kind.name, "shape": (rows, *kind.row_shape), "datatype": kind.datatype}
-    parameters = kind.parameters
-    if not kind.depth:
+def _tensor(signature: _Signature, rows: int, values: Sequence[Buffer]) -> bytes:
+    shape = (rows, *signature.row_shape)
+    head = {"name": signature.name, "shape": shape, "datatype": signature.datatype}
+    parameters = signature.parameters
+    if not signature.depth:
         parameters += b',"%b":%d' % (_SIZE.encode(), sum(map(len, values)))
     text = msgspec.json.encode(head)[:-1]
     if parameters:
         text += b',"parameters":{%b}' % parameters[1:]
-    return text + (b',"data":[%b]}' % b",".join(values) if kind.depth else b"}")
+    return text + (b',"data":[%b]}' % b",".join(values) if signature.depth else b"}")
